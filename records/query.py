@@ -75,26 +75,6 @@ def _failed_in_finals(records: Iterable[Record]) -> set[str]:
     return {config for config, record in latest.items() if not record.ok}
 
 
-def measured_indices(
-    records: Iterable[Record],
-    template: str | None = None,
-    args: Mapping[str, Any] | None = None,
-    target: str | None = None,
-    space: str | None = None,
-) -> list[int]:
-    """Return the config indices among the selected records, failures included; unique, ascending.
-
-    Indices count in a space: `space` keeps only records made in the space of that fingerprint.
-    """
-    return sorted(
-        {
-            record.index
-            for record in select(records, template, args, target)
-            if space is None or (record.fingerprints or {}).get("space") == space
-        }
-    )
-
-
 @dataclass(frozen=True)
 class SummaryRow:
     """Summary of a log for one workload on one target.

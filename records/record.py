@@ -24,7 +24,6 @@ _OPTIONAL = (
     "fingerprints", "build_s", "run_s", "max_error", "raced", "noise", "kernels", "clocks", "steps",
     "final",
 )  # fmt: skip
-_ERROR_KEYS = ("code", "stage", "message")
 
 MIN_S, MAX_S = 1e-18, 1e18
 """Least and largest cost in seconds, so that speeds and sums are finite, too."""
@@ -231,49 +230,49 @@ def canonical(data: object) -> str:
     return json.dumps(to_plain(data, "key"), sort_keys=True, separators=(",", ":"))
 
 
+_TYPES: dict[str, type] = {
+    "workload": dict, "workload.template": str, "workload.args": dict, "target": str,
+    "config": dict, "config.index": int, "config.values": dict,
+    "policy": dict, "device": dict, "versions": dict, "seed": int, "timestamp": float,
+}  # fmt: skip
+"""What is in every record; a name with a dot is of something inside an object."""
+
+_TYPES_IF_GIVEN: dict[str, type] = {
+    "error": dict, "error.code": str, "error.stage": str, "error.message": str,
+    "fingerprints": dict, "build_s": float, "run_s": float, "noise": float, "clocks": dict,
+    "kernels": list, "steps": list,
+}  # fmt: skip
+
+
+def _expect_types(record: Record, types: Mapping[str, type], given: bool = False) -> None:
+    """Check the types of fields; of those that are None only if none may be."""
+    for name, kind in types.items():
+        field_name, _, key = name.partition(".")
+        value = getattr(record, field_name)
+        if value is not None or not given:
+            expect(name, value.get(key) if key else value, kind)
+
+
 def _check(record: Record) -> None:
-    _expect_dict("workload", record.workload)
-    expect("workload.template", record.workload.get("template"), str)
-    _expect_dict("workload.args", record.workload.get("args"))
-    expect("target", record.target, str)
-    _expect_dict("config", record.config)
-    expect("config.index", record.config.get("index"), int)
-    _expect_dict("config.values", record.config.get("values"))
+    _expect_types(record, _TYPES)
     for knob, value in record.config["values"].items():
         if not _is_knob_value(value):
             raise RecordError(f"knob {_short(knob)} must be a number, text or list of such")
-    for name in ("policy", "device", "versions"):
-        _expect_dict(name, getattr(record, name))
-    expect("seed", record.seed, int)
-    expect("timestamp", record.timestamp, float)
     if (record.costs_s is None) == (record.error is None):
         raise RecordError("a record has either costs_s or error, and not both")
     if record.costs_s is not None:
         _check_costs(record.costs_s)
-    if record.error is not None:
-        _expect_dict("error", record.error)
-        for key in _ERROR_KEYS:
-            expect(f"error.{key}", record.error.get(key), str)
-    if record.fingerprints is not None:
-        _expect_dict("fingerprints", record.fingerprints)
-        for key, digest in record.fingerprints.items():
-            expect(f"fingerprints.{key}", digest, str)
-    for name in ("build_s", "run_s", "noise"):
-        if getattr(record, name) is not None:
-            expect(name, getattr(record, name), float)
+    _expect_types(record, _TYPES_IF_GIVEN, given=True)
+    for key, digest in (record.fingerprints or {}).items():
+        expect(f"fingerprints.{key}", digest, str)
     if not isinstance(record.raced, bool):
         raise RecordError(f"raced must be true or false, not {_short(record.raced)}")
-    if record.clocks is not None:
-        _expect_dict("clocks", record.clocks)
-    for name in ("kernels", "steps"):
-        if getattr(record, name) is not None:
-            expect(name, getattr(record, name), list)
     if record.final is not None:
         _check_final(record.final, len(record.costs_s or ()))
 
 
 def _check_final(final: Any, costs: int) -> None:
-    _expect_dict("final", final)
+    expect("final", final, dict)
     rounds = final.get("rounds")
     if rounds is not None:
         expect("final.rounds", rounds, list)
@@ -310,10 +309,6 @@ def _check_costs(costs: object) -> None:
             raise RecordError(
                 f"costs_s must be seconds from {MIN_S:g} to {MAX_S:g}, not {_short(cost)}"
             )
-
-
-def _expect_dict(name: str, value: object) -> None:
-    expect(name, value, dict)
 
 
 def expect(name: str, value: object, kind: type) -> None:

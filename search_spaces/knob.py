@@ -43,9 +43,9 @@ class Knob(ABC):
         """Yield the values in order of position."""
 
     @property
-    @abstractmethod
     def numeric(self) -> bool:
-        """Whether the columns hold quantities (True) or positions of categories (False)."""
+        """Whether the columns hold quantities, and not positions of categories."""
+        return False
 
     @abstractmethod
     def neighbors(self, i: int) -> list[int]:

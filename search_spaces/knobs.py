@@ -127,11 +127,6 @@ class ReorderKnob(Knob):
             return (tuple(order) for order in self.candidates)
         return itertools.permutations(range(len(self.axes)))
 
-    @property
-    def numeric(self) -> bool:
-        """False: an order is a category."""
-        return False
-
     def neighbors(self, i: int) -> list[int]:
         """Orders that swap two adjacent axes, or every other candidate."""
         if self.candidates is not None:
@@ -179,11 +174,6 @@ class AnnotateKnob(Knob):
 
     def _enumerate(self) -> Iterable[KnobValue]:
         return itertools.product(self.annotations, repeat=len(self.axes))
-
-    @property
-    def numeric(self) -> bool:
-        """False: an annotation is a category."""
-        return False
 
     def neighbors(self, i: int) -> list[int]:
         """Positions that differ in one axis: one digit in base `len(annotations)`."""

@@ -44,8 +44,8 @@ class ListedSpace(Space):
         return np.where(listed, FEASIBLE, 0).astype(np.int16)
 
     @cached_property
-    def _whole(self) -> tuple[IntArray, IntArray]:
-        return self._members, np.array([len(self) - len(self._members)], dtype=np.int64)
+    def _whole(self) -> IntArray:
+        return self._members
 
     def tally(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> FeasibilityCounts:
         """Count what the list holds, which is known."""

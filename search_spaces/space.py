@@ -146,19 +146,6 @@ class Space:
         """Whether each index obeys all constraints; bool (n,)."""
         return np.equal(self._verdicts(self._indices(indices)), FEASIBLE)
 
-    def rejections(self, indices: npt.ArrayLike | None = None) -> dict[str, int]:
-        """Count, per constraint, the indices (by default: all) it rejects.
-
-        An index is charged to the first constraint it breaks. SpaceError if all are asked of a
-        space with more than 10^7 configurations.
-        """
-        if indices is None:
-            self._check_enumerable(ENUMERABLE)
-            counts = self._whole[1]
-        else:
-            counts = self._count(self._verdicts(self._indices(indices)))
-        return {rule.name: int(c) for rule, c in zip(self.constraints, counts, strict=True)}
-
     def tally(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> FeasibilityCounts:
         """Count what each constraint rejects, first of all and in all; see `rejection_counts`.
 
@@ -173,28 +160,21 @@ class Space:
         SpaceError if the space has more than `limit` configurations.
         """
         self._check_enumerable(limit)
-        return self._whole[0]
+        return self._whole
 
     def _verdicts(self, indices: IntArray) -> Verdicts:
         return first_violated(self.constraints, self._codec, indices)
 
-    def _count(self, verdicts: Verdicts) -> IntArray:
-        rejected = verdicts[verdicts != FEASIBLE]
-        return np.bincount(rejected, minlength=len(self.constraints)).astype(np.int64)
-
     @cached_property
-    def _whole(self) -> tuple[IntArray, IntArray]:
-        """Feasible indices of the whole space, and rejections per constraint."""
-        counts = np.zeros(len(self.constraints), dtype=np.int64)
+    def _whole(self) -> IntArray:
+        """Feasible indices of the whole space."""
         found = [np.zeros(0, dtype=np.int64)]
         for start in range(0, len(self), CHUNK):
             indices = np.arange(start, min(start + CHUNK, len(self)), dtype=np.int64)
-            verdicts = self._verdicts(indices)
-            counts += self._count(verdicts)
-            found.append(indices[verdicts == FEASIBLE])
+            found.append(indices[self._verdicts(indices) == FEASIBLE])
         feasible = np.concatenate(found)
         feasible.setflags(write=False)
-        return feasible, counts
+        return feasible
 
     # Search
 

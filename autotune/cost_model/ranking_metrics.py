@@ -1,4 +1,4 @@
-"""How well scores order candidates: rank correlation, recall at k, regret of the top k.
+"""How well scores order candidates: rank correlation, recall at k.
 
 All take scores (higher is better) and true throughputs (0 for failures), both of shape (n,).
 Equal scores are taken in row order.
@@ -39,19 +39,6 @@ def recall_at_k(scores: FloatVector, throughput: FloatVector, k: int) -> float:
     _check(scores, throughput)
     kth = np.sort(throughput)[-picked.size]
     return float(np.mean(throughput[picked] >= kth))
-
-
-def top_k_regret(scores: FloatVector, throughput: FloatVector, k: int) -> float:
-    """Return how much slower the best of the k best scored is than the best of all.
-
-    1 - (best throughput among the picked) / (best throughput), in [0, 1]; 0 where nothing
-    works at all.
-    """
-    _check(scores, throughput)
-    best = float(throughput.max())
-    if best <= 0.0:
-        return 0.0
-    return 1.0 - float(throughput[top_k(scores, k)].max()) / best
 
 
 def top_k(scores: FloatVector, k: int) -> npt.NDArray[np.intp]:

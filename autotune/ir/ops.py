@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,11 @@ def binary(op: str, a: Any, b: Any) -> Expr:
     if op in ("//", "%") and isinstance(y, Const) and y.value == 0:
         raise IRError(f"division by zero in `{x} {op} 0`")
     return fold(op, x, y)
+
+
+def chain(op: str, operands: Iterable[Any], first: Any) -> Expr:
+    """Return one operation on `first` and all other operands, from left to right."""
+    return functools.reduce(functools.partial(binary, op), operands, convert(first))
 
 
 def fold(op: str, x: Expr, y: Expr) -> Expr:

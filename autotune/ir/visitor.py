@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Expr, Load, Not, Read, Select, Var
-from autotune.ir.ops import cast, fold, gcd, if_then_else, logical_not, select
+from autotune.ir.ops import cast, fold, gcd, if_then_else, likely, logical_not, select
 from autotune.ir.stmt import (
     Allocate,
     Arrive,
@@ -281,12 +281,94 @@ class StmtRewriter(Rewriter):
         return node
 
 
-class _Substitute(Rewriter):
+Change = Callable[[Stmt], Stmt | None]
+"""What takes the place of a statement; None if nothing does."""
+
+
+class _Transform(StmtRewriter):
+    def __init__(self, before: Change | None, after: Change | None) -> None:
+        super().__init__()
+        self.before, self.after = before, after
+
+    def stmt(self, node: Stmt) -> Stmt:
+        early = self.before(node) if self.before is not None else None
+        if early is not None:
+            return early
+        rebuilt = self.rebuild_stmt(node)
+        late = self.after(rebuilt) if self.after is not None else None
+        return rebuilt if late is None else late
+
+
+def transform(stmt: Stmt, before: Change | None = None, after: Change | None = None) -> Stmt:
+    """Return a statement in which others take the place of some; expressions stay.
+
+    Parameters
+    ----------
+    stmt : Stmt
+    before : callable, optional
+        Called for outer statements first; what it replaces is not looked into.
+    after : callable, optional
+        Called for inner statements first, each with what has changed inside it.
+    """
+    return _Transform(before, after).stmt(stmt)
+
+
+Place = Callable[[Buffer, Expr], tuple[Buffer, Expr]]
+"""Where a load or store goes, given the buffer and the rewritten index."""
+
+
+class AccessRewriter(Rewriter):
+    """Directs loads and stores to other places.
+
+    Parameters
+    ----------
+    place : callable
+        Returns buffer and index of an access, given its buffer and its rewritten index.
+    """
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self._place = place
+
+    def visit_Load(self, node: Load) -> Expr:
+        """Load from elsewhere."""
+        return Load(*self._place(node.buffer, self.expr(node.index)))
+
+    def visit_Store(self, node: Store) -> Stmt:
+        """Store elsewhere."""
+        buffer, index = self._place(node.buffer, self.expr(node.index))
+        value = self.expr(node.value)
+        same = buffer is node.buffer and index is node.index and value is node.value
+        return node if same else Store(buffer, index, value)
+
+
+class ReadRewriter(Rewriter):
+    """Replaces reads of tensors.
+
+    Parameters
+    ----------
+    replace : callable
+        Returns what takes the place of a read, given its tensor and its rewritten indices.
+    """
+
+    def __init__(self, replace: Callable[[Any, tuple[Expr, ...]], Expr]) -> None:
+        super().__init__()
+        self._replace = replace
+
+    def visit_Read(self, node: Read) -> Expr:
+        """Return what takes the place of a read."""
+        return self._replace(node.tensor, tuple(map(self.expr, node.children)))
+
+
+class Substitution(Rewriter):
+    """Replaces expressions by others, folding constants that this creates."""
+
     def __init__(self, mapping: Mapping[Any, Expr]) -> None:
         super().__init__()
         self._memo.update(mapping)
 
     def rebuild(self, node: Expr) -> Expr:
+        """Rewrite the operands and fold."""
         if isinstance(node, BinaryOp):
             a, b = self.expr(node.a), self.expr(node.b)
             return node if a is node.a and b is node.b else fold(node.op, a, b)
@@ -302,6 +384,8 @@ class _Substitute(Rewriter):
                 return logical_not(rebuilt.a)
             case Call(name="if_then_else"):
                 return if_then_else(*rebuilt.children)
+            case Call(name="likely"):
+                return likely(rebuilt.children[0])
             case Call(name="gcd"):
                 return gcd(*rebuilt.children)
         return rebuilt
@@ -309,9 +393,9 @@ class _Substitute(Rewriter):
 
 def substitute(expr: Expr, mapping: Mapping[Any, Expr]) -> Expr:
     """Replace variables by expressions, folding constants that this creates."""
-    return _Substitute(mapping).expr(expr) if mapping else expr
+    return Substitution(mapping).expr(expr) if mapping else expr
 
 
 def substitute_stmt(stmt: Stmt, mapping: Mapping[Any, Expr]) -> Stmt:
     """Replace variables by expressions in a statement, folding constants that this creates."""
-    return _Substitute(mapping).stmt(stmt) if mapping else stmt
+    return Substitution(mapping).stmt(stmt) if mapping else stmt

@@ -10,7 +10,7 @@ from autotune.ir.algebra.intervals import Bounds
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Const, Expr, KnobVar, Var
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
-from autotune.ir.visitor import StmtRewriter, recursive
+from autotune.ir.visitor import recursive, transform
 from autotune.lowering.fused_indices import rejoin
 from autotune.lowering.gpu.shared_memory_reduction import share_reductions
 from autotune.lowering.gpu.unify_thread_axes import unify_threads
@@ -77,12 +77,22 @@ def _ranges(knobs: Mapping[KnobVar, int]) -> dict[Var, Bounds]:
 
 def listing(function: PrimFunc) -> PrimFunc:
     """Return the analysed function without loops of length 1."""
-    return function.with_body(_DropUnitLoops().stmt(function.body))
+
+    def inside(node: Stmt) -> Stmt | None:
+        if isinstance(node, For) and node.kind is not LoopKind.THREAD:
+            return node.body if isinstance(node.extent, Const) and node.extent.value == 1 else None
+        return None
+
+    return function.with_body(transform(function.body, after=inside))
 
 
 def drop_marks(function: PrimFunc) -> PrimFunc:
     """Return the function without the marks of its stages, which only listings need."""
-    return function.with_body(_DropMarks().stmt(function.body))
+
+    def inside(node: Stmt) -> Stmt | None:
+        return node.body if isinstance(node, Produce) else None
+
+    return function.with_body(transform(function.body, after=inside))
 
 
 @recursive
@@ -109,21 +119,3 @@ def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     yield (result := vectorize(replace_with_scalars(result)))
     if result.info.line_offsets:
         yield hoist_guards(result)
-
-
-class _DropUnitLoops(StmtRewriter):
-    """Removes loops of length 1, whose variables simplification has replaced by 0."""
-
-    def visit_For(self, node: For) -> Stmt:
-        body = self.stmt(node.body)
-        unit = isinstance(node.extent, Const) and node.extent.value == 1
-        if unit and node.kind is not LoopKind.THREAD:
-            return body
-        return node.with_body(body)
-
-
-class _DropMarks(StmtRewriter):
-    """Removes producer marks, which only listings need."""
-
-    def visit_Produce(self, node: Produce) -> Stmt:
-        return self.stmt(node.body)

@@ -9,25 +9,15 @@ prints them.
 from __future__ import annotations
 
 from autotune.ir.algebra.polynomials import joined, to_expr, to_poly
-from autotune.ir.expr import BinaryOp, Const, Expr, Load
-from autotune.ir.stmt import PrimFunc, Stmt, Store
-from autotune.ir.visitor import Rewriter, walk_expr
+from autotune.ir.expr import BinaryOp, Const, Expr
+from autotune.ir.stmt import PrimFunc
+from autotune.ir.visitor import AccessRewriter, walk_expr
 
 
 def rejoin(function: PrimFunc) -> PrimFunc:
     """Return an analysed function with quotients and remainders in indices joined."""
-    return function.with_body(_Rejoin().stmt(function.body))
-
-
-class _Rejoin(Rewriter):
-    def visit_Load(self, node: Load) -> Expr:
-        index = _joined(self.expr(node.index))
-        return node if index is node.index else Load(node.buffer, index)
-
-    def visit_Store(self, node: Store) -> Stmt:
-        index, value = _joined(self.expr(node.index)), self.expr(node.value)
-        same = index is node.index and value is node.value
-        return node if same else Store(node.buffer, index, value)
+    joining = AccessRewriter(lambda buffer, index: (buffer, _joined(index)))
+    return function.with_body(joining.stmt(function.body))
 
 
 def _joined(index: Expr) -> Expr:

@@ -14,22 +14,16 @@ temporaries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar
-from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, allocated
-from autotune.ir.visitor import (
-    Rewriter,
-    StmtRewriter,
-    accessed,
-    child_stmts,
-    free_vars,
-)
+from autotune.ir.expr import Buffer, Const, Expr, SizeVar
+from autotune.ir.ops import chain
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, allocated
+from autotune.ir.visitor import AccessRewriter, accessed, child_stmts, free_vars, transform
 
 #: Arrays of up to this many bytes may become registers, which sharing would prevent.
 REGISTER_BYTES = 2048
@@ -85,42 +79,41 @@ class Slot:
 
     def buffer(self, simplifier: Simplifier) -> Buffer:
         """Return one buffer for all."""
-        first = self.members[0].buffer
-        total = elements(first)
-        for member in self.members[1:]:
-            total = binary("max", total, elements(member.buffer))
+        first, *others = (member.buffer for member in self.members)
+        total = chain("max", map(elements, others), elements(first))
         return Buffer(first.name, first.dtype, (simplifier.expr(total),), first.scope)
 
 
 def elements(buffer: Buffer) -> Expr:
     """Return the number of elements of a buffer."""
-    total: Expr = const(1)
-    for extent in buffer.shape:
-        total = binary("*", total, extent)
-    return total
+    return chain("*", buffer.shape, 1)
 
 
-class _Regions(StmtRewriter):
+class _Regions:
     def __init__(self, apart: frozenset[str]) -> None:
-        super().__init__()
         self.apart = apart
         self.simplifier = Simplifier()
 
-    def visit_For(self, node: For) -> Stmt:
-        if node.kind not in _REGIONS:
-            return self.rebuild_stmt(node)
-        return node.with_body(self.region(node.body))
-
     def region(self, body: Stmt) -> Stmt:
         """Return the body of a region with its allocations outermost, some of them shared."""
-        inner = self.stmt(body)
+
+        def of_loop(node: Stmt) -> Stmt | None:
+            if isinstance(node, For) and node.kind in _REGIONS:
+                return node.with_body(self.region(node.body))
+            return None
+
+        inner = transform(body, before=of_loop)
         own = [buffer for buffer in _allocated(inner) if _is_free(buffer)]
         if not own:
             return inner
-        result = _Unallocated(frozenset(own)).stmt(inner)
+
+        def without_own(node: Stmt) -> Stmt | None:
+            return node.body if isinstance(node, Allocate) and node.buffer in own else None
+
+        result = transform(inner, after=without_own)
         if any(self._may_share(a, b) for a, b in combinations(own, 2)):
             shared = self._shared(inner)
-            result = Moved(shared).stmt(result) if shared else result
+            result = moved(result, shared) if shared else result
             own = list(dict.fromkeys(shared.get(buffer, buffer) for buffer in own))
         return allocated(own, result)
 
@@ -231,34 +224,6 @@ def _is_free(buffer: Buffer) -> bool:
     return all(isinstance(var, SizeVar) for extent in buffer.shape for var in free_vars(extent))
 
 
-class _Unallocated(StmtRewriter):
-    """Removes allocations."""
-
-    def __init__(self, buffers: Set[Buffer]) -> None:
-        super().__init__()
-        self.buffers = buffers
-
-    def visit_Allocate(self, node: Allocate) -> Stmt:
-        body = self.stmt(node.body)
-        if node.buffer in self.buffers:
-            return body
-        return node if body is node.body else Allocate(node.buffer, body)
-
-
-class Moved(Rewriter):
-    """Replaces buffers by others."""
-
-    def __init__(self, buffers: Mapping[Buffer, Buffer]) -> None:
-        super().__init__()
-        self.buffers = buffers
-
-    def visit_Load(self, node: Load) -> Expr:
-        """Load from the buffer that takes the place of another."""
-        return Load(self.buffers.get(node.buffer, node.buffer), self.expr(node.index))
-
-    def visit_Store(self, node: Store) -> Stmt:
-        """Store to the buffer that takes the place of another."""
-        store = self.rebuild_stmt(node)
-        assert isinstance(store, Store)
-        buffer = self.buffers.get(store.buffer, store.buffer)
-        return store if buffer is store.buffer else Store(buffer, store.index, store.value)
+def moved(stmt: Stmt, buffers: Mapping[Buffer, Buffer]) -> Stmt:
+    """Return a statement that loads and stores in other buffers."""
+    return AccessRewriter(lambda buffer, index: (buffers.get(buffer, buffer), index)).stmt(stmt)

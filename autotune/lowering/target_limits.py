@@ -7,13 +7,13 @@ candidates, because rejections are counted by message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator, Set
 
 from autotune.errors import LoweringError
 from autotune.ir import dtypes
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.expr import Buffer, Expr, Var
-from autotune.ir.ops import binary, const
+from autotune.ir.ops import binary, chain, const
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, ThreadReduce
 from autotune.ir.visitor import accessed, child_stmts, walk
 from autotune.lowering.gpu.virtual_threads import differing
@@ -69,10 +69,10 @@ def target_rules(function: PrimFunc, target: Target) -> list[Rule]:
         early = function.info.loaded_ahead
         rules = [rule for kernel in kernels for rule in _kernel_rules(kernel, gpu, early)]
     rules += _unroll_rules(function.body)
-    return [(condition, message) for condition, message in rules if _may_fail(condition)]
+    return [(condition, message) for condition, message in rules if may_fail(condition)]
 
 
-def _may_fail(condition: Expr) -> bool:
+def may_fail(condition: Expr) -> bool:
     """Whether knobs can make a condition false; False if it depends on sizes of a call."""
     return is_knob_only(condition) and not Intervals().bounds(condition)[0]
 
@@ -89,7 +89,8 @@ def _memory_rules(function: PrimFunc, target: Target) -> list[Rule]:
     sizes = [_bytes(stmt.buffer) for stmt in walk(function.body) if isinstance(stmt, Allocate)]
     known = [size for size in sizes if is_knob_only(size)]
     limit = target.memory_bytes
-    return [_at_most(_sum(known), limit, f"temporaries take at most {limit} bytes of memory")]
+    message = f"temporaries take at most {limit} bytes of memory"
+    return [_at_most(chain("+", known, 0), limit, message)]
 
 
 def _unroll_rules(body: Stmt) -> list[Rule]:
@@ -101,13 +102,13 @@ def _written_out(stmt: Stmt) -> Expr:
     """Return the number of stores in the code after unrolling; 0 outside of unrolled loops."""
     if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED and is_knob_only(stmt.extent):
         return binary("*", stmt.extent, _stores(stmt.body))
-    return _sum(map(_written_out, child_stmts(stmt)))
+    return chain("+", map(_written_out, child_stmts(stmt)), 0)
 
 
 def _stores(stmt: Stmt) -> Expr:
     if isinstance(stmt, Store):
         return _ONE
-    total = _sum(map(_stores, child_stmts(stmt)))
+    total = chain("+", map(_stores, child_stmts(stmt)), 0)
     if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED and is_knob_only(stmt.extent):
         return binary("*", stmt.extent, total)
     return total
@@ -157,7 +158,8 @@ def _kernel_rules(kernel: For, gpu: GpuLimits, early: Set[str]) -> list[Rule]:
 def block_threads(kernel: For) -> Expr:
     """Return the number of threads of a block."""
     extents = _thread_extents(kernel)
-    return _product(extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
+    own = (extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
+    return chain("*", own, 1)
 
 
 def _thread_extents(kernel: For) -> dict[str, Expr]:
@@ -196,7 +198,7 @@ def shared_bytes(kernel: For) -> Expr:
     for reduction, threads in _reductions(kernel, block_threads(kernel)):
         sizes += [binary("*", threads, _itemsize(result)) for result in reduction.results]
     packs = (binary("//", binary("+", size, PACK_BYTES - 1), PACK_BYTES) for size in sizes)
-    return binary("*", _sum(packs), PACK_BYTES)
+    return binary("*", chain("+", packs, 0), PACK_BYTES)
 
 
 def _reductions(stmt: Stmt, threads: Expr) -> Iterator[tuple[ThreadReduce, Expr]]:
@@ -220,7 +222,7 @@ def local_bytes(kernel: For, early: Set[str] = frozenset()) -> Expr:
             for buffer in differing(loop):
                 virtual.setdefault(buffer, {})[loop.var] = loop.extent
     sizes = [
-        _product([_bytes(buffer), *virtual.get(buffer, {}).values()])
+        chain("*", virtual.get(buffer, {}).values(), _bytes(buffer))
         for buffer in _allocated(kernel, "local")
     ]
     threads = block_threads(kernel)
@@ -229,7 +231,7 @@ def local_bytes(kernel: For, early: Set[str] = frozenset()) -> Expr:
             together = binary("*", threads, 2)
             whole = binary("+", _bytes(buffer), binary("-", together, 1))
             sizes.append(binary("//", whole, together))
-    return _sum(sizes)
+    return chain("+", sizes, 0)
 
 
 def _register_rules(threads: Expr, local: Expr, gpu: GpuLimits) -> list[Rule]:
@@ -287,17 +289,3 @@ def _itemsize(buffer: Buffer) -> int:
 
 def _bytes(buffer: Buffer) -> Expr:
     return binary("*", elements(buffer), _itemsize(buffer))
-
-
-def _product(numbers: Iterable[Expr]) -> Expr:
-    total: Expr = _ONE
-    for number in numbers:
-        total = binary("*", total, number)
-    return total
-
-
-def _sum(numbers: Iterable[Expr]) -> Expr:
-    total: Expr = _ZERO
-    for number in numbers:
-        total = binary("+", total, number)
-    return total

@@ -23,8 +23,9 @@ from autotune.tile.binding.given_shapes import shapes_of
 from autotune.tile.check.check_function import check
 from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.evaluation.reference_evaluator import evaluate
+from autotune.tile.schedules.cpu_space import cpu_schedule
 from autotune.tile.schedules.default_schedule import fallback_schedule
-from autotune.tile.schedules.tuned_schedule import tuned_schedule
+from autotune.tile.schedules.gpu_space import gpu_schedule
 from autotune.tile.syntax.error_locations import tile_error
 from autotune.tile.syntax.parser import parse
 from autotune.tile.syntax.syntax_tree import Function
@@ -62,8 +63,7 @@ def tile_template(
         return bound_program(function, args, most_operations)
 
     def instance(cfg: Knobs, **args: Any) -> Any:
-        schedule, tensors = tuned_schedule(cfg, bound(args))
-        return schedule, [*tensors.inputs, *tensors.outputs]
+        return tuned_schedule(cfg, bound(args))
 
     instance.__doc__ = f"The Tile function of {function.name}."
     instance.__signature__ = _signature(function, digest)  # type: ignore[attr-defined]
@@ -84,18 +84,22 @@ def tile_template(
     return Template(name, kind, instance, reference, flops, intermediate=intermediate)
 
 
+def tuned_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, list[Tensor]]:
+    """Define the knobs of a program; return the schedule that they make, and its tensors."""
+    space = cpu_schedule if cfg.target.kind == "llvm" else gpu_schedule
+    schedule, tensors = space(cfg, program)
+    return schedule, [*tensors.inputs, *tensors.outputs]
+
+
 def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[Tensor]]:
     """Return the schedule of a program where nothing was measured, and its tensors.
 
     It is the default of the search space, or what is legal near it; the plain schedule if
     nothing is.
     """
-
-    def run(cfg: Knobs) -> tuple[Schedule, list[Tensor]]:
-        schedule, tensors = tuned_schedule(cfg, program)
-        return schedule, [*tensors.inputs, *tensors.outputs]
-
-    found = default_structure(Structures("tile", run, target))
+    found = default_structure(
+        Structures("tile", lambda cfg: tuned_schedule(cfg, program), target)
+    )
     if found is None or found.schedule is None:
         tensors = to_te(program)
         return fallback_schedule(tensors, target), [*tensors.inputs, *tensors.outputs]

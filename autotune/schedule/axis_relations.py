@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from autotune.ir.axes import IterVar
@@ -87,6 +87,62 @@ def fused_whole(relations: Sequence[Relation], leaves: Set[IterVar]) -> set[Fuse
             known.update((relation.outer, relation.inner))
             found.add(relation)
     return found
+
+
+def pass_down(
+    relations: Sequence[Relation], extents: dict[IterVar, Expr], keeps: Callable[[Split], bool]
+) -> None:
+    """Add the extents of split and fused axes to those of the axes that they come from.
+
+    Splits for which `keeps` is true have the size asked for, even if the axis is shorter.
+    """
+    for relation in relations:
+        if isinstance(relation, Split):
+            outer, inner = relation.extents(extents[relation.parent], keeps(relation))
+            extents[relation.outer], extents[relation.inner] = outer, inner
+        else:
+            both = extents[relation.outer], extents[relation.inner]
+            extents[relation.fused] = binary("*", *both)
+
+
+def pass_up(
+    relations: Sequence[Relation],
+    leaves: Mapping[IterVar, Expr],
+    extent: Callable[[IterVar], Expr],
+    stride: Callable[[Split], Expr],
+    start: Callable[[IterVar, Expr], Expr] = lambda _, value: value,
+    apart: Set[Fuse] = frozenset(),
+) -> dict[IterVar, Expr]:
+    """Return the values of some loops and of all axes that they derive from.
+
+    Parameters
+    ----------
+    relations : sequence of Relation
+    leaves : mapping of IterVar to Expr
+        The values of the loops.
+    extent, stride : callable
+        Return the extent of an axis, and how far one step of the outer loop of a split goes.
+    start : callable, optional
+        Returns the value of an axis, given that counted from 0.
+    apart : set of Fuse, optional
+        Fusions whose axes count as not fused.
+    """
+    values = dict(leaves)
+    for relation in reversed(relations):
+        if isinstance(relation, Split):
+            outer = binary("*", values[relation.outer], stride(relation))
+            value = binary("+", outer, values[relation.inner])
+            values[relation.parent] = start(relation.parent, value)
+        elif relation in apart:
+            for axis in (relation.outer, relation.inner):
+                values[axis] = start(axis, axis.var)
+        else:
+            fused, inner = values[relation.fused], extent(relation.inner)
+            if isinstance(inner, Const) and inner.value == 0:
+                inner = const(1)  # a loop of length 0 never divides
+            values[relation.outer] = start(relation.outer, binary("//", fused, inner))
+            values[relation.inner] = start(relation.inner, binary("%", fused, inner))
+    return values
 
 
 def is_over_knobs(size: Expr) -> bool:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from autotune.ir.axes import AxisKind, IterVar, Range
 from autotune.ir.expr import Const, Expr, Read, Reduce, Var
-from autotune.ir.ops import binary, const, if_then_else
+from autotune.ir.ops import binary, chain, const, if_then_else
 from autotune.ir.visitor import substitute
-from autotune.schedule.axis_relations import Relation, Split
+from autotune.schedule.axis_relations import Relation, Split, pass_down, pass_up
 from autotune.schedule.stage import Stage
 from autotune.te.tensor import ComputeOp
 
@@ -60,9 +60,7 @@ def _partial(stage: Stage, op: ComputeOp, axis: IterVar, position: int) -> Compu
     }
     values, guards = loops.values({axis: part.var, **{old: new.var for old, new in inner.items()}})
     values.update((old.var, new.var) for old, new in zip(op.axis, spatial, strict=True))
-    condition = substitute(first.condition, values)
-    for guard in guards:
-        condition = binary("and", condition, guard)
+    condition = chain("and", guards, substitute(first.condition, values))
     sources = tuple(substitute(source, values) for source in first.sources)
     body: tuple[Expr, ...]
     if inner:
@@ -145,49 +143,26 @@ class _Loops:
     """Extents of a stage's reduction loops, and the values of its axes over them."""
 
     def __init__(self, stage: Stage, op: ComputeOp) -> None:
-        self._relations = [r for r in stage.relations if _parents(r)[0].kind is AxisKind.REDUCE]
-        self._roots = op.reduce_axis
-        self.extents: dict[IterVar, Expr] = {}
-        for axis in op.reduce_axis:
-            assert axis.dom is not None
-            self.extents[axis] = axis.dom.extent
-        for relation in self._relations:
-            if isinstance(relation, Split):
-                outer, inner = relation.extents(self.extents[relation.parent])
-                self.extents[relation.outer], self.extents[relation.inner] = outer, inner
-            else:
-                product = binary("*", self.extents[relation.outer], self.extents[relation.inner])
-                self.extents[relation.fused] = product
+        self._relations = [r for r in stage.relations if _parent(r).kind is AxisKind.REDUCE]
+        self._spans = {axis: axis.dom for axis in op.reduce_axis if axis.dom is not None}
+        self.extents = {axis: span.extent for axis, span in self._spans.items()}
+        pass_down(self._relations, self.extents, lambda _: False)
 
     def values(self, leaves: dict[IterVar, Var]) -> tuple[dict[Var, Expr], list[Expr]]:
         """Return the value of each root axis, and the guards where loops may overshoot."""
-        values: dict[IterVar, Expr] = dict(leaves)
+        values = pass_up(self._relations, leaves, self.extents.__getitem__, self._stride)
         guards: list[Expr] = []
         for relation in reversed(self._relations):
             if isinstance(relation, Split):
                 extent = self.extents[relation.parent]
-                stride = relation.factor
-                if stride is None:
-                    stride = self.extents[relation.inner]
-                value = binary(
-                    "+", binary("*", values[relation.outer], stride), values[relation.inner]
-                )
-                values[relation.parent] = value
-                guards.append(binary("or", relation.exact(extent), binary("<", value, extent)))
-            else:
-                inner = self.extents[relation.inner]
-                if isinstance(inner, Const) and inner.value == 0:
-                    inner = const(1)  # a loop of length 0 never divides
-                values[relation.outer] = binary("//", values[relation.fused], inner)
-                values[relation.inner] = binary("%", values[relation.fused], inner)
-        found: dict[Var, Expr] = {}
-        for axis in self._roots:
-            assert axis.dom is not None
-            found[axis.var] = binary("+", values[axis], axis.dom.min)
+                within = binary("<", values[relation.parent], extent)
+                guards.append(binary("or", relation.exact(extent), within))
+        found = {x.var: binary("+", values[x], span.min) for x, span in self._spans.items()}
         return found, [g for g in guards if not (isinstance(g, Const) and g.value)]
 
+    def _stride(self, split: Split) -> Expr:
+        return self.extents[split.inner] if split.factor is None else split.factor
 
-def _parents(relation: Relation) -> tuple[IterVar, ...]:
-    if isinstance(relation, Split):
-        return (relation.parent,)
-    return relation.outer, relation.inner
+
+def _parent(relation: Relation) -> IterVar:
+    return relation.parent if isinstance(relation, Split) else relation.outer

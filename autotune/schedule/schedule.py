@@ -9,7 +9,7 @@ from autotune.errors import ScheduleError
 from autotune.ir.axes import AxisKind, IterVar, Range
 from autotune.ir.expr import Expr, Read, Var
 from autotune.ir.ops import cast, const
-from autotune.ir.visitor import Rewriter, substitute
+from autotune.ir.visitor import ReadRewriter, substitute
 from autotune.schedule.apply_steps import replay
 from autotune.schedule.rfactor import factor
 from autotune.schedule.scan_stages import place_cells, states
@@ -145,11 +145,12 @@ class Schedule:
         if any(tensor in states(stage.cell) for stage in reader_stages):
             copy.attach_in(reader_stages[0].cell)
         copy.record_step("cache_read", producer, tensor.value_index, scope, *reader_stages)
-        redirect = _Redirect(tensor, op.output())
+        cached = op.output()
+        redirect = ReadRewriter(lambda read, at: Read(cached if read is tensor else read, at))
         for stage in reader_stages:
             assert isinstance(stage.op, ComputeOp)
             self._set_op(stage, stage.op.with_body(tuple(map(redirect.expr, stage.op.body))))
-        return op.output()
+        return cached
 
     def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
         """Add a stage that computes `tensor` in `scope`; its own stage then only copies.
@@ -240,7 +241,7 @@ class Schedule:
         read = {stage: {id(tensor) for tensor in stage.op.input_tensors} for stage in bodies}
         for stage in self.stages:
             if stage.attach is Attach.INLINE:
-                inline = _Inline(stage, bodies.pop(stage))
+                inline = _inlined(stage, bodies.pop(stage))
                 inner, outputs = read.pop(stage), {id(tensor) for tensor in stage.outputs}
                 for other, tensors in read.items():
                     if not outputs.isdisjoint(tensors):
@@ -298,34 +299,15 @@ def _check_scope(primitive: str, scope: str) -> None:
         )
 
 
-class _Redirect(Rewriter):
-    """Replaces reads of one tensor by reads of another of the same shape."""
+def _inlined(stage: Stage, body: tuple[Expr, ...]) -> ReadRewriter:
+    """Return what replaces reads of a stage's outputs by its body."""
+    assert isinstance(stage.op, ComputeOp)
+    axis, bodies = stage.op.axis, dict(zip(stage.outputs, body, strict=True))
 
-    def __init__(self, old: Tensor, new: Tensor) -> None:
-        super().__init__()
-        self.old, self.new = old, new
+    def value(tensor: Tensor, indices: tuple[Expr, ...]) -> Expr:
+        if tensor not in bodies:
+            return Read(tensor, indices)
+        places = zip(axis, indices, strict=True)
+        return substitute(bodies[tensor], {a.var: cast(a.var.dtype, i) for a, i in places})
 
-    def visit_Read(self, node: Read) -> Expr:
-        rebuilt = self.rebuild(node)
-        assert isinstance(rebuilt, Read)
-        return Read(self.new, rebuilt.children) if rebuilt.tensor is self.old else rebuilt
-
-
-class _Inline(Rewriter):
-    """Replaces reads of a stage's outputs by its body."""
-
-    def __init__(self, stage: Stage, body: tuple[Expr, ...]) -> None:
-        super().__init__()
-        assert isinstance(stage.op, ComputeOp)
-        self.axis = stage.op.axis
-        self.bodies = dict(zip(stage.outputs, body, strict=True))
-
-    def visit_Read(self, node: Read) -> Expr:
-        rebuilt = self.rebuild(node)
-        body = self.bodies.get(node.tensor)
-        if body is None:
-            return rebuilt
-        mapping = {
-            a.var: cast(a.var.dtype, i) for a, i in zip(self.axis, rebuilt.children, strict=True)
-        }
-        return substitute(body, mapping)
+    return ReadRewriter(value)

@@ -7,7 +7,7 @@ Arithmetic stays symbolic; a branch needs the value and is recorded as a decisio
 from __future__ import annotations
 
 import sys
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 
@@ -30,57 +30,65 @@ _OURS = ("autotune.", "features.", "search_spaces.")
 _TEMPLATES = "autotune.operators."
 
 
-def _seen_as(own: type, plain: type) -> type:
-    """Return the class of a symbol for the caller's caller.
-
-    For a template a symbol is a plain number; this package sees the real class.
-    """
-    asking = str(sys._getframe(2).f_globals.get("__name__", ""))
-    return own if asking.startswith(_OURS) and not asking.startswith(_TEMPLATES) else plain
-
-
-class SymbolicInt(Operators):
-    """An integer that depends on knobs; `int(x)` returns its value and makes the trace depend on it.
+class _Symbol:
+    """What stands for a number or a flag that depends on knobs.
 
     Parameters
     ----------
     expr : Expr
         The expression over `ir.Knob` variables.
-    value : int
+    value : int or bool
         Its value under the guiding configuration.
     decisions : Decisions
         Told whenever the value is asked for.
     """
 
     __slots__ = ("_decisions", "_value", "expr")
-    __array_ufunc__ = None  # NumPy's scalars leave mixed arithmetic to this class
+    _plain: type
 
-    def __init__(self, expr: Expr, value: int, decisions: Decisions) -> None:
+    def __init__(self, expr: Expr, value: Any, decisions: Decisions) -> None:
         self.expr = expr
         self._value = value
         self._decisions = decisions
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """What `isinstance` asks for where `type` does not settle it."""
-        return _seen_as(SymbolicInt, int)
+        """What `isinstance` asks for where `type` does not settle it.
+
+        To a template a symbol is the plain number it stands for; we tell them apart.
+        """
+        asking = str(sys._getframe(1).f_globals.get("__name__", ""))
+        ours = asking.startswith(_OURS) and not asking.startswith(_TEMPLATES)
+        return type(self) if ours else self._plain
 
     @property
-    def guide(self) -> int:
+    def guide(self) -> Any:
         """Its value under the guiding configuration; to look at it is no decision."""
         return self._value
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __expr__(self) -> Expr:
+        return self.expr
+
+
+class SymbolicInt(_Symbol, Operators):
+    """An integer that depends on knobs; `int(x)` gives its value, which then is a decision."""
+
+    __slots__ = ()
+    __array_ufunc__ = None  # NumPy's scalars leave mixed arithmetic to this class
+    _plain = int
+    _value: int
 
     def __getattr__(self, name: str) -> Any:
         """Return another attribute of the integer value, such as `bit_length`."""
         if name.startswith("_") or not hasattr(int, name):
             raise AttributeError(f"'int' object has no attribute {name!r}")
         return getattr(int(self), name)
-
-    def __copy__(self) -> SymbolicInt:
-        return self
-
-    def __deepcopy__(self, memo: object) -> SymbolicInt:
-        return self
 
     def __reduce__(self) -> NoReturn:
         self._refuse(f"`{self.expr}`, pickled,", "use int(knob)")
@@ -89,9 +97,6 @@ class SymbolicInt(Operators):
         """Raise the error of an operation that has no meaning before a configuration is chosen."""
         message = f"{what} has no value before a configuration is chosen: {advice}"
         self._decisions.refuse(TracingError(message))
-
-    def __expr__(self) -> Expr:
-        return self.expr
 
     def _binary(self, op: str, other: object, swap: bool = False) -> Any:
         if isinstance(other, (SymbolicInt, int, np.integer)):
@@ -203,44 +208,12 @@ class SymbolicInt(Operators):
         return f"<knob expression {self.expr}>"
 
 
-class SymbolicBool:
-    """A condition over knobs; using it in `if`, `and`, `or` or `not` is a decision.
+class SymbolicBool(_Symbol):
+    """A condition over knobs; its truth, asked by `if`, `and`, `or` or `not`, is a decision."""
 
-    Parameters
-    ----------
-    expr : Expr
-        The condition over `ir.Knob` variables.
-    value : bool
-        Its truth under the guiding configuration.
-    decisions : Decisions
-        Told whenever the truth is asked for.
-    """
-
-    __slots__ = ("_decisions", "_value", "expr")
-
-    def __init__(self, expr: Expr, value: bool, decisions: Decisions) -> None:
-        self.expr = expr
-        self._value = value
-        self._decisions = decisions
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        """What `isinstance` asks for where `type` does not settle it."""
-        return _seen_as(SymbolicBool, bool)
-
-    @property
-    def guide(self) -> bool:
-        """Its value under the guiding configuration; to look at it is no decision."""
-        return self._value
-
-    def __copy__(self) -> SymbolicBool:
-        return self
-
-    def __deepcopy__(self, memo: object) -> SymbolicBool:
-        return self
-
-    def __expr__(self) -> Expr:
-        return self.expr
+    __slots__ = ()
+    _plain = bool
+    _value: bool
 
     def __bool__(self) -> bool:
         self._decisions.decide(self.expr, self._value)

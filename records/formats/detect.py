@@ -59,9 +59,8 @@ def _opened(path: str | Path) -> Iterator[tuple[BinaryIO, bool]]:
 def _content(path: Path) -> bytes:
     """Return what a file holds, with gzip undone; RecordError if it cannot be read."""
     try:
-        with open_to_read(path) as file:
-            data = file.read()
-        return gzip.decompress(data) if data.startswith(_GZIP) else data
+        with _opened(path) as (file, _):
+            return file.read()
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
 

@@ -45,7 +45,7 @@ from autotune.ir.visitor import (
     written,
 )
 from autotune.lowering.gpu.cross_thread_reduction import lower_thread_reduction
-from autotune.lowering.storage_rewrite import Moved
+from autotune.lowering.storage_rewrite import moved
 
 #: Axes of blocks and threads, outermost loops first.
 BLOCKS = ("blockIdx.z", "blockIdx.y", "blockIdx.x")
@@ -225,7 +225,7 @@ class _Gathered(Rewriter):
         old = node.buffer
         scope = "shared" if self._later(node, THREADS) else "local"
         buffer = Buffer(old.name, old.dtype, old.shape, scope)
-        return self.visit_Allocate(Allocate(buffer, Moved({old: buffer}).stmt(node.body)))
+        return self.visit_Allocate(Allocate(buffer, moved(node.body, {old: buffer})))
 
     def _refuse_across_blocks(self, buffer: Buffer) -> None:
         raise LoweringError(

@@ -35,7 +35,7 @@ from autotune.ir.stmt import (
     split_allocations,
 )
 from autotune.ir.uniformity import is_thread_loop, is_uniform
-from autotune.ir.visitor import StmtRewriter, all_loads, walk
+from autotune.ir.visitor import StmtRewriter, all_loads, transform, walk
 from autotune.lowering.dependence.dependence_test import refuse_sharing_blocks
 from autotune.lowering.dependence.sharing_conflicts import Conflicts
 from autotune.lowering.gpu.barrier_analysis import (
@@ -102,7 +102,7 @@ def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) 
         if not is_thread_loop(loop) and isinstance(loop.extent, Const):
             sync.conflicts.ranges[loop.var] = int(loop.extent.value)
     body, _ = sync.visit(body)
-    return _Pruned(sync, body).result
+    return _pruned(sync, body)
 
 
 def _length(loop: For) -> int:
@@ -250,30 +250,20 @@ class _Sync(BarrierAnalysis):
             return self.visit(inner)
 
 
-class _Pruned(StmtRewriter):
-    """Removes unnecessary barriers, from the first on.
+def _pruned(sync: _Sync, body: Stmt) -> Stmt:
+    """Return a statement without its unnecessary barriers, which are removed from the first on."""
+    for barrier in [stmt for stmt in walk(body) if isinstance(stmt, Barrier)]:
+        fewer = _without(barrier, body)
+        try:
+            sync.check(fewer)
+        except MissingBarrierError:
+            continue
+        body = fewer
+    return body
 
-    Attributes
-    ----------
-    result : Stmt
-        The statement with the remaining barriers.
-    """
 
-    def __init__(self, sync: _Sync, body: Stmt) -> None:
-        super().__init__()
-        self.without: Stmt | None = None
-        self.result = body
-        for barrier in [stmt for stmt in walk(body) if isinstance(stmt, Barrier)]:
-            self.without = barrier
-            fewer = self.stmt(self.result)
-            try:
-                sync.check(fewer)
-            except MissingBarrierError:
-                continue
-            self.result = fewer
-
-    def visit_Barrier(self, node: Barrier) -> Stmt:
-        return Seq(()) if node is self.without else node
+def _without(barrier: Barrier, body: Stmt) -> Stmt:
+    return transform(body, before=lambda node: Seq(()) if node is barrier else None)
 
 
 def _written(stmt: Stmt) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from autotune.errors import CodegenError
 from autotune.ir.evaluate.warp_reductions import lower_warp_reductions
-from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
+from autotune.ir.expr import Buffer, Const, Expr, Ramp
 from autotune.ir.ops import binary, const
 from autotune.ir.printer import excerpt
 from autotune.ir.stmt import (
@@ -36,11 +36,10 @@ from autotune.ir.stmt import (
     Produce,
     Seq,
     Stmt,
-    Store,
     seq,
 )
 from autotune.ir.uniformity import is_thread_loop, is_uniform
-from autotune.ir.visitor import Rewriter, StmtRewriter, accessed, child_stmts, walk
+from autotune.ir.visitor import AccessRewriter, StmtRewriter, accessed, child_stmts, transform, walk
 
 #: Largest number of iterations, including inner loops, of a loop with an unroll hint that is
 #: unrolled.
@@ -59,18 +58,8 @@ def simt_on_cpu(function: PrimFunc) -> PrimFunc:
     CodegenError
         If only some threads of a block reach a barrier, as far as this is known statically.
     """
-    body = _Arrived().stmt(lower_warp_reductions(function).body)
+    body = transform(lower_warp_reductions(function).body, after=_arrived)
     return function.with_body(_Blocks().stmt(body))
-
-
-class _Arrived(StmtRewriter):
-    """Makes asynchronous copies synchronous, at the place where they arrive."""
-
-    def visit_CopyAhead(self, node: CopyAhead) -> Stmt:
-        return Seq(())
-
-    def visit_Arrive(self, node: Arrive) -> Stmt:
-        return node.body
 
 
 class _Blocks(StmtRewriter):
@@ -112,7 +101,14 @@ class _Threads:
         self._own: dict[Buffer, tuple[Buffer, Expr]] = {}
         self._kept: list[Buffer] = []
         body = self._run(nest, ())
-        self.result = _Own(self._own).stmt(body) if self._own else body
+        self.result = AccessRewriter(self._own_part).stmt(body) if self._own else body
+
+    def _own_part(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
+        """Return a thread's part of a buffer that has the values of all threads."""
+        if buffer not in self._own:
+            return buffer, index
+        wide, start = self._own[buffer]
+        return wide, _moved(index, start)
 
     def _run(self, stmt: Stmt, axes: tuple[For, ...]) -> Stmt:
         """Return a statement run by all threads of `axes`."""
@@ -124,7 +120,7 @@ class _Threads:
         shared = [
             s.buffer for s in walk(stmt) if isinstance(s, Allocate) and s.buffer.scope == "shared"
         ]
-        body = _Sequential().stmt(stmt)
+        body = transform(stmt, after=_sequential)
         for buffer in self._kept:
             if buffer in used:
                 body = Allocate(buffer, body)
@@ -189,47 +185,25 @@ def _require_uniform(expr: Expr, axes: tuple[For, ...], where: str) -> None:
         )
 
 
-class _Sequential(StmtRewriter):
-    """Makes loops of threads serial; shared storage is allocated elsewhere.
+def _sequential(node: Stmt) -> Stmt | None:
+    """Make loops of threads serial; shared storage is allocated elsewhere.
 
     Unroll hints are meant for GPUs, which have no loops over threads. Here only short loops are
     unrolled, such as those of virtual threads around single statements.
     """
-
-    def visit_For(self, node: For) -> Stmt:
-        if node.kind not in (*_BOUND, LoopKind.UNROLL_HINTED):
-            return self.rebuild_stmt(node)
-        short = node.kind is LoopKind.UNROLL_HINTED and _iterations(node) <= UNROLLED
-        kind = LoopKind.UNROLLED if short else LoopKind.SERIAL
-        return For(node.var, node.extent, kind, self.stmt(node.body))
-
-    def visit_Allocate(self, node: Allocate) -> Stmt:
-        if node.buffer.scope == "shared":
-            return self.stmt(node.body)
-        return self.rebuild_stmt(node)
+    if isinstance(node, Allocate) and node.buffer.scope == "shared":
+        return node.body
+    if not isinstance(node, For) or node.kind not in (*_BOUND, LoopKind.UNROLL_HINTED):
+        return None
+    short = node.kind is LoopKind.UNROLL_HINTED and _iterations(node) <= UNROLLED
+    return For(node.var, node.extent, LoopKind.UNROLLED if short else LoopKind.SERIAL, node.body)
 
 
-class _Own(Rewriter):
-    """Redirects each thread to its part of the buffers that have the values of all threads."""
-
-    def __init__(self, own: dict[Buffer, tuple[Buffer, Expr]]) -> None:
-        super().__init__()
-        self.own = own
-
-    def visit_Load(self, node: Load) -> Expr:
-        index = self.expr(node.index)
-        if node.buffer not in self.own:
-            return node if index is node.index else Load(node.buffer, index)
-        buffer, start = self.own[node.buffer]
-        return Load(buffer, _moved(index, start))
-
-    def visit_Store(self, node: Store) -> Stmt:
-        index, value = self.expr(node.index), self.expr(node.value)
-        if node.buffer not in self.own:
-            same = index is node.index and value is node.value
-            return node if same else Store(node.buffer, index, value)
-        buffer, start = self.own[node.buffer]
-        return Store(buffer, _moved(index, start), value)
+def _arrived(node: Stmt) -> Stmt | None:
+    """Make asynchronous copies synchronous, at the place where they arrive."""
+    if isinstance(node, CopyAhead):
+        return Seq(())
+    return node.body if isinstance(node, Arrive) else None
 
 
 def _iterations(stmt: Stmt) -> float:

@@ -30,10 +30,11 @@ from autotune.ir.stmt import (
     seq,
 )
 from autotune.ir.visitor import (
-    Rewriter,
-    StmtRewriter,
+    AccessRewriter,
     child_stmts,
     stmt_exprs,
+    substitute_stmt,
+    transform,
     walk,
     walk_expr,
     written,
@@ -44,23 +45,25 @@ from autotune.lowering.storage_rewrite import elements
 
 def inject_virtual_threads(function: PrimFunc) -> PrimFunc:
     """Return the function with virtual threads as unrolled loops around single statements."""
-    return function.with_body(_Outermost().stmt(function.body))
+    return function.with_body(_injected(function.body))
 
 
-class _Outermost(StmtRewriter):
-    """Finds the loops over virtual threads, outer ones first."""
+def _injected(stmt: Stmt) -> Stmt:
+    """Inject the loops over virtual threads in a statement, outer ones first."""
 
-    def visit_For(self, node: For) -> Stmt:
-        if node.kind is LoopKind.VTHREAD:
-            return self.stmt(_Spread(node).body())
-        return self.rebuild_stmt(node)
+    def spread(node: Stmt) -> Stmt | None:
+        if isinstance(node, For) and node.kind is LoopKind.VTHREAD:
+            return _injected(_Spread(node).body())
+        return None
+
+    return transform(stmt, before=spread)
 
 
-class _Spread(Rewriter):
+class _Spread(AccessRewriter):
     """Spreads one loop over virtual threads over its body."""
 
     def __init__(self, loop: For) -> None:
-        super().__init__()
+        super().__init__(self._widened)
         self.loop = loop
         self.wide: dict[Buffer, Buffer] = {}
         self.offsets: dict[Buffer, Expr] = {}
@@ -78,19 +81,13 @@ class _Spread(Rewriter):
 
     # -- storage -----------------------------------------------------------------------------------
 
-    def _index(self, buffer: Buffer, index: Expr) -> Expr:
+    def _widened(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
         offset = self.offsets.get(buffer)
-        return self.expr(index) if offset is None else binary("+", offset, self.expr(index))
-
-    def visit_Load(self, node: Load) -> Expr:
-        return Load(self.wide.get(node.buffer, node.buffer), self._index(node.buffer, node.index))
-
-    def visit_Store(self, node: Store) -> Stmt:
-        buffer = self.wide.get(node.buffer, node.buffer)
-        return Store(buffer, self._index(node.buffer, node.index), self.expr(node.value))
+        place = index if offset is None else binary("+", offset, index)
+        return self.wide.get(buffer, buffer), place
 
     def visit_WarpReduce(self, node: WarpReduce) -> Stmt:
-        index = self._index(node.results[0], node.index)
+        _, index = self._widened(node.results[0], self.expr(node.index))
         results = tuple(self.wide.get(buffer, buffer) for buffer in node.results)
         operands = tuple(map(self.expr, node.operands))
         return WarpReduce(node.combiner, operands, results, index, node.width)
@@ -125,14 +122,8 @@ class _Spread(Rewriter):
                     "what they share; give it a constant length"
                 )
         fresh = Var(var.name, var.dtype)
-        one = _Renamed(var, fresh).stmt(stmt)
+        one = substitute_stmt(stmt, {var: fresh})
         return For(fresh, self.loop.extent, LoopKind.UNROLL_HINTED, one)
-
-
-class _Renamed(Rewriter):
-    def __init__(self, old: Var, new: Var) -> None:
-        super().__init__()
-        self._memo[old] = new
 
 
 def differing(loop: For) -> set[Buffer]:

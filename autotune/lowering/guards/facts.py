@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 
 from autotune.ir import dtypes
-from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Load, Not, Read, Select
-from autotune.ir.ops import binary, const, fold, if_then_else, likely, logical_not, select
-from autotune.ir.stmt import Allocate, For, If, Produce, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, child_stmts, walk, walk_expr
+from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Load, Read, Select
+from autotune.ir.ops import binary, const
+from autotune.ir.stmt import Allocate, For, If, Seq, Stmt, Store
+from autotune.ir.visitor import Substitution, child_stmts, walk, walk_expr
 
 NOTHING = Seq(())
 
@@ -151,7 +151,7 @@ def is_empty(stmt: Stmt | None) -> bool:
     return stmt is None or (isinstance(stmt, Seq) and not stmt.stmts)
 
 
-class ConditionRewriter(Rewriter):
+class ConditionRewriter(Substitution):
     """Simplifies a program in which some conditions are known to be true or false.
 
     Parameters
@@ -163,37 +163,8 @@ class ConditionRewriter(Rewriter):
     """
 
     def __init__(self, known: Mapping[Expr, Expr], choices: ConditionFinder) -> None:
-        super().__init__()
+        super().__init__(known)
         self._choices = choices
-        self._memo.update(known)
-
-    def visit_BinaryOp(self, node: BinaryOp) -> Expr:
-        """Fold what has become constant."""
-        a, b = self.expr(node.a), self.expr(node.b)
-        return node if a is node.a and b is node.b else fold(node.op, a, b)
-
-    def visit_Not(self, node: Not) -> Expr:
-        """Fold what has become constant."""
-        a = self.expr(node.a)
-        return node if a is node.a else logical_not(a)
-
-    def visit_Select(self, node: Select) -> Expr:
-        """Keep one side if the condition is known."""
-        children = tuple(map(self.expr, node.children))
-        if all(new is old for new, old in zip(children, node.children, strict=True)):
-            return node
-        return select(*children)
-
-    def visit_Call(self, node: Call) -> Expr:
-        """Keep one side of if_then_else if its condition is known."""
-        children = tuple(map(self.expr, node.children))
-        if all(new is old for new, old in zip(children, node.children, strict=True)):
-            return node
-        if node.name == "likely":
-            return likely(*children)
-        if node.name == "if_then_else":
-            return if_then_else(*children)
-        return node.with_children(children)
 
     def visit_Store(self, node: Store) -> Stmt:
         """Rewrite a store whose value contains conditions."""
@@ -224,15 +195,3 @@ class ConditionRewriter(Rewriter):
         if is_empty(body):
             return NOTHING
         return node if body is node.body else Allocate(node.buffer, body)
-
-    def visit_Produce(self, node: Produce) -> Stmt:
-        """Rewrite the marked statement."""
-        body = self.stmt(node.body)
-        return node if body is node.body else Produce(node.name, body)
-
-    def visit_Seq(self, node: Seq) -> Stmt:
-        """Drop empty statements."""
-        stmts = [self.stmt(stmt) for stmt in node.stmts]
-        if all(new is old for new, old in zip(stmts, node.stmts, strict=True)):
-            return node
-        return seq(*stmts)

@@ -27,7 +27,7 @@ from functools import cached_property
 from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, seq
-from autotune.ir.visitor import StmtRewriter, child_stmts, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import child_stmts, stmt_exprs, transform, walk, walk_expr
 from autotune.lowering.guards.facts import is_empty
 from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, LoopSegment, Splitter
 
@@ -140,7 +140,7 @@ class _Partition(Splitter):
             return body
         then = self.within(guards, whole)
         chosen = If(likely(self._test(guards)), then, None if is_empty(rest) else rest)
-        return _Exchanged(whole, chosen).stmt(body)
+        return transform(body, before=lambda node: chosen if node is whole else None)
 
     def _test(self, guards: Guards) -> Expr:
         """Return the condition that guards always hold, with mostly positive terms."""
@@ -163,17 +163,6 @@ class _Shorten(Splitter):
             if pair is not None and is_empty(pair[1].body) and pair[0].is_constant:
                 part = pair[0]
         return loop if part.body is loop.body else self.loop_over(loop, part)
-
-
-class _Exchanged(StmtRewriter):
-    """Replaces one statement by another."""
-
-    def __init__(self, old: Stmt, new: Stmt) -> None:
-        super().__init__()
-        self.old, self.new = old, new
-
-    def stmt(self, node: Stmt) -> Stmt:
-        return self.new if node is self.old else super().stmt(node)
 
 
 def _has_threads(stmt: Stmt) -> bool:

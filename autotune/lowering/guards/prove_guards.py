@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial, reduce
 
 from autotune.ir.algebra.canonical_sums import INF, Sum, Term, add, scaled
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Call, Const, Expr, SizeVar
-from autotune.ir.ops import binary, const, likely
+from autotune.ir.ops import binary, chain, const, likely
 from autotune.ir.stmt import For, If, Stmt, Store
 from autotune.ir.visitor import StmtRewriter
 from autotune.lowering.guards.facts import (
@@ -164,7 +163,7 @@ class Prover(StmtRewriter):
             del self.facts[known:]
         if is_empty(then) and is_empty(orelse):
             return NOTHING
-        condition = _all(parts)
+        condition = chain("and", parts, True)
         if isinstance(node.condition, Call) and node.condition.name == "likely":
             condition = likely(condition)
         if condition is node.condition and then is node.then and orelse is node.orelse:
@@ -206,14 +205,8 @@ class Prover(StmtRewriter):
             if parts is None:
                 known[condition] = const(False)
             elif len(parts) < len(self.choices.parts(condition)):
-                known[condition] = _all(parts)
+                known[condition] = chain("and", parts, True)
         return ConditionRewriter(known, self.choices).stmt(node) if known else node
-
-
-def _all(parts: Iterable[Expr]) -> Expr:
-    """Return the condition that all parts hold."""
-    true: Expr = const(True)
-    return reduce(partial(binary, "and"), parts, true)
 
 
 def _ends(extent: Expr) -> Iterator[Expr]:

@@ -11,8 +11,8 @@ from autotune.ir.axes import AxisKind, IterVar
 from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import If, Stmt
-from autotune.lowering.nest.bound_inference import Bounds, at_least_one
-from autotune.schedule.axis_relations import Fuse, Split, is_over_knobs
+from autotune.lowering.nest.bound_inference import Bounds
+from autotune.schedule.axis_relations import Split, is_over_knobs, pass_up
 from autotune.schedule.stage import Stage
 
 
@@ -43,21 +43,15 @@ def _split_values(stage: Stage, bounds: Bounds) -> list[tuple[IterVar, Expr, Exp
     These are conditions over knobs, so that a guard exists for the same values as with plain
     numbers.
     """
-    ranges = bounds.ranges
-    values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
+    leaves = {leaf: leaf.var for leaf in stage.leaf_axes}
+    values = pass_up(stage.relations, leaves, bounds.extent, bounds.stride)
     exact: dict[IterVar, Expr] = dict.fromkeys(stage.leaf_axes, const(True))
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):
-            outer = binary("*", values[relation.outer], bounds.stride(relation))
-            values[relation.parent] = binary("+", outer, values[relation.inner])
             parts = binary("and", exact[relation.outer], exact[relation.inner])
-            divides = relation.exact(ranges[relation.parent].extent)
+            divides = relation.exact(bounds.extent(relation.parent))
             exact[relation.parent] = binary("and", parts, divides)
         else:
-            assert isinstance(relation, Fuse)
-            fused, inner = values[relation.fused], at_least_one(ranges[relation.inner].extent)
-            values[relation.outer] = binary("//", fused, inner)
-            values[relation.inner] = binary("%", fused, inner)
             # A guard on the fused axis limits both of these to their extents.
             exact[relation.outer] = exact[relation.inner] = const(True)
     return [(axis, values[axis], exact[axis]) for axis in stage.all_axes if axis in values]

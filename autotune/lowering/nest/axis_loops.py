@@ -17,7 +17,7 @@ from autotune.ir.axes import IterVar, same_index
 from autotune.ir.expr import Expr, Var
 from autotune.ir.ops import binary
 from autotune.ir.stmt import For, LoopKind, Stmt
-from autotune.ir.visitor import Rewriter
+from autotune.ir.visitor import Rewriter, substitute_stmt
 from autotune.lowering.nest.axis_guards import below, guarded
 from autotune.lowering.nest.bound_inference import Bounds, is_sized
 from autotune.lowering.nest.stage_placement import seen_by_all
@@ -129,7 +129,7 @@ class AxisLoops:
         self.requirements.append((condition, message))
 
     def loop(self, stage: Stage, leaf: IterVar, body: Stmt, threads: OpenThreads) -> Stmt:
-        """Return the loop over an axis of a stage, or its guard if a loop around has its thread."""
+        """Return the loop over an axis of a stage, or its guard in a loop of its thread axis."""
         extent = self._bounds.ranges[leaf].extent
         thread = stage.bindings.get(leaf)
         if thread is None:
@@ -168,7 +168,7 @@ class AxisLoops:
 
     def with_threads(self, body: Stmt) -> Stmt:
         """Return statements with the variables of bound axes replaced by thread variables."""
-        return _Threads(self._threads).stmt(body) if self._threads else body
+        return substitute_stmt(body, self._threads)
 
 
 class _Rename(Rewriter):
@@ -182,11 +182,3 @@ class _Rename(Rewriter):
     def visit_For(self, node: For) -> Stmt:
         var = self.mapping.get(node.var, node.var)
         return For(var, self.expr(node.extent), node.kind, self.stmt(node.body), node.thread_tag)
-
-
-class _Threads(Rewriter):
-    """Replaces loop variables of bound axes by the thread variables."""
-
-    def __init__(self, mapping: Mapping[Any, Expr]) -> None:
-        super().__init__()
-        self._memo.update(mapping)

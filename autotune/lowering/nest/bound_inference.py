@@ -25,7 +25,7 @@ from autotune.lowering.nest.stage_placement import (
     shared_across,
     storage_scope,
 )
-from autotune.schedule.axis_relations import Fuse, Split, fused_whole
+from autotune.schedule.axis_relations import Fuse, Split, fused_whole, pass_down, pass_up
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
 from autotune.te.scan import ScanOp
@@ -102,19 +102,16 @@ class Bounds:
     def _pass_down(self, stage: Stage) -> None:
         """Derive the ranges of split and fused axes from their parents."""
         bound = _ancestors_of_bound(stage)
-        zero = const(0)
-        for relation in stage.relations:
-            if isinstance(relation, Split):
-                extent = self.ranges[relation.parent].extent
-                given = relation.outer if relation.factor is None else relation.inner
-                outer, inner = relation.extents(extent, given in bound or self._keeps(extent))
-                self.ranges[relation.outer] = Range(zero, outer)
-                self.ranges[relation.inner] = Range(zero, inner)
-            else:
-                product = binary(
-                    "*", self.ranges[relation.outer].extent, self.ranges[relation.inner].extent
-                )
-                self.ranges[relation.fused] = Range(zero, product)
+        extents = {axis: span.extent for axis, span in self.ranges.items()}
+
+        def keeps(split: Split) -> bool:
+            given = split.outer if split.factor is None else split.inner
+            return given in bound or self._keeps(extents[split.parent])
+
+        known = len(extents)
+        pass_down(stage.relations, extents, keeps)
+        derived = list(extents.items())[known:]
+        self.ranges.update((axis, Range(const(0), extent)) for axis, extent in derived)
 
     def _keeps(self, extent: Expr) -> bool:
         """Whether a split of an empty axis keeps its size, as in TVM v0.8."""
@@ -143,20 +140,10 @@ class Bounds:
 
         Values include the start of the axis' region. Axes in `apart` count as not fused.
         """
-        values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
-        for relation in reversed(stage.relations):
-            if isinstance(relation, Split):
-                outer = binary("*", values[relation.outer], self.stride(relation))
-                value = binary("+", outer, values[relation.inner])
-                values[relation.parent] = self._from(relation.parent, value)
-            elif relation in apart:
-                for axis in (relation.outer, relation.inner):
-                    values[axis] = self._from(axis, axis.var)
-            else:
-                fused, inner = values[relation.fused], self.ranges[relation.inner].extent
-                inner = at_least_one(inner)
-                values[relation.outer] = self._from(relation.outer, binary("//", fused, inner))
-                values[relation.inner] = self._from(relation.inner, binary("%", fused, inner))
+        leaves = {leaf: leaf.var for leaf in stage.leaf_axes}
+        values = pass_up(
+            stage.relations, leaves, self.extent, self.stride, start=self._from, apart=apart
+        )
         op = stage.op
         roots = (op.scan_axis,) if isinstance(op, ScanOp) else (*op.axis, *op.reduce_axis)
         for axis in roots:
@@ -176,6 +163,10 @@ class Bounds:
         if split.factor is None or self._for_autotvm08:
             return self.ranges[split.inner].extent
         return split.factor
+
+    def extent(self, axis: IterVar) -> Expr:
+        """Return the extent of an axis."""
+        return self.ranges[axis].extent
 
     def _from(self, axis: IterVar, value: Expr) -> Expr:
         return binary("+", value, self.ranges[axis].min)
@@ -288,11 +279,6 @@ def _at_least_zero(extent: Expr, simplifier: Simplifier) -> Expr:
     if empty or (is_sized(extent) and simplifier.bounds(extent)[0] < 0):
         return binary("max", extent, const(0, extent.dtype))
     return extent
-
-
-def at_least_one(extent: Expr) -> Expr:
-    """Return a divisor for a loop's extent; a loop of length 0 never divides."""
-    return const(1) if isinstance(extent, Const) and extent.value == 0 else extent
 
 
 def _ancestors_of_bound(stage: Stage) -> set[IterVar]:

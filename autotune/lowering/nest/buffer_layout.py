@@ -10,9 +10,9 @@ from autotune.ir.algebra.polynomials import Poly, add, joined, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import IterVar, Range
 from autotune.ir.buffer_names import NameSupply
-from autotune.ir.expr import Buffer, Const, Expr, KnobVar, Load, Read, SizeVar, Var
+from autotune.ir.expr import Buffer, Const, Expr, KnobVar, Load, SizeVar, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.visitor import Rewriter, free_vars, substitute
+from autotune.ir.visitor import ReadRewriter, free_vars, substitute
 from autotune.lowering.nest.bound_inference import Bounds, is_sized
 from autotune.lowering.nest.stage_placement import storage_scope
 from autotune.schedule.schedule import Schedule
@@ -67,7 +67,7 @@ class StorageLayout:
         self._strides: dict[Tensor, list[Expr]] = {}
         self._names = NameSupply()
         self._signs = Simplifier(otherwise=(0, INF))
-        self._flatten = _Flatten(self)
+        self._flatten = ReadRewriter(self._load)
         self._declare_parameters(parameters)
         for stage in bounds.bodies:
             if isinstance(stage.op, ScanOp):
@@ -276,23 +276,13 @@ class StorageLayout:
         """Return an expression with its reads of tensors as loads of flat buffers."""
         return self._flatten.expr(expr)
 
+    def _load(self, tensor: Tensor, indices: Sequence[Expr]) -> Expr:
+        find = self.kept if tensor in self.rings else self.element
+        return Load(*find(tensor, indices))
+
 
 def _is_one(extent: Expr) -> bool:
     return isinstance(extent, Const) and extent.value == 1
-
-
-class _Flatten(Rewriter):
-    """Replaces reads of tensors by loads of flat buffers."""
-
-    def __init__(self, layout: StorageLayout) -> None:
-        super().__init__()
-        self.layout = layout
-
-    def visit_Read(self, node: Read) -> Expr:
-        indices = [self.expr(index) for index in node.children]
-        in_ring = node.tensor in self.layout.rings
-        find = self.layout.kept if in_ring else self.layout.element
-        return Load(*find(node.tensor, indices))
 
 
 def ring_steps(op: ScanOp) -> int:

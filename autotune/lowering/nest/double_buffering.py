@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import BinaryOp, Buffer, Expr, Load, Var
-from autotune.ir.ops import binary, const, fold, likely
-from autotune.ir.stmt import Allocate, For, If, LoopKind, Produce, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, StmtRewriter, all_loads, all_written
+from autotune.ir.expr import BinaryOp, Buffer, Expr, Var
+from autotune.ir.ops import binary, chain, const, fold, likely
+from autotune.ir.stmt import Allocate, For, If, LoopKind, Produce, Seq, Stmt, seq
+from autotune.ir.visitor import AccessRewriter, all_loads, all_written, transform
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
@@ -38,7 +38,7 @@ def double_buffer(body: Stmt, stages: Mapping[Buffer, str]) -> Stmt:
         from a tensor that is computed in the same loop.
     """
     rewriter = _DoubleBuffer(stages)
-    result = rewriter.stmt(body)
+    result = transform(body, after=rewriter.ahead)
     for buffer, stage in stages.items():
         if buffer not in rewriter.done:
             raise LoweringError(
@@ -48,21 +48,21 @@ def double_buffer(body: Stmt, stages: Mapping[Buffer, str]) -> Stmt:
     return result
 
 
-class _DoubleBuffer(StmtRewriter):
+class _DoubleBuffer:
     """Finds the loops that the temporaries are computed in, inner ones first."""
 
     def __init__(self, stages: Mapping[Buffer, str]) -> None:
-        super().__init__()
         self.stages = stages
         self.done: set[Buffer] = set()
         self.taken: set[str] = set()
 
-    def visit_For(self, node: For) -> Stmt:
-        loop = self.rebuild_stmt(node)
-        assert isinstance(loop, For)
+    def ahead(self, loop: Stmt) -> Stmt | None:
+        """Return a loop that computes its temporaries ahead; None if it has none of them."""
+        if not isinstance(loop, For):
+            return None
         buffers = [b for b in _allocated(loop.body) if b in self.stages and b not in self.done]
         if not buffers:
-            return loop
+            return None
         self.done.update(buffers)
         self._check(loop, buffers)
         return _ahead(loop, buffers, self.taken)
@@ -118,7 +118,7 @@ def _ahead(loop: For, buffers: list[Buffer], taken: set[str]) -> Stmt:
     return result
 
 
-class _Half(Rewriter):
+class _Half(AccessRewriter):
     """Directs accesses to one half of the doubled buffers, with the loop variable replaced.
 
     Parameters
@@ -138,35 +138,22 @@ class _Half(Rewriter):
         self, doubled: Mapping[Buffer, Buffer], half: Expr, var: Var, value: Expr,
         fresh: set[str] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
+        super().__init__(self._found)
         self.half = half
         self.fresh = fresh is not None
         self.taken: set[str] = set() if fresh is None else fresh
         self.buffers = dict(doubled)
-        self.starts = {new: self._start(new) for new in doubled.values()}
+        self.starts = {new: chain("*", new.shape[1:], self.half) for new in doubled.values()}
         self._memo[var] = value
 
-    def _start(self, buffer: Buffer) -> Expr:
-        start = self.half
-        for extent in buffer.shape[1:]:
-            start = binary("*", start, extent)
-        return start
-
-    def _place(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
+    def _found(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
         new = self.buffers.get(buffer, buffer)
         start = self.starts.get(new)
-        return new, self.expr(index) if start is None else binary("+", start, self.expr(index))
+        return new, index if start is None else binary("+", start, index)
 
     def visit_BinaryOp(self, node: BinaryOp) -> Expr:
         a, b = self.expr(node.a), self.expr(node.b)
         return node if a is node.a and b is node.b else fold(node.op, a, b)
-
-    def visit_Load(self, node: Load) -> Expr:
-        buffer, index = self._place(node.buffer, node.index)
-        return node if buffer is node.buffer and index is node.index else Load(buffer, index)
-
-    def visit_Store(self, node: Store) -> Stmt:
-        return Store(*self._place(node.buffer, node.index), self.expr(node.value))
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         buffer = node.buffer

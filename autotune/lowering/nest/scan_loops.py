@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from autotune.ir.expr import Buffer, Expr, KnobVar, SizeVar
+from autotune.ir.expr import Buffer
 from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Stmt, allocated
-from autotune.ir.visitor import StmtRewriter, free_vars
+from autotune.ir.visitor import StmtRewriter
+from autotune.lowering.nest.regions import is_loop_free
 
 _SEPARATE = (LoopKind.PARALLEL, LoopKind.THREAD, LoopKind.VTHREAD)
 
@@ -35,11 +36,7 @@ class _Hoist(StmtRewriter):
         return node if node.kind in _SEPARATE else self.rebuild_stmt(node)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
-        if node.buffer in self.kept or not all(map(_is_fixed, node.buffer.shape)):
+        if node.buffer in self.kept or not all(map(is_loop_free, node.buffer.shape)):
             return self.rebuild_stmt(node)
         self.found.append(node.buffer)
         return self.stmt(node.body)
-
-
-def _is_fixed(extent: Expr) -> bool:
-    return all(isinstance(var, (KnobVar, SizeVar)) for var in free_vars(extent))

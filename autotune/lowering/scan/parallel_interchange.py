@@ -12,9 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from autotune.ir.expr import Expr, Var
+from autotune.ir.expr import Var
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Seq, Stmt, Store
-from autotune.ir.visitor import Rewriter, StmtRewriter, all_written, child_stmts, walk
+from autotune.ir.visitor import (
+    all_written,
+    child_stmts,
+    substitute_stmt,
+    transform,
+    walk,
+)
 from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.dependence.dependence_test import DependenceTest
 
@@ -22,17 +28,20 @@ from autotune.lowering.dependence.dependence_test import DependenceTest
 def interchange_parallel_loops(function: PrimFunc) -> PrimFunc:
     """Return an analysed function with loops over steps inside parallel loops where it is legal."""
     states = function.info.scan_states
-    return function.with_body(_Scans(states).stmt(function.body)) if states else function
+    change = _Scans(states).interchanged
+    return function.with_body(transform(function.body, before=change)) if states else function
 
 
-class _Scans(StmtRewriter):
+class _Scans:
     def __init__(self, states: Mapping[str, bool]) -> None:
-        super().__init__()
         self.states = states
 
-    def visit_Produce(self, node: Produce) -> Stmt:
-        body = self._side_by_side(node.body) if self._carries(node.body) else None
-        return self.rebuild_stmt(node) if body is None else Produce(node.name, body)
+    def interchanged(self, node: Stmt) -> Stmt | None:
+        """Return a scan with its parallel loops around its steps; None where that may not be."""
+        if not isinstance(node, Produce) or not self._carries(node.body):
+            return None
+        body = self._side_by_side(node.body)
+        return None if body is None else Produce(node.name, body)
 
     def _carries(self, stmt: Stmt) -> bool:
         """Whether a statement writes a state, other than in a scan inside it."""
@@ -49,7 +58,11 @@ class _Scans(StmtRewriter):
         if not _covers(body):
             return None
         var, extent = Var(loops[0].var.name, loops[0].var.dtype), loops[0].extent
-        body = _Gathered({loop.var: var for loop in loops}).stmt(body)
+
+        def without_loop(node: Stmt) -> Stmt | None:
+            return node.body if isinstance(node, For) and node in loops else None
+
+        body = substitute_stmt(transform(body, before=without_loop), {x.var: var for x in loops})
         own = {s.buffer for s in walk(body) if isinstance(s, Allocate)}
         written = all_written(body) - own
         found = [access for access in accesses(body) if access.buffer in written]
@@ -69,16 +82,3 @@ def _covers(stmt: Stmt) -> bool:
             return all(map(_covers, child_stmts(stmt)))
         case _:
             return False
-
-
-class _Gathered(Rewriter):
-    """Removes the parallel loops and replaces their variables by one."""
-
-    def __init__(self, variables: dict[Expr, Var]) -> None:
-        super().__init__()
-        self._memo.update(variables)
-
-    def visit_For(self, node: For) -> Stmt:
-        if node.kind is LoopKind.PARALLEL:
-            return self.stmt(node.body)
-        return self.rebuild_stmt(node)

@@ -27,7 +27,7 @@ from autotune.ir.stmt import (
     split_guards,
     under_guards,
 )
-from autotune.ir.visitor import Rewriter, StmtRewriter, free_vars, loads, walk
+from autotune.ir.visitor import AccessRewriter, free_vars, loads, transform, walk
 
 
 def replace_with_scalars(function: PrimFunc) -> PrimFunc:
@@ -38,27 +38,25 @@ def replace_with_scalars(function: PrimFunc) -> PrimFunc:
     states = set(function.info.scan_states) - {buffer.name for buffer in function.params}
     if not states:
         return function
-    return function.with_body(
-        _ScalarReplacement(states, NameSupply.of_buffers(function)).stmt(function.body)
-    )
+    rings = _ScalarReplacement(states, NameSupply.of_buffers(function))
+    return function.with_body(transform(function.body, after=rings.replaced))
 
 
-class _ScalarReplacement(StmtRewriter):
+class _ScalarReplacement:
     def __init__(self, rings: set[str], names: NameSupply) -> None:
-        super().__init__()
         self.rings = rings
         self.names = names
 
-    def visit_For(self, node: For) -> Stmt:
-        steps = self.rebuild_stmt(node)
+    def replaced(self, steps: Stmt) -> Stmt | None:
+        """Return unrolled steps with a ring in a local array; None where that may not be."""
         if not isinstance(steps, For) or steps.kind is not LoopKind.UNROLLED:
-            return steps
+            return None
         outer, lanes = split_guards(steps.body)
         if not isinstance(lanes, For) or lanes.kind is not LoopKind.VECTORIZED:
-            return steps
+            return None
         inner, body = split_guards(lanes.body)
         if not _is_flat(body):
-            return steps
+            return None
         for ring, index in self._kept(body):
             guards = [guard for guard in (*outer, *inner) if not _has(guard, steps.var)]
             rest = [guard for guard in (*outer, *inner) if _has(guard, steps.var)]
@@ -67,7 +65,7 @@ class _ScalarReplacement(StmtRewriter):
             if _has(index, steps.var) or tied:
                 continue
             return self._carried(steps, lanes, ring, index, guards)
-        return steps
+        return None
 
     def _kept(self, body: Stmt) -> Iterator[tuple[Buffer, Expr]]:
         """Yield the ring buffers that a step reads and writes at a single place, and the place."""
@@ -82,11 +80,12 @@ class _ScalarReplacement(StmtRewriter):
         name = self.names.unused(f"{ring.name}.local")
         local = Buffer(name, ring.dtype, (lanes.extent,), "local")
         place = ring, index
+        kept = AccessRewriter(lambda b, i: (local, lanes.var) if b is ring else (b, i))
         return Allocate(
             local,
             seq(
                 _copied((local, lanes.var), place, lanes, guards),
-                _Exchanged(ring, local, lanes.var).stmt(steps),
+                kept.stmt(steps),
                 _copied(place, (local, lanes.var), lanes, guards),
             ),
         )
@@ -97,22 +96,6 @@ def _copied(
 ) -> Stmt:
     """Return the loop over lanes that copies, under some guards."""
     return lanes.with_body(under_guards(guards, Store(*to, Load(*source))))
-
-
-class _Exchanged(Rewriter):
-    """Replaces a place of a buffer by a place of another buffer."""
-
-    def __init__(self, old: Buffer, new: Buffer, index: Expr) -> None:
-        super().__init__()
-        self.old, self.new, self.index = old, new, index
-
-    def visit_Load(self, node: Load) -> Expr:
-        return Load(self.new, self.index) if node.buffer is self.old else self.rebuild(node)
-
-    def visit_Store(self, node: Store) -> Stmt:
-        if node.buffer is not self.old:
-            return self.rebuild_stmt(node)
-        return Store(self.new, self.index, self.expr(node.value))
 
 
 def _is_flat(stmt: Stmt) -> bool:

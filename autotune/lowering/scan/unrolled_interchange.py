@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt
-from autotune.ir.visitor import StmtRewriter, all_written, free_vars
+from autotune.ir.visitor import all_written, free_vars, transform
 from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.dependence.dependence_test import DependenceTest
 
@@ -20,35 +20,30 @@ from autotune.lowering.dependence.dependence_test import DependenceTest
 def interchange_steps(function: PrimFunc) -> PrimFunc:
     """Return an analysed function with unrolled steps inside loops over independent columns."""
     states = function.info.scan_states
-    return function.with_body(_StepInterchange(states).stmt(function.body)) if states else function
 
-
-class _StepInterchange(StmtRewriter):
-    def __init__(self, states: Mapping[str, bool]) -> None:
-        super().__init__()
-        self.states = states
-
-    def visit_For(self, node: For) -> Stmt:
-        steps = self.rebuild_stmt(node)
+    def interchanged(steps: Stmt) -> Stmt | None:
         if isinstance(steps, For) and steps.kind is LoopKind.UNROLLED:
-            return self._exchanged(steps)
-        return steps
+            return _interchanged(steps, states)
+        return None
 
-    def _exchanged(self, steps: For) -> For:
-        """Return unrolled steps moved inside the loops over columns that are their whole body."""
-        guard, columns = None, steps.body
-        if isinstance(columns, If) and columns.orelse is None:
-            guard, columns = columns.condition, columns.then
-        if not isinstance(columns, For) or columns.kind is not LoopKind.SERIAL:
-            return steps
-        inner = steps.with_body(columns.body)
-        written = all_written(inner)
-        carries = any(buffer.name in self.states for buffer in written)
-        if not carries or any(var is steps.var for var in free_vars(columns.extent)):
-            return steps
-        found = [access for access in accesses(inner) if access.buffer in written]
-        if DependenceTest({columns.var: columns.extent}, self.states).shared(found) is not None:
-            return steps
-        if guard is not None:
-            inner = steps.with_body(If(guard, columns.body))
-        return columns.with_body(self._exchanged(inner))
+    return function.with_body(transform(function.body, after=interchanged)) if states else function
+
+
+def _interchanged(steps: For, states: Mapping[str, bool]) -> For:
+    """Return unrolled steps inside the loops over columns that are all they hold."""
+    guard, columns = None, steps.body
+    if isinstance(columns, If) and columns.orelse is None:
+        guard, columns = columns.condition, columns.then
+    if not isinstance(columns, For) or columns.kind is not LoopKind.SERIAL:
+        return steps
+    inner = steps.with_body(columns.body)
+    written = all_written(inner)
+    carries = any(buffer.name in states for buffer in written)
+    if not carries or any(var is steps.var for var in free_vars(columns.extent)):
+        return steps
+    found = [access for access in accesses(inner) if access.buffer in written]
+    if DependenceTest({columns.var: columns.extent}, states).shared(found) is not None:
+        return steps
+    if guard is not None:
+        inner = steps.with_body(If(guard, columns.body))
+    return columns.with_body(_interchanged(inner, states))

@@ -18,10 +18,10 @@ from dataclasses import replace
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
+from autotune.ir.expr import Buffer, Const, Expr, SizeVar, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, StmtRewriter, substitute_stmt
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, seq
+from autotune.ir.visitor import AccessRewriter, StmtRewriter, substitute_stmt, transform
 from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.storage_rewrite import REGISTER_BYTES
 from autotune.lowering.vector.peeling_legality import (
@@ -49,7 +49,7 @@ def peel_for_alignment(function: PrimFunc) -> PrimFunc:
     body = found.stmt(function.body)
     if not found.lines:
         return function
-    body = _Moved(found.private()).stmt(body)
+    body = _shifted(body, found.private())
     offsets = {var: buffer for buffer, var in found.lines.items()}
     return replace(function, body=body, info=replace(function.info, line_offsets=offsets))
 
@@ -166,28 +166,21 @@ class _Piece(StmtRewriter):
         return For(lane, self.lanes, node.kind, body)
 
 
-class _Moved(Rewriter):
-    """Offsets allocations by some elements from the start of a cache line."""
+def _shifted(stmt: Stmt, shifts: Mapping[Buffer, Expr]) -> Stmt:
+    """Return a statement whose allocations begin some elements before a cache line."""
+    roomy = {buffer: _roomier(buffer) for buffer in shifts}
 
-    def __init__(self, shifts: Mapping[Buffer, Expr]) -> None:
-        super().__init__()
-        self.shifts = shifts
-        self.moved = {buffer: _roomier(buffer) for buffer in shifts}
-
-    def visit_Allocate(self, node: Allocate) -> Stmt:
-        return Allocate(self.moved.get(node.buffer, node.buffer), self.stmt(node.body))
-
-    def visit_Store(self, node: Store) -> Stmt:
-        return Store(*self._place(node.buffer, node.index), self.expr(node.value))
-
-    def visit_Load(self, node: Load) -> Expr:
-        return Load(*self._place(node.buffer, node.index))
-
-    def _place(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
-        index = self.expr(index)
-        if buffer not in self.shifts:
+    def place(buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
+        if buffer not in shifts:
             return buffer, index
-        return self.moved[buffer], binary("+", index, self.shifts[buffer])
+        return roomy[buffer], binary("+", index, shifts[buffer])
+
+    def allocation(node: Stmt) -> Stmt | None:
+        if isinstance(node, Allocate) and node.buffer in roomy:
+            return Allocate(roomy[node.buffer], node.body)
+        return None
+
+    return transform(AccessRewriter(place).stmt(stmt), after=allocation)
 
 
 def _roomier(buffer: Buffer) -> Buffer:

@@ -14,12 +14,12 @@ from autotune.ir.expr import Buffer, Const, Expr, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import For, If, LoopKind, Seq, Stmt, Store
 from autotune.ir.visitor import (
-    StmtRewriter,
     all_written,
     child_stmts,
     free_vars,
     stmt_exprs,
     substitute_stmt,
+    transform,
     walk,
 )
 from autotune.lowering.dependence.accesses import accesses
@@ -102,11 +102,11 @@ class AlignableLoops:
             if not _same(row.body, substitute_stmt(row.body, following)):
                 return False
         column, lane = Var("column"), Var("lane", next(vectors_in(own[0])).var.dtype)
-        body = _OneRow(own, column, lane).stmt(task.body)
+        body = _with_one_row(task.body, own, column, lane)
         inside = {id(store) for row in own for store in stores_in(row)}
         if any(id(store) not in inside for store in stores_in(task.body)):
             return False
-        outside = _OneRow(own, None, lane).stmt(task.body)
+        outside = _with_one_row(task.body, own, None, lane)
         if any(task.var is v for s in walk(outside) for e in stmt_exprs(s) for v in free_vars(e)):
             return False
         found = [access for access in accesses(body) if access.buffer in all_written(body)]
@@ -120,40 +120,38 @@ class AlignableLoops:
         if not _same(loop.body, substitute_stmt(loop.body, following)):
             return False
         lane = Var("lane", vectors[0].var.dtype)
-        body = _OneLane(lane).stmt(loop.body)
+        body = _with_one_lane(loop.body, lane)
         written = all_written(body)
         found = [access for access in accesses(body) if access.buffer in written]
         axes = {loop.var: loop.extent, lane: vectors[0].extent}
         return DependenceTest(axes, self.states).shared(found) is None
 
 
-class _OneLane(StmtRewriter):
-    """Removes the loops over lanes and replaces their variables by one."""
+def _with_one_lane(stmt: Stmt, lane: Var) -> Stmt:
+    """Return a statement without its loops over lanes, whose variables become one."""
 
-    def __init__(self, lane: Var) -> None:
-        super().__init__()
-        self.lane = lane
+    def inside(node: Stmt) -> Stmt | None:
+        if isinstance(node, For) and node.kind is LoopKind.VECTORIZED:
+            return substitute_stmt(node.body, {node.var: lane})
+        return None
 
-    def visit_For(self, node: For) -> Stmt:
-        if node.kind is LoopKind.VECTORIZED:
-            return substitute_stmt(node.body, {node.var: self.lane})
-        return self.rebuild_stmt(node)
+    return transform(stmt, before=inside)
 
 
-class _OneRow(StmtRewriter):
-    """Removes loops over rows and replaces their variables by one, or removes their bodies."""
+def _with_one_row(stmt: Stmt, rows: list[For], column: Var | None, lane: Var) -> Stmt:
+    """Return a statement without its loops over rows, whose variables become one.
 
-    def __init__(self, rows: list[For], column: Var | None, lane: Var) -> None:
-        super().__init__()
-        self.rows, self.column, self.lane = rows, column, lane
+    Their bodies are removed, too, if there is no such variable.
+    """
 
-    def visit_For(self, node: For) -> Stmt:
-        if node not in self.rows:
-            return self.rebuild_stmt(node)
-        if self.column is None:
+    def inside(node: Stmt) -> Stmt | None:
+        if not isinstance(node, For) or node not in rows:
+            return None
+        if column is None:
             return Seq(())
-        body = substitute_stmt(node.body, {node.var: self.column})
-        return _OneLane(self.lane).stmt(body)
+        return _with_one_lane(substitute_stmt(node.body, {node.var: column}), lane)
+
+    return transform(stmt, before=inside)
 
 
 def elements_of_line(buffer: Buffer) -> int:

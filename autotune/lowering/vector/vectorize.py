@@ -17,7 +17,7 @@ from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var
 from autotune.ir.ops import binary, cast, fold
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, all_loads, substitute, walk
+from autotune.ir.visitor import all_loads, substitute, substitute_stmt, transform, walk
 from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.dependence.dependence_test import DependenceTest
 from autotune.lowering.vector.lane_rewriter import (
@@ -43,31 +43,23 @@ def vectorize(function: PrimFunc) -> PrimFunc:
 
     Loops that became serial are in `info.not_vectorized`, as pairs of name and reason.
     """
-    rewriter = _Vectorize(function.info.scan_states)
-    result = function.with_body(rewriter.stmt(function.body))
-    if not rewriter.refused:
-        return result
-    return replace(result, info=replace(result.info, not_vectorized=tuple(rewriter.refused)))
+    states = function.info.scan_states
+    refused: list[tuple[str, str]] = []
 
-
-class _Vectorize(Rewriter):
-    """Finds the loops, inner ones first."""
-
-    def __init__(self, states: Mapping[str, bool]) -> None:
-        super().__init__()
-        self.states = states
-        self.refused: list[tuple[str, str]] = []
-
-    def visit_For(self, node: For) -> Stmt:
-        loop = self.rebuild_stmt(node)
+    def vectors(loop: Stmt) -> Stmt | None:
         if not isinstance(loop, For) or loop.kind is not LoopKind.VECTORIZED:
-            return loop
+            return None
         try:
-            return _vectorized(loop, self.states)
+            return _vectorized(loop, states)
         except VectorizeError as refusal:
             logger.debug("loop %s is not vectorized: %s", loop.var.name, refusal)
-            self.refused.append((loop.var.name, str(refusal)))
+            refused.append((loop.var.name, str(refusal)))
             return For(loop.var, loop.extent, LoopKind.SERIAL, loop.body)
+
+    result = function.with_body(transform(function.body, after=vectors))
+    if not refused:
+        return result
+    return replace(result, info=replace(result.info, not_vectorized=tuple(refused)))
 
 
 def _vectorized(loop: For, states: Mapping[str, bool]) -> Stmt:
@@ -90,7 +82,7 @@ def _vectorized(loop: For, states: Mapping[str, bool]) -> Stmt:
         return seq(main, vectorize_iterations(body, var, start, rest, ".rest"))
     if any(isinstance(stmt, Allocate) for stmt in walk(body)):
         raise VectorizeError(f"one of {extent} iterations is left over")
-    return seq(main, _Substituted(var, start).stmt(body))
+    return seq(main, substitute_stmt(body, {var: start}))
 
 
 def _vectors(loop: For, count: Expr, lanes: int) -> Stmt:
@@ -99,7 +91,7 @@ def _vectors(loop: For, count: Expr, lanes: int) -> Stmt:
     if isinstance(count, Const) and count.value == 1:
         zero = Const(0, var.dtype)
         return (
-            _Substituted(var, zero).stmt(body)
+            substitute_stmt(body, {var: zero})
             if lanes == 1
             else vectorize_iterations(body, var, zero, lanes)
         )
@@ -172,14 +164,3 @@ def _distinct(loop: For, index: Expr) -> bool:
         for i in range(int(loop.extent.value))
     }
     return len(apart) == loop.extent.value and all(isinstance(a, Const) for a in apart)
-
-
-class _Substituted(Rewriter):
-    """Replaces one variable by a constant throughout a statement."""
-
-    def __init__(self, var: Var, value: Expr) -> None:
-        super().__init__()
-        self.mapping = {var: value}
-
-    def expr(self, node: Expr) -> Expr:
-        return substitute(node, self.mapping)

@@ -11,26 +11,22 @@ from autotune.tile.gradient.index_validity import Place, conditions, coordinates
 from autotune.tile.gradient.result_shapes import SHAPES
 from autotune.tile.gradient.symbolic_shapes import Extents, Shape
 from autotune.tile.syntax.fresh_names import TileNameSupply
+from autotune.tile.syntax.parser import expression
 from autotune.tile.syntax.syntax_tree import (
     AccessExpr,
     Aggregation,
     Assignment,
-    BinaryExpr,
     CallExpr,
     Combination,
-    Conditional,
     Contraction,
     Expr,
     Function,
     IndexConstraint,
     Name,
-    Number,
     Statement,
     children,
     names_in,
 )
-
-_ZERO, _ONE = Number(0), Number(1)
 
 
 class Tape:
@@ -216,9 +212,7 @@ class Contractions:
         """Return a gradient where a contraction writes nothing, 0 where it does."""
         name = statement.target.text
         none = self.tape.names.fresh(f"{name}_none")
-        self.tape.assign(
-            none, BinaryExpr("<", _ONE, _ZERO)
-        )  # a condition: the type is the gradient's
+        self.tape.assign(none, expression("1 < 0"))  # a condition: the type is the gradient's
         output = AccessExpr(
             Name(self.tape.names.fresh(f"Grad{name}_rest")), statement.output.indices
         )
@@ -281,14 +275,15 @@ class Contractions:
         read, name = statement.inputs[0], statement.target.text
         if self.one is None:
             # An integer, so that the count does not widen half floats.
-            value = CallExpr(Name("as_int"), (_ONE, Number(32)))
-            self.one = self.tape.assign(self.tape.names.fresh("One"), value).target
+            self.one = self.tape.assign(
+                self.tape.names.fresh("One"), expression("as_int(1, 32)")
+            ).target
         extreme = AccessExpr(statement.target, statement.output.indices)
         ties = self.gathered(
             statement, f"{name}_ties", "?", read, extreme, AccessExpr(self.one, ())
         )
         share = self.tape.names.fresh(f"Grad{name}_share")
-        self.tape.assign(share, BinaryExpr("/", g, ties))
+        self.tape.assign(share, expression("G / Ties", G=g, Ties=ties))
         return Name(share)
 
     def product(self, statement: Contraction, g: Name) -> None:
@@ -307,30 +302,28 @@ class Contractions:
             tape.assign(part.text, value)
             return part
 
-        zero = apart(f"{tensor}_zero", BinaryExpr("==", read.tensor, _ZERO))
-        filled = apart(f"{tensor}_filled", Conditional(zero, _ONE, read.tensor))
-        null = apart(f"{tensor}_null", Conditional(zero, read.tensor, _ZERO))
+        zero = apart(f"{tensor}_zero", expression("X == 0", X=read.tensor))
+        filled = apart(f"{tensor}_filled", expression("Zero ? 1 : X", Zero=zero, X=read.tensor))
+        null = apart(f"{tensor}_null", expression("Zero ? X : 0", Zero=zero, X=read.tensor))
         zeros = self.gathered(statement, f"{name}_zeros", "", replace(read, tensor=zero))
         nulls = self.gathered(statement, f"{name}_nulls", "", replace(read, tensor=null))
         others = self.gathered(
             statement, f"{name}_others", "", replace(read, tensor=filled), aggregation="*"
         )
-        whole = apart(f"Grad{name}_others", BinaryExpr("*", g, others))
+        whole = apart(f"Grad{name}_others", expression("G * O", G=g, O=others))
+        texts = (
+            "Zeros == 0 ? Whole : (Zeros == 1 ? Whole * Nulls : 0)",
+            "Zeros == 1 ? Whole : (Zeros == 2 ? Whole * Nulls : 0)",
+            "Zeros == 2 ? Whole : 0",
+        )
         sums = []
-        for count in range(3):
-            further = Conditional(
-                BinaryExpr("==", zeros, Number(count + 1)), BinaryExpr("*", whole, nulls), _ZERO
-            )
-            value = Conditional(
-                BinaryExpr("==", zeros, Number(count)), whole, _ZERO if count == 2 else further
-            )
+        for count, text in enumerate(texts):
+            value = expression(text, Zeros=zeros, Whole=whole, Nulls=nulls)
             part = apart(f"Grad{name}_{count}", value)
             sums.append(self.sum(statement, read, "", AccessExpr(part, statement.output.indices)))
-        own = BinaryExpr("*", read.tensor, sums[2])
-        tape.add(
-            tensor,
-            Conditional(zero, BinaryExpr("-", sums[1], own), BinaryExpr("/", sums[0], filled)),
-        )
+        given = {"Zero": zero, "X": read.tensor, "Filled": filled}
+        given |= {f"Sum{count}": total for count, total in enumerate(sums)}
+        tape.add(tensor, expression("Zero ? Sum1 - X * Sum2 : Sum0 / Filled", **given))
 
 
 def _valued(statement: Contraction) -> tuple[AccessExpr, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 from autotune.tile.syntax.elementwise_functions import ASSERTION
+from autotune.tile.syntax.parser import expression
 from autotune.tile.syntax.syntax_tree import (
     BITS,
     COMPARISONS,
@@ -20,7 +20,6 @@ from autotune.tile.syntax.syntax_tree import (
     children,
 )
 
-_ZERO, _ONE, _TWO = Number(0), Number(1), Number(2)
 #: Functions whose results do not change where their arguments do a little, or are no numbers.
 _FLAT: Final = (
     "ceil", "floor", "round", "as_int", "as_uint", "as_bool", "index", "shape", "~",
@@ -69,114 +68,63 @@ def partial(expr: Expr, position: int, result: Expr, gradient: Expr) -> Expr:
         case Negate():
             return Negate(gradient)
         case BinaryExpr(op, left, right):
-            return _ARITHMETIC[op][position](gradient, left, right, result)
+            return expression(_ARITHMETIC[op][position], G=gradient, A=left, B=right, Y=result)
         case Conditional(condition):
-            sides = (gradient, _ZERO) if position == 0 else (_ZERO, gradient)
-            return Conditional(condition, *sides)
+            return expression(("C ? G : 0", "C ? 0 : G")[position], C=condition, G=gradient)
         case CallExpr(Name("as_float")):
             return gradient
         case CallExpr(Name("pow"), (base, exponent)):
-            by = _by_base if position == 0 else _by_exponent
-            return by(gradient, base, exponent, result)
+            if position == 0:
+                return _by_base(gradient, base, exponent)
+            return _by_exponent(gradient, base, exponent, result)
         case CallExpr(Name("builtin_binary_crossentropy"), (x, wanted, _)):
-            return _crossentropy(gradient, x, wanted, position)
+            return expression(_CROSSENTROPY[position], G=gradient, X=x, T=wanted)
         case CallExpr(Name("max" | "min" as function), (a, b)):
             own, other = (a, b) if position == 0 else (b, a)
-            wins = BinaryExpr(">" if function == "max" else "<", own, other)
-            tie = Conditional(BinaryExpr("==", own, other), _over(gradient, _TWO), _ZERO)
-            return Conditional(wins, gradient, tie)
+            sign = ">" if function == "max" else "<"
+            text = f"A {sign} B ? G : (A == B ? G / 2 : 0)"
+            return expression(text, A=own, B=other, G=gradient)
         case CallExpr(Name(function), (x,)):
-            return _FUNCTIONS[function](gradient, x, result)
+            return expression(_FUNCTIONS[function], G=gradient, X=x, Y=result)
     raise AssertionError(f"not an operation: {expr}")
 
 
-def _times(a: Expr, b: Expr) -> Expr:
-    return BinaryExpr("*", a, b)
+#: By operator A and B: what each adds to its gradient, given the gradient G of the value Y.
+_ARITHMETIC: Final = {
+    "+": ("G", "G"), "-": ("G", "-G"), "*": ("G * B", "G * A"), "/": ("G / B", "-G * Y / B"),
+}  # fmt: skip
+#: The derivatives of ``-T log(X) - (1 - T) log(1 - X)`` by X and by T.
+_CROSSENTROPY: Final = ("G * ((1 - T) / (1 - X) - T / X)", "G * (log(1 - X) - log(X))")
+#: By function of X.
+_FUNCTIONS: Final = {
+    "abs": "X > 0 ? G : (X < 0 ? -G : 0)", "relu": "X > 0 ? G : 0", "sqrt": "G / (2 * Y)",
+    "exp": "G * Y", "log": "G / X", "sin": "G * cos(X)", "cos": "-G * sin(X)",
+    "tan": "G * (1 + Y * Y)", "asin": "G / sqrt(1 - X * X)", "acos": "-G / sqrt(1 - X * X)",
+    "atan": "G / (1 + X * X)", "sinh": "G * cosh(X)", "cosh": "G * sinh(X)",
+    "tanh": "G * (1 - Y * Y)", "sigmoid": "G * Y * (1 - Y)",
+}  # fmt: skip
 
 
-def _over(a: Expr, b: Expr) -> Expr:
-    return BinaryExpr("/", a, b)
-
-
-def _call(function: str, *arguments: Expr) -> Expr:
-    return CallExpr(Name(function), arguments)
-
-
-def _square(x: Expr) -> Expr:
-    return _times(x, x)
-
-
-_Operator = Callable[[Expr, Expr, Expr, Expr], Expr]
-_ARITHMETIC: Final[dict[str, tuple[_Operator, _Operator]]] = {
-    "+": (lambda g, a, b, y: g, lambda g, a, b, y: g),
-    "-": (lambda g, a, b, y: g, lambda g, a, b, y: Negate(g)),
-    "*": (lambda g, a, b, y: _times(g, b), lambda g, a, b, y: _times(g, a)),
-    "/": (
-        lambda g, a, b, y: _over(g, b),
-        lambda g, a, b, y: _over(_times(Negate(g), y), b),
-    ),
-}
-
-
-def _sign(g: Expr, x: Expr, y: Expr) -> Expr:
-    negative = Conditional(BinaryExpr("<", x, _ZERO), Negate(g), _ZERO)
-    return Conditional(BinaryExpr(">", x, _ZERO), g, negative)
-
-
-def _rest(x: Expr) -> Expr:
-    return _call("sqrt", BinaryExpr("-", _ONE, _square(x)))
-
-
-def _crossentropy(g: Expr, x: Expr, wanted: Expr, position: int) -> Expr:
-    """Return the derivative of ``-t log(x) - (1 - t) log(1 - x)`` by x or by t."""
-    rest = BinaryExpr("-", _ONE, x)
-    if position == 0:
-        without = _over(BinaryExpr("-", _ONE, wanted), rest)
-        return _times(g, BinaryExpr("-", without, _over(wanted, x)))
-    return _times(g, BinaryExpr("-", _call("log", rest), _call("log", x)))
-
-
-#: By function: gradient of the value, argument, value -> gradient of the argument.
-_FUNCTIONS: Final[dict[str, Callable[[Expr, Expr, Expr], Expr]]] = {
-    "abs": _sign,
-    "relu": lambda g, x, y: Conditional(BinaryExpr(">", x, _ZERO), g, _ZERO),
-    "sqrt": lambda g, x, y: _over(g, _times(_TWO, y)),
-    "exp": lambda g, x, y: _times(g, y),
-    "log": lambda g, x, y: _over(g, x),
-    "sin": lambda g, x, y: _times(g, _call("cos", x)),
-    "cos": lambda g, x, y: _times(Negate(g), _call("sin", x)),
-    "tan": lambda g, x, y: _times(g, BinaryExpr("+", _ONE, _square(y))),
-    "asin": lambda g, x, y: _over(g, _rest(x)),
-    "acos": lambda g, x, y: _over(Negate(g), _rest(x)),
-    "atan": lambda g, x, y: _over(g, BinaryExpr("+", _ONE, _square(x))),
-    "sinh": lambda g, x, y: _times(g, _call("cosh", x)),
-    "cosh": lambda g, x, y: _times(g, _call("sinh", x)),
-    "tanh": lambda g, x, y: _times(g, BinaryExpr("-", _ONE, _square(y))),
-    "sigmoid": lambda g, x, y: _times(_times(g, y), BinaryExpr("-", _ONE, y)),
-}
-
-
-def _by_base(g: Expr, base: Expr, exponent: Expr, y: Expr) -> Expr:
+def _by_base(g: Expr, base: Expr, exponent: Expr) -> Expr:
     """Return ``g * e * pow(x, e - 1)``, and 0 for exponents of 0 whatever the base is."""
-    if exponent == _TWO or exponent == Number(2.0):
-        return _times(_times(g, _TWO), base)
+    if exponent == Number(2) or exponent == Number(2.0):
+        return expression("G * 2 * X", G=g, X=base)
     if isinstance(exponent, Number) and exponent.value >= 1:
-        lower = _call("pow", base, Number(exponent.value - 1))
+        lower: Expr = Number(exponent.value - 1)
     else:
-        lower = _call("pow", base, BinaryExpr("-", exponent, _ONE))
-    slope = _times(_times(g, exponent), lower)
+        lower = expression("E - 1", E=exponent)
+    slope = expression("G * E * pow(X, L)", G=g, E=exponent, X=base, L=lower)
     if isinstance(exponent, Number) and exponent.value:
         return slope
-    return Conditional(BinaryExpr("==", exponent, _ZERO), _ZERO, slope)
+    return expression("E == 0 ? 0 : S", E=exponent, S=slope)
 
 
 def _by_exponent(g: Expr, base: Expr, exponent: Expr, y: Expr) -> Expr:
     """Return ``g * y * log(x)``, and 0 for a base of 0."""
     if isinstance(base, Number) and base.value > 0:
         log = math.log(base.value)  # of a literal, so that it has as many digits as its neighbour
-        return _times(_times(g, y), Number(log) if log >= 0 else Negate(Number(-log)))
+        literal = Number(log) if log >= 0 else Negate(Number(-log))
+        return expression("G * Y * L", G=g, Y=y, L=literal)
     # A number has the exponent's type beside it, but none alone.
-    typed = Conditional(BinaryExpr("==", exponent, exponent), base, exponent)
-    inside = base if isinstance(base, Name) else typed
-    slope = _times(_times(g, y), _call("log", inside))
-    return Conditional(BinaryExpr("==", base, _ZERO), _ZERO, slope)
+    inside = base if isinstance(base, Name) else expression("E == E ? X : E", E=exponent, X=base)
+    return expression("X == 0 ? 0 : G * Y * log(I)", X=base, G=g, Y=y, I=inside)

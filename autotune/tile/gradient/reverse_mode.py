@@ -18,12 +18,11 @@ from autotune.tile.gradient.partial_derivatives import OF_FIRST, differentiable,
 from autotune.tile.gradient.tensor_function_gradients import pulled_back
 from autotune.tile.syntax.error_locations import nearest, tile_error, unknown
 from autotune.tile.syntax.fresh_names import TileNameSupply
-from autotune.tile.syntax.parser import parse
+from autotune.tile.syntax.parser import expression, parse
 from autotune.tile.syntax.syntax_tree import (
     Assignment,
     BinaryExpr,
     CallExpr,
-    Conditional,
     Contraction,
     Expr,
     Function,
@@ -269,7 +268,9 @@ class _Reverse:
                 else:
                     self.pull_back(statement, g)
         for name, result in results.items():
-            value = self.summed(name) if tape.terms.get(name) else _zeros(Name(name))
+            # Else zeros of the tensor's shape and type, whatever its elements are.
+            zeros = expression("X < X ? X : 0", X=Name(name))
+            value = self.summed(name) if tape.terms.get(name) else zeros
             tape.assign(result, value)
         outputs = tuple(map(Name, results.values()))
         function = Function((*self.inputs, *seeds), outputs, tuple(tape.statements))
@@ -335,8 +336,3 @@ def _sum(terms: Sequence[Expr]) -> Expr:
         else:
             result = BinaryExpr("+", result, term)
     return result
-
-
-def _zeros(tensor: Name) -> Expr:
-    """Return zeros of a tensor's shape and type, whatever its elements are."""
-    return Conditional(BinaryExpr("<", tensor, tensor), tensor, Number(0))

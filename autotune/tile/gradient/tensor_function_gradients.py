@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from autotune.tile.gradient.contraction_gradients import Tape
+from autotune.tile.syntax.parser import expression
 from autotune.tile.syntax.syntax_tree import (
     AccessExpr,
-    BinaryExpr,
     CallExpr,
     Contraction,
     Expr,
@@ -40,14 +40,13 @@ def pulled_back(tape: Tape, call: CallExpr, result: Name, gradient: Name) -> Exp
         return CallExpr(Name("gather"), (gradient, call.arguments[1]))
     term: Expr = gradient
     if function == "builtin_softmax":
-        weighted = tape.assign(
-            tape.temporary(result.text), BinaryExpr("*", gradient, result)
-        ).target
+        product = expression("G * Y", G=gradient, Y=result)
+        weighted = tape.assign(tape.temporary(result.text), product).target
         inside = _row_sums(tape, weighted, call)
-        term = BinaryExpr("-", weighted, BinaryExpr("*", inside, result))
+        term = expression("W - S * Y", W=weighted, S=inside, Y=result)
     elif function == "builtin_logsoftmax":
         inside = _row_sums(tape, gradient, call)
-        term = BinaryExpr("-", gradient, BinaryExpr("*", inside, CallExpr(Name("exp"), (result,))))
+        term = expression("G - S * exp(Y)", G=gradient, S=inside, Y=result)
     same = len(sizes) == len(call.arguments) - 1
     if same and all(map(tape.extents.same, sizes, call.arguments[1:])):
         return term

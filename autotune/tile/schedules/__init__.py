@@ -1,5 +1,5 @@
 """Schedules and search spaces of Tile functions, on CPUs and GPUs.
 
 In: the tensor expressions of a bound program and `cfg`, which defines knobs. Out: a schedule.
-Read `tuned_schedule.py` first.
+Read `cpu_space.py` or `gpu_space.py` first.
 """

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from autotune import te
-from autotune.ir import dtypes
-from autotune.ir.visitor import free_vars
 from autotune.schedule.schedule import Schedule
+from autotune.tile.schedules.cpu_tiles import lanes_in
 from autotune.tile.schedules.default_schedule import is_worth_threads
-from autotune.tile.schedules.stage_graph import Reading, RowGroup, extent
+from autotune.tile.schedules.stage_graph import Reading, RowGroup, extent, is_contiguous
 from autotune.tile.schedules.vector_partial_sums import LaneReduction
 
 if TYPE_CHECKING:
@@ -150,17 +149,10 @@ class RowLoops:
     def vector_of(self, tensor: te.Tensor) -> int:
         """Return the lanes of the vectors that a stage can be computed in; 1 if it cannot."""
         axes = tensor.op.axis
-        lanes = max(1, self.cfg.target.vector_bytes // dtypes.itemsize(tensor.dtype))
+        lanes = lanes_in(self.cfg, tensor.dtype)
         if tensor in self.lanes or not axes or extent(axes[-1]) < lanes:
             return 1
-        return lanes if self.is_contiguous(tensor) else 1
-
-    def is_contiguous(self, tensor: te.Tensor) -> bool:
-        """Whether neighbours along the last dimension read neighbours, or the same, everywhere."""
-        last = tensor.op.axis[-1].var
-        return not any(
-            last is v for r in self.reads[tensor] for i in r.children[:-1] for v in free_vars(i)
-        )
+        return lanes if is_contiguous(tensor, self.reads[tensor]) else 1
 
     def width(self, tensor: te.Tensor, lanes: int) -> Any:
         """Define the length of a stage's vectors."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.ir.expr import Call, Read, Var
-from autotune.ir.visitor import free_vars, reads, walk_expr
+from autotune.ir.expr import Call, Read
+from autotune.ir.visitor import reads, walk_expr
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage_core import Attach
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp
+from autotune.tile.schedules.stage_graph import extent, is_contiguous, iterations
 from autotune.tile.to_te.program_to_te import ASSIGNED, BEHIND, ELEMENT_WISE, Tensors
 
 PARALLEL: Final = 1 << 16
@@ -53,13 +53,13 @@ def is_fused(schedule: Schedule, tensor: te.Tensor, outputs: tuple[te.Tensor, ..
     op = _compute(tensor)
     if op.tag not in _FUSED or any(tensor is output for output in outputs):
         return False
-    readers = [reader.op for reader in schedule.readers(tensor)]
-    size = _iterations(op)
-    times = max((_iterations(reader) // size for reader in readers), default=1)
+    readers = [reader.op.output() for reader in schedule.readers(tensor)]
+    size = iterations(tensor)
+    times = max((iterations(reader) // size for reader in readers), default=1)
     if any(isinstance(e, Call) for value in op.body for e in walk_expr(value)):
         suits = len(readers) == 1 and times <= 1
     else:
-        suits = times < _OFTEN or not any(reader.reduce_axis for reader in readers)
+        suits = times < _OFTEN or not any(reader.op.reduce_axis for reader in readers)
     return suits and _length(schedule, tensor) <= _MAX_FUSED
 
 
@@ -82,9 +82,9 @@ def _on_cpu(schedule: Schedule, tensor: te.Tensor, target: Target) -> None:
         return
     reduced = list(tensor.op.reduce_axis)
     lanes = max(target.vector_bytes // dtypes.itemsize(tensor.dtype), 2)
-    extents = [_extent(axis) for axis in axes]
     inner: list[Any] = []
-    if extents[-1] >= lanes and is_contiguous(tensor):
+    own = [read for value in _compute(tensor).body for read in reads(value)]
+    if extent(axes[-1]) >= lanes and is_contiguous(tensor, own):
         outer, vector = stage.split(axes.pop(), factor=lanes)
         axes.append(outer)
         inner.append(vector)
@@ -99,25 +99,7 @@ def _on_cpu(schedule: Schedule, tensor: te.Tensor, target: Target) -> None:
 
 def is_worth_threads(tensor: te.Tensor) -> bool:
     """Whether a stage is so much work that threads should share it."""
-    return _iterations(tensor.op) >= PARALLEL
-
-
-def _iterations(op: Any) -> int:
-    return math.prod(_extent(axis) for axis in (*op.axis, *op.reduce_axis))
-
-
-def is_contiguous(tensor: te.Tensor) -> bool:
-    """Whether neighbours along the last dimension read neighbours, or the same, everywhere."""
-    last: Var = tensor.op.axis[-1].var
-    for value in _compute(tensor).body:
-        for read in reads(value):
-            if any(last is v for index in read.children[:-1] for v in free_vars(index)):
-                return False
-    return True
-
-
-def _extent(axis: Any) -> int:
-    return int(axis.dom.extent.value)
+    return iterations(tensor) >= PARALLEL
 
 
 def _on_gpu(schedule: Schedule, tensor: te.Tensor) -> None:

@@ -17,7 +17,7 @@ from autotune.ir.expr import Call, Expr, Read, Var
 from autotune.ir.visitor import reads, substitute, walk_expr
 from autotune.te.tensor import ComputeOp
 from autotune.tile.schedules.gpu_products import Product, product_of
-from autotune.tile.schedules.stage_graph import extent
+from autotune.tile.schedules.stage_graph import extent, iterations
 from autotune.tile.to_te.program_to_te import Tensors
 
 #: Calls that choose or hint and compute nothing.
@@ -188,7 +188,7 @@ class _Planner:
         if name in self.repeated:
             return True
         size = math.prod(map(extent, tensor.op.axis))
-        return len(hosts) == 1 and not fetched and all(_visits(r) <= 2 * size for r in readers)
+        return len(hosts) == 1 and not fetched and all(iterations(r) <= 2 * size for r in readers)
 
     def _follows(self, tensor: te.Tensor) -> bool:
         """Whether a contraction can store a stage in its own place, being read by nobody else."""
@@ -259,10 +259,6 @@ class _Planner:
                 }
                 for indices in own:
                     yield user, tuple(substitute(i, values) for i in indices)
-
-
-def _visits(reader: te.Tensor) -> int:
-    return math.prod(map(extent, (*reader.op.axis, *reader.op.reduce_axis)))
 
 
 def _is_same_element(tensor: te.Tensor, reader: te.Tensor) -> bool:

@@ -19,8 +19,7 @@ from autotune.ir.ops import cast, const
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.nest.regions import Interval, Relaxer
 from autotune.schedule.recipes.gpu_product import Operand, Tiles
-from autotune.te.tensor import ComputeOp
-from autotune.tile.schedules.stage_graph import extent
+from autotune.tile.schedules.stage_graph import extent, reduction_of
 from autotune.tile.to_te.program_to_te import CONTRACTION
 
 #: Rows, columns and steps of the smallest product that is worth tiles.
@@ -81,17 +80,9 @@ class Product:
         return run
 
 
-def reduction_of(tensor: te.Tensor) -> Reduce | None:
-    """Return what a tensor reduces; None if it does not."""
-    body = tensor.op.body if isinstance(tensor.op, ComputeOp) else ()
-    return body[0] if len(body) == 1 and isinstance(body[0], Reduce) else None
-
-
 def product_of(tensor: te.Tensor) -> Product | None:
     """Return a contraction as a product; None if it is none, or too small for tiles."""
     body = reduction_of(tensor)
-    if body is None:
-        return None
     found = reads_of(body)
     axes = [axis for axis in tensor.op.axis if extent(axis) > 1]
     users = {axis: frozenset(r for r in found if axis.var in set(free_vars(r))) for axis in axes}
@@ -151,7 +142,6 @@ def runs_of(product: Product) -> list[tuple[int, int]]:
 def tiled(product: Product, tiles: Tiles) -> Tiled:
     """Return the tensors of a product whose edges are filled up to whole tiles."""
     body, sizes = reduction_of(product.tensor), product.sizes
-    assert body is not None
     padded = tiles.padded(*sizes)
     name, batch = product.tensor.name, [extent(axis) for axis in product.batch]
     absorbs = body.combiner.name == "sum" and all(map(_is_product, body.sources))
@@ -316,7 +306,6 @@ def _steps_last(read: Read, own: Sequence[Any], steps: Sequence[Any]) -> bool:
 def _run(product: Product, read: Read, way: int) -> int:
     """Return how many neighbours, from the first on, always exist and lie in a row."""
     body = reduction_of(product.tensor)
-    assert body is not None
     own = getattr(product, _kind(way))
     loops = list(product.steps if _steps_last(read, own, product.steps) else own)
     if not loops or _within(product, read, _conjuncts(body.condition)):

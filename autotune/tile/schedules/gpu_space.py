@@ -36,11 +36,10 @@ from autotune.tile.schedules.gpu_products import (
     joined,
     product_of,
     reads_of,
-    reduction_of,
     steps_of,
     tiled,
 )
-from autotune.tile.schedules.stage_graph import extent
+from autotune.tile.schedules.stage_graph import extent, reduction_of
 from autotune.tile.to_te.program_to_te import CONTRACTION, Tensors, to_te
 
 if TYPE_CHECKING:
@@ -112,7 +111,6 @@ def _widest(kernel: FusedKernel, product: Product) -> str:
 def _flattened(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
     """Return a reduction with one axis over all its elements, and these where they belong."""
     axes, body = list(tensor.op.axis), reduction_of(tensor)
-    assert body is not None
 
     def element(number: Any) -> Any:
         values = digits(axes, number)
@@ -259,15 +257,12 @@ def _reads_rows(reader: te.Tensor, source: te.Tensor, tail: te.Tensor, last: int
 
 
 def _steps(tensor: te.Tensor) -> tuple[Any, ...]:
-    body = reduction_of(tensor)
-    assert body is not None
-    return steps_of(body)
+    return steps_of(reduction_of(tensor))
 
 
 def _goes_along(tensor: te.Tensor) -> bool:
     """Whether neighbouring steps of a reduction are neighbours in memory, not its elements."""
     body = reduction_of(tensor)
-    assert body is not None
     element, step = tensor.op.axis[0].var, steps_of(body)[-1].var
     last = [set(free_vars(r.children[-1])) for r in reads_of(body) if r.children]
     return any(step in own and element not in own for own in last)

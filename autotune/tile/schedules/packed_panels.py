@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from autotune import te
-from autotune.ir.expr import Const, Expr, Read, Reduce
+from autotune.ir.expr import Const, Expr, Read
 from autotune.ir.visitor import free_vars, reads, substitute
-from autotune.te.tensor import ComputeOp
-from autotune.tile.schedules.stage_graph import extent, iterations
+from autotune.tile.schedules.stage_graph import extent, iterations, reduction_of
 from autotune.tile.to_te.program_to_te import CONTRACTION
 
 #: A panel may hold this many times the elements of the tensor that it is packed from, and each of
@@ -90,14 +89,7 @@ def roles_of(tensor: te.Tensor, lanes: int) -> list[Roles]:
 
 
 def _reads(tensor: te.Tensor) -> list[Read]:
-    return [r for source in _reduction(tensor).sources for r in reads(source)]
-
-
-def _reduction(tensor: te.Tensor) -> Reduce:
-    assert isinstance(tensor.op, ComputeOp)
-    (body,) = tensor.op.body
-    assert isinstance(body, Reduce)
-    return body
+    return [r for source in reduction_of(tensor).sources for r in reads(source)]
 
 
 def _lies_along(read: Read, var: Expr) -> bool:
@@ -129,7 +121,7 @@ def _panel(
     along = tensor.op.axis[v]
     used = [axis for axis in _used(read, tensor.op.axis) if axis is not along]
     reduced = _used(read, tensor.op.reduce_axis)
-    condition = _reduction(tensor).condition
+    condition = reduction_of(tensor).condition
     guarded = not (isinstance(condition, Const) and condition.value)
     tiles = te.ceildiv(extent(along), tile_v)
 
@@ -184,7 +176,7 @@ def panels_of(tensor: te.Tensor, roles: Roles, tile_u: Any, tile_v: Any) -> Pane
             ]
             for read, (panel, used, reduced) in packed.items()
         }
-        return substitute(_reduction(tensor), {**values, **replaced})
+        return substitute(reduction_of(tensor), {**values, **replaced})
 
     tiles = te.compute((*outer_shape, *inner_shape), tile, name=f"{tensor.name}_tile")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune import te
 from autotune.ir.expr import Expr, Read, Reduce
-from autotune.ir.visitor import Rewriter, reads, substitute
+from autotune.ir.visitor import ReadRewriter, free_vars, reads, substitute
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp
 
@@ -24,29 +24,35 @@ def iterations(tensor: te.Tensor) -> int:
     return math.prod(extent(axis) for axis in (*tensor.op.axis, *tensor.op.reduce_axis))
 
 
+def reduction_of(tensor: te.Tensor) -> Reduce:
+    """Return what a tensor reduces."""
+    assert isinstance(tensor.op, ComputeOp)
+    (body,) = tensor.op.body
+    assert isinstance(body, Reduce)
+    return body
+
+
+def is_contiguous(tensor: te.Tensor, reads: Iterable[Read]) -> bool:
+    """Whether neighbours along the last dimension read neighbours, or the same, everywhere."""
+    last = tensor.op.axis[-1].var
+    return not any(last is v for r in reads for i in r.children[:-1] for v in free_vars(i))
+
+
 def written_out(tensor: te.Tensor, names: Collection[str]) -> te.Tensor:
     """Return a stage that reads none of the computed tensors of these names, but what they read."""
-    op = tensor.op
+
+    def written(source: te.Tensor, indices: tuple[Expr, ...]) -> Expr:
+        own = source.op
+        if not isinstance(own, ComputeOp) or own.name not in names:
+            return Read(source, indices)
+        values = {a.var: i for a, i in zip(own.axis, indices, strict=True)}
+        return out.expr(substitute(own.body[0], values))
+
+    out, op = ReadRewriter(written), tensor.op
     assert isinstance(op, ComputeOp)
-    out = _WrittenOut(names)
     body = tuple(map(out.expr, op.body))
     same = all(new is old for new, old in zip(body, op.body, strict=True))
     return tensor if same else ComputeOp(op.name, op.axis, body, tag=op.tag).output()
-
-
-class _WrittenOut(Rewriter):
-    def __init__(self, names: Collection[str]) -> None:
-        super().__init__()
-        self.names = names
-
-    def visit_Read(self, node: Read) -> Expr:
-        rebuilt = self.rebuild(node)
-        assert isinstance(rebuilt, Read)
-        op = rebuilt.tensor.op
-        if not isinstance(op, ComputeOp) or op.name not in self.names:
-            return rebuilt
-        values = {a.var: i for a, i in zip(op.axis, rebuilt.children, strict=True)}
-        return self.expr(substitute(op.body[0], values))
 
 
 @dataclass(frozen=True, slots=True)

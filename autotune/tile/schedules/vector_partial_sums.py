@@ -14,7 +14,7 @@ from autotune import te
 from autotune.ir.expr import Const, Expr, Read, Reduce, Var
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.te.reduction import reduction
-from autotune.te.tensor import ComputeOp
+from autotune.tile.schedules.stage_graph import extent, reduction_of
 from autotune.tile.to_te.program_to_te import CONTRACTION
 
 
@@ -42,9 +42,9 @@ class LaneReduction:
 
 def runs_along_rows(tensor: te.Tensor, lanes: int) -> bool:
     """Whether the innermost reduction reads neighbours, and enough of them to fill a vector."""
-    reduced = _reduction(tensor)
+    reduced = reduction_of(tensor)
     last = reduced.axes[-1]
-    length = int(last.dom.extent.value)  # type: ignore[union-attr]
+    length = extent(last)
     own = [r for s in reduced.sources for r in reads(s) if last.var in set(free_vars(r))]
     return lanes > 1 and length >= lanes and bool(own) and all(_along(r, last.var) for r in own)
 
@@ -55,18 +55,11 @@ def _along(read: Read, var: Var) -> bool:
     return inside and not any(var is w for index in front for w in free_vars(index))
 
 
-def _reduction(tensor: te.Tensor) -> Reduce:
-    assert isinstance(tensor.op, ComputeOp)
-    (body,) = tensor.op.body
-    assert isinstance(body, Reduce)
-    return body
-
-
 def lanes_of(tensor: te.Tensor, lanes: int, vectors: Any) -> LaneReduction:
     """Return a reduction in some vectors (an integer or a knob) of so many lanes."""
-    reduced = _reduction(tensor)
+    reduced = reduction_of(tensor)
     *outer, last = reduced.axes
-    length = int(last.dom.extent.value)  # type: ignore[union-attr]
+    length = extent(last)
     step = te.reduce_axis((0, te.ceildiv(length, vectors * lanes)), last.name)
     copies = [te.reduce_axis((a.dom.min, a.dom.extent), a.name) for a in outer]  # type: ignore[union-attr]
 

@@ -31,6 +31,7 @@ from autotune.tile.syntax.syntax_tree import (
     Span,
     children,
     expressions,
+    substituted,
 )
 
 #: Expressions that nest deeper are refused, so that walks over trees may be recursive.
@@ -68,6 +69,18 @@ def parse(code: str, name: str = "tile") -> Function:
     function = Function(read.inputs, read.outputs, read.statements, code, name)
     _check_literals(function)
     return function
+
+
+def expression(text: str, **values: Expr) -> Expr:
+    """Return the tree of an element-wise expression, with others in the place of some names."""
+    return substituted(_expression(text), values)
+
+
+@functools.cache
+def _expression(text: str) -> Expr:
+    (statement,) = parse(f"function (X) -> (Y) {{ Y = {text}; }}").statements
+    assert isinstance(statement, Assignment)
+    return statement.value
 
 
 @dataclass(frozen=True, slots=True)

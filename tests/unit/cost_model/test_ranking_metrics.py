@@ -8,7 +8,6 @@ from autotune.cost_model.ranking_metrics import (
     rank_correlation,
     recall_at_k,
     top_k,
-    top_k_regret,
 )
 
 
@@ -41,18 +40,6 @@ def test_recall_counts_the_picked_that_are_among_the_best():
 def test_recall_takes_a_tie_with_the_kth_best_as_a_hit():
     assert recall_at_k(array(0.0, 1.0, 2.0), array(5.0, 5.0, 1.0), 1) == 0.0
     assert recall_at_k(array(0.0, 3.0, 2.0), array(5.0, 5.0, 1.0), 1) == 1.0
-
-
-def test_regret_is_the_loss_against_the_best():
-    throughput = array(10.0, 8.0, 0.0)
-    scores = array(0.0, 1.0, 2.0)
-    assert top_k_regret(scores, throughput, 1) == 1.0
-    assert top_k_regret(scores, throughput, 2) == pytest.approx(0.2)
-    assert top_k_regret(scores, throughput, 3) == 0.0
-
-
-def test_regret_is_zero_where_nothing_works():
-    assert top_k_regret(array(1.0, 2.0), array(0.0, 0.0), 1) == 0.0
 
 
 def test_top_k_takes_equal_scores_in_row_order():

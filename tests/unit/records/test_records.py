@@ -12,7 +12,6 @@ from records import (
     best,
     config_key,
     make_workload_key,
-    measured_indices,
     select,
     summary,
     workload_key,
@@ -227,12 +226,6 @@ def test_best_is_the_lowest_median_and_never_a_failure():
 
 def test_the_first_of_equally_good_records_wins():
     assert best([make(2), make(1)]).index == 2
-
-
-def test_measured_indices_include_failures_and_respect_the_space():
-    log = [*mixed_log(), failed(1)]
-    assert measured_indices(log, "matmul", target="llvm") == [1, 2, 3, 4]
-    assert measured_indices(log, space="aa") == [6]
 
 
 def test_summary_has_a_row_per_workload_and_target():

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.rejections import rejections
 
 from autotune import te
 from autotune.errors import InstantiationError, ScheduleError, UsageError
@@ -116,7 +117,7 @@ def test_what_a_template_raises_becomes_a_constraint() -> None:
     structures, space = found(body)
     bad = [a * b > 4 or a == b == 2 for a in (1, 2, 3) for b in (1, 2)]
     assert space.feasible(every(space)).tolist() == [not b for b in bad]
-    rules = space.rejections()
+    rules = rejections(space)
     assert rules.pop("template: both are two") == 1
     ((message, count),) = rules.items()
     assert count == 1
@@ -133,7 +134,7 @@ def test_what_a_primitive_refuses_becomes_a_constraint() -> None:
 
     structures, space = found(body)
     assert len(structures.known) == 1
-    assert space.rejections() == {"split on stage 'B', axis 'i': the factor must be at least 1": 2}
+    assert rejections(space) == {"split on stage 'B', axis 'i': the factor must be at least 1": 2}
     assert structures.instantiate({"f": 6}).body is not None
     with pytest.raises(InstantiationError, match="factor must be at least 1"):
         structures.instantiate({"f": 0})
@@ -150,7 +151,7 @@ def test_a_constraint_counts_only_on_the_way_it_was_added() -> None:
     structures, space = found(body)
     allowed = [a != 2 and not (flag and a >= 3) for a in (1, 2, 3) for flag in (False, True)]
     assert space.feasible(every(space)).tolist() == allowed
-    assert space.rejections() == {"not two": 2, "small": 1}
+    assert rejections(space) == {"not two": 2, "small": 1}
     with pytest.raises(InstantiationError, match=r"^small$"):
         structures.instantiate({"a": 3, "flag": True})
 
@@ -161,7 +162,7 @@ def test_a_constraint_that_is_plainly_false_ends_the_way() -> None:
             cfg.add_constraint(False, "never two")
 
     _, space = found(body)
-    assert space.rejections() == {"never two": 1}
+    assert rejections(space) == {"never two": 1}
 
 
 def test_a_knob_defined_on_one_way_only_joins_the_space() -> None:
@@ -348,9 +349,9 @@ def test_threads_beyond_the_target_are_infeasible() -> None:
         stage.bind(thread, te.thread_axis("threadIdx.x"))
 
     _, space = found(body, n=1 << 16, target="cuda")
-    assert space.rejections() == {"a block has at most 1024 threads": 1}
+    assert rejections(space) == {"a block has at most 1024 threads": 1}
     _, space = found(body, n=1 << 16)
-    (message,) = space.rejections()
+    (message,) = rejections(space)
     assert "binds loops to GPU threads, which target 'llvm' does not have" in message
 
 
@@ -385,4 +386,4 @@ def test_a_reduction_across_threads_takes_shared_memory_of_the_block() -> None:
             return GpuLimits(shared_bytes=4096)
 
     space = explore(Structures("t", run, Narrow("cuda"), __file__))
-    assert space.rejections()["a block has at most 4096 bytes of shared memory"] == 1
+    assert rejections(space)["a block has at most 4096 bytes of shared memory"] == 1

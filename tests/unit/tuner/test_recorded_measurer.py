@@ -108,7 +108,7 @@ def test_a_listed_space_may_be_a_needle_in_a_haystack_of_combinations():
     assert space.positions(space.feasible_indices()).tolist() == rows
     drawn = space.sample(5, np.random.default_rng(0), exclude=[int(space.feasible_indices()[0])])
     assert sorted(drawn.tolist()) == space.feasible_indices()[1:].tolist()
-    assert space.rejections() == {"listed": 10**16 - 3}
+    assert {rule.name: rule.first for rule in space.tally().rules} == {"listed": 10**16 - 3}
     with pytest.raises(SpaceError, match="exclusive"):
         ListedSpace(knobs, [[100] * 8])
 
