@@ -118,7 +118,7 @@ class Claims:
 
 
 def _offset(name: str) -> int:
-    """Return the offset of a name's byte: 60 bits of its digest, so that collisions are negligible."""
+    """Return the offset of a name's byte: 60 bits of its digest, so no two names collide."""
     return _FIRST + (int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 4)
 
 
@@ -136,7 +136,7 @@ def _lock(fd: int, kind: int, offset: int, length: int = 1) -> bool:
 
 
 def _keeps_locks_apart(folder: Path) -> bool:
-    """Whether byte locks exist on this file system and do not interfere with locks on whole files."""
+    """Whether byte locks exist here and do not interfere with locks on whole files."""
     with tempfile.TemporaryFile(dir=folder) as file:
         try:
             _lock(file.fileno(), fcntl.F_WRLCK, _FIRST)

@@ -1,4 +1,4 @@
-"""Features that come from loops, of many records of one task, in batches per structure."""
+"""Computes loop features of many records of one task, in batches per structure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ from features import (
 from search_spaces import Column, IntArray, SpaceError
 
 BATCHED = ("itervar", "curve")
-"""Layouts that all configurations of a structure have at once."""
+"""Layouts that are computed for all configurations of a structure at once."""
 
 LOOP_LAYOUTS = (*LAYOUTS, "curve")
-"""Layouts that are read off loops; the others need none. What is not batched is read off the
-schedule of each configuration on its own, as AutoTVM does."""
+"""Layouts that need loops. Those that are not batched are computed from the schedule of each configuration separately, as in AutoTVM."""
 
 CHUNK = 4096
 """Candidates evaluated at a time."""
@@ -97,7 +96,7 @@ def single_features(structure: Structure, layouts: Sequence[str]) -> tuple[tuple
 def column_names(task: Task, layout: str) -> list[str]:
     """Return the names of the columns of all structures of a task, each once.
 
-    Where configurations are looked at one by one they are those of one of each structure, and of a
+    For layouts that are not batched they are the names of one configuration per structure; for a
     template that cannot be traced those of the default configuration.
     """
     _ = task.space

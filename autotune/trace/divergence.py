@@ -37,7 +37,7 @@ def divergence_line(
     steps : two sequences of str
         Steps of the schedules that they make.
     """
-    if sys.version_info >= (3, 12):  # the interpreter traces instructions from a function's second run on
+    if sys.version_info >= (3, 12):  # instructions are traced from the second run on
         _Execution(file).follow(one)
         _Execution(file).follow(other)
     ways = [_Execution(file), _Execution(file)]

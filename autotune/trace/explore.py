@@ -29,7 +29,7 @@ MAX_STRUCTURES = 256
 """Structures found in advance."""
 
 MAX_MET = 256
-"""Largest number of runs with plain numbers that only discover knobs, if tracing would take too long."""
+"""Largest number of runs with plain numbers to discover knobs, if tracing would take too long."""
 
 EACH_VALUE = 4096
 """Number of values of a knob that a sample certainly contains."""
@@ -218,7 +218,7 @@ class _Rule:
         return tuple(dict.fromkeys(names))
 
     def detail(self, columns: Columns) -> str:
-        """Return by how much one configuration breaks the rule, as in "2048 > 1024"; may be empty."""
+        """Return by how much a configuration breaks the rule, as in "2048 > 1024", or ""."""
         read = self._read(columns)
         for node, _ in self._structures.tree.walk(read, 1):
             condition = None if node.structure is None else self._conditions.get(node.structure)

@@ -40,7 +40,7 @@ def _seen_as(own: type, plain: type) -> type:
 
 
 class SymbolicInt(Operators):
-    """An integer that depends on knobs; `int(x)` returns its value and makes the trace depend on it.
+    """An integer that depends on knobs; `int(x)` is its value, on which the trace then depends.
 
     Parameters
     ----------

@@ -129,7 +129,7 @@ class AxisLoops:
         self.requirements.append((condition, message))
 
     def loop(self, stage: Stage, leaf: IterVar, body: Stmt, threads: OpenThreads) -> Stmt:
-        """Return the loop over an axis of a stage, or its guard inside a loop of its thread axis."""
+        """Return the loop over an axis of a stage, or a guard inside a loop of its thread axis."""
         extent = self._bounds.ranges[leaf].extent
         thread = stage.bindings.get(leaf)
         if thread is None:
