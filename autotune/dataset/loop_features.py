@@ -31,7 +31,8 @@ BATCHED = ("itervar", "curve")
 """Layouts that are computed for all configurations of a structure at once."""
 
 LOOP_LAYOUTS = (*LAYOUTS, "curve")
-"""Layouts that need loops. Those that are not batched are computed from the schedule of each configuration separately, as in AutoTVM."""
+"""Layouts that need loops. Those that are not batched are computed from the schedule of each
+configuration separately, as in AutoTVM."""
 
 CHUNK = 4096
 """Candidates evaluated at a time."""

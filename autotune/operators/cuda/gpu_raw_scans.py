@@ -1,4 +1,4 @@
-"""Scans on GPUs as text, for algorithms that schedules cannot express, such as waits between blocks."""
+"""Scans on GPUs as text, for what schedules cannot express, such as waits between blocks."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from autotune.tile.syntax.syntax_tree import (
 )
 
 _ZERO, _ONE, _TWO = Number(0), Number(1), Number(2)
-#: Functions whose results do not change where their arguments do a little, or are no numbers.
+#: Functions with derivative 0, or with results that are not numbers.
 _FLAT: Final = (
     "ceil", "floor", "round", "as_int", "as_uint", "as_bool", "index", "shape", "~",
     "prng_step", "prng_value", "prng_state",
@@ -31,7 +31,7 @@ OF_FIRST: Final = ("reshape", "gather", "scatter", "builtin_softmax", "builtin_l
 
 
 def differentiable(expr: Expr) -> tuple[Expr, ...]:
-    """Return the operands of an operation that it can be differentiated by."""
+    """Return the operands by which an operation can be differentiated."""
     match expr:
         case BinaryExpr(op) if op in (*COMPARISONS, *BITS):
             return ()
@@ -47,14 +47,14 @@ def differentiable(expr: Expr) -> tuple[Expr, ...]:
 
 
 def partial(expr: Expr, position: int, result: Expr, gradient: Expr) -> Expr:
-    """Return what one operand of an operation adds to its gradient.
+    """Return the contribution of an operation to the gradient of one operand.
 
     Parameters
     ----------
     expr
         One operation on names and numbers; none of `OF_FIRST`.
     position
-        Which of its `differentiable` operands.
+        Index of the operand among the `differentiable` ones.
     result
         The name of its value.
     gradient
@@ -136,7 +136,7 @@ def _crossentropy(g: Expr, x: Expr, wanted: Expr, position: int) -> Expr:
     return _times(g, BinaryExpr("-", _call("log", rest), _call("log", x)))
 
 
-#: By function: gradient of the value, argument, value -> gradient of the argument.
+#: For each function: (gradient of the value, argument, value) -> gradient of the argument.
 _FUNCTIONS: Final[dict[str, Callable[[Expr, Expr, Expr], Expr]]] = {
     "abs": _sign,
     "relu": lambda g, x, y: Conditional(BinaryExpr(">", x, _ZERO), g, _ZERO),
@@ -157,7 +157,7 @@ _FUNCTIONS: Final[dict[str, Callable[[Expr, Expr, Expr], Expr]]] = {
 
 
 def _by_base(g: Expr, base: Expr, exponent: Expr, y: Expr) -> Expr:
-    """Return ``g * e * pow(x, e - 1)``, and 0 for exponents of 0 whatever the base is."""
+    """Return ``g * e * pow(x, e - 1)``, and 0 for exponents of 0 and any base."""
     if exponent == _TWO or exponent == Number(2.0):
         return _times(_times(g, _TWO), base)
     if isinstance(exponent, Number) and exponent.value >= 1:
@@ -173,9 +173,9 @@ def _by_base(g: Expr, base: Expr, exponent: Expr, y: Expr) -> Expr:
 def _by_exponent(g: Expr, base: Expr, exponent: Expr, y: Expr) -> Expr:
     """Return ``g * y * log(x)``, and 0 for a base of 0."""
     if isinstance(base, Number) and base.value > 0:
-        log = math.log(base.value)  # of a literal, so that it has as many digits as its neighbour
+        log = math.log(base.value)  # of a literal, so that it has the type of its neighbour
         return _times(_times(g, y), Number(log) if log >= 0 else Negate(Number(-log)))
-    # A number has the exponent's type beside it, but none alone.
+    # A number beside the exponent has its type, but a number alone has none.
     typed = Conditional(BinaryExpr("==", exponent, exponent), base, exponent)
     inside = base if isinstance(base, Name) else typed
     slope = _times(_times(g, y), _call("log", inside))

@@ -1,4 +1,4 @@
-"""The search space of any Tile function: knobs that follow from its statements and their axes."""
+"""The search space of any Tile function: knobs derived from its statements and their axes."""
 
 from __future__ import annotations
 
