@@ -28,7 +28,7 @@ _LARGE: Final = 16 * 4 * 6 * 4
 
 
 class Effort(IntEnum):
-    """Number of knobs of a contraction; more knobs multiply the size of the space and the traces."""
+    """Number of knobs of a contraction; each multiplies the size of the space and the traces."""
 
     FEW = 0  # the width of its tiles
     NUMBERS = 1  # no axes or orders to choose
