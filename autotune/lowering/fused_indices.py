@@ -2,8 +2,8 @@
 
     S[(x // k)*k + x % k]      ->      S[x]
 
-`ir.algebra.simplify_expr` joins constant lengths; listings keep the symbolic ones, as TVM v0.8 prints
-them.
+`ir.algebra.simplify_expr` joins constant lengths; listings keep the symbolic ones, as TVM
+v0.8 prints them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names the axes of a schedule that exceed the limits of blocks or threads.
 
-`target_limits` has the same limits as rules over knobs, by which rejections are counted. The messages
-here are for schedules that are written by hand.
+`target_limits` has the same limits as rules over knobs, by which rejections are counted. The
+messages here are for schedules that are written by hand.
 """
 
 from __future__ import annotations
