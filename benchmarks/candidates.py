@@ -1,15 +1,15 @@
-"""What features.py measures: features of candidates, their scores, and proposals.
+"""Measures features of candidates, their scores, and proposals, for features.py.
 
 Features: of random candidates of the structures in structures.py, from their indices to a float32
 matrix: all columns that vary (with and without those that repeat another one), and only those that
-a model's trees split on. Ranking: these and the model's scores. Models are fitted to made-up times
-of 128 candidates.
+a model's trees split on. Ranking: these and the model's scores. Models are fitted to synthetic
+times of 128 candidates.
 
-Proposals: 64 candidates from the space of matmul_cuda by the model tuner that was told these times,
-each in a process of its own. n=100 has 1,080,000 configurations and n=96 has 9,483,264; their
-constraints are left out, so that all of them are ranked, where on a GPU about half would be. n=1260
-has 2.5 * 10^9, of which a population is ranked. The first proposal learns, ranks and chooses; the
-next one does so after its outcomes, except that 10^7 configurations are not ranked again so soon.
+Proposals: 64 candidates from the space of matmul_cuda by the model tuner after these times, each in
+a new process. n=100 has 1,080,000 configurations and n=96 has 9,483,264; their constraints are left
+out, so that all of them are ranked, where on a GPU about half would be. n=1260 has 2.5 * 10^9, of
+which a population is ranked. The first proposal learns, ranks and chooses; the next one does so
+after its outcomes, except that 10^7 configurations are not ranked again so soon.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from search_spaces import Space
 TARGET = "cuda -arch=sm_90"
 STRUCTURES = ("matmul_cuda", "conv2d_cuda", "broadcast_add_cuda")
 SPACES = {"1e6": 100, "1e7": 96, "larger": 1260}
-"""Sizes of matmul_cuda whose spaces have about so many configurations."""
+"""Sizes of matmul_cuda by the approximate number of configurations."""
 
 TOLD, ASKED = 128, 64
 CANDIDATES = 1 << 19
 AT_A_TIME = 1 << 17
-"""Rows of a matrix: what exporting or training would ask for."""
+"""Rows of a matrix, as for exporting or training."""
 
 ROUNDS = 5
 GIGABYTE = 2.0**30

@@ -1,4 +1,4 @@
-"""What every benchmark shares: paired timing, rows with their aims, and how they are reported."""
+"""Shared code of the benchmarks: paired timing, rows with their aims, and reports."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Row:
     Attributes
     ----------
     name : str
-        What was measured.
+        Name of the measurement.
     value : float
         The figure.
     unit : str
         Its unit; "ratio" where two things were timed in one run.
     aim : float or None
-        What it should reach (at least, or at most where `lower_is_better`).
+        Aim: a lower bound, or an upper bound if `lower_is_better`.
     met : bool or None
         Whether it does; None without an aim.
     """
@@ -58,9 +58,9 @@ def paired(
 ) -> tuple[float, float]:
     """Return the median seconds per call of two functions, timed in turn in one run.
 
-    In each round each is called for `seconds` and at least four times, and its fastest call
-    counts: the first calls bring threads onto their cores, and on a shared machine slow calls
-    measure the neighbours. A pause before lets the threads of the other one stop spinning.
+    In each round each is called for `seconds` and at least four times, and its fastest call counts:
+    the first calls start threads on their cores, and slow calls measure other programs. A pause
+    before lets the threads of the other function stop spinning.
     """
 
     def fastest(function: Callable[[], object]) -> float:

@@ -1,10 +1,10 @@
-"""What compiling a candidate costs, stage by stage; with --against, over another checkout.
+"""Measures the cost of compiling a candidate by stage; with --against, over another checkout.
 
 Stages: `lower` (a schedule to loops over knobs, once per structure), `analyse` (substitute and
 simplify), `finalise`, `emit` (LLVM assembly as text), `compile` (optimise, generate code, load).
-Each round measures every checkout in a process of its own, on the same configurations; of each
-configuration the fastest round counts, and the median over configurations is reported. All of it
-runs on one thread, so CPU time is taken, which neighbours disturb less.
+Each round measures every checkout in a new process on the same configurations. The fastest round of
+each configuration counts, and the median over configurations is reported. Everything runs on one
+thread, so CPU time is measured, which other programs disturb less.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def measured_in(checkout: Path, configs: Path) -> Figures:
 def medians(rounds: list[Figures]) -> dict[str, dict[str, float]]:
     """Return by case and stage the median over configurations of the fastest round of each.
 
-    "candidate" is all that a candidate costs whose structure is known.
+    "candidate" is the whole cost of a candidate with a known structure.
     """
     result: dict[str, dict[str, float]] = {}
     for name in CASES:

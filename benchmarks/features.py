@@ -1,9 +1,9 @@
-"""How fast features of candidates are evaluated and whole spaces ranked, on two cores.
+"""Measures how fast features of candidates are evaluated and whole spaces ranked, on two cores.
 
     python benchmarks/features.py [--json [FILE]] [--save]
 
-What is measured, and how, is in candidates.py. This file only bears the name, which is that of a
-package too: a script in this folder that imports `features` is given the package.
+The measurements are in candidates.py. This file has the name of a package, and makes sure that
+scripts in this folder import the package `features`.
 """
 
 import importlib

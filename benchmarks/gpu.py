@@ -3,9 +3,8 @@
     python benchmarks/gpu.py [--minutes 20] [--only NAME,...] [--folder FOLDER] [--save]
 
 For each row of the table (`gpu_rows.py` says what each computes, and its formula), `autotune run`
-searches for its part of the time; then, on a device that does nothing else, the fastest
-configuration is timed in turn with what it is held against: nine rounds of at least 10 ms of
-each, of which the medians count.
+searches for its part of the time. Then, on an otherwise idle device, the fastest configuration is
+timed in turns with its baseline: nine rounds of at least 10 ms each, of which the medians count.
 
 - Rows bound by memory: (bytes moved / seconds) over the bytes per second of the best of five ways
   to copy as many bytes. Aim: 0.95; of scans down columns 0.9.
@@ -14,10 +13,10 @@ each, of which the medians count.
 
 "trials" and "seconds" of a row are those of tuning until its best time, to one percent, was found.
 
-For each device there are a log and a JSON of results in the folder. Another call goes on from
-there, on the rows of --only or on those that have missed their aim; --save copies the results to
-benchmarks/results/gpu.json. --tiny tries all of it on tiny sizes, --on-cpu does so without a GPU.
-`sanitize.py` looks at the tuned kernels with compute-sanitizer.
+For each device there are a log and a JSON of results in the folder. Another call continues with the
+rows of --only or with those that have missed their aim; --save copies the results to
+benchmarks/results/gpu.json. --tiny tests the script with tiny sizes, --on-cpu without a GPU.
+`sanitize.py` runs the tuned kernels under compute-sanitizer.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ TINY_COPY = 1 << 20
 """Bytes of a copy where sizes are tiny."""
 
 GOAL = "0.98 of copy"
-"""What ends the search for a row bound by memory."""
+"""Goal that ends the search for a memory-bound row."""
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What `gpu.py` has found so far, kept from call to call: figures of rows, and their tuning."""
+"""Results of `gpu.py`, kept between calls: figures of rows, and their tuning."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The kernels that `gpu.py` tunes and judges, and what each of them amounts to.
+"""The kernels that `gpu.py` tunes and judges, and their amounts of work.
 
-What a kernel moves is counted once, however often it really reads an element; `s` is the size of an
-element in bytes.
+Each element counts once, even if a kernel reads it several times; `s` is the size of an element in
+bytes.
 
 | row | computes | held against | amount |
 |---|---|---|---|
@@ -16,7 +16,7 @@ element in bytes.
 | matmul.N | C[n, n] = A[n, n] @ B[n, n], float32 | cuBLAS, TF32 off | 2 n^3 operations |
 | tile_matmul.N | the same, from Tile code | cuBLAS, TF32 off | 2 n^3 operations |
 
-tile_matmul's ratio over that of matmul is what Tile code reaches of the template's speed.
+The ratio of tile_matmul over that of matmul is the speed of Tile code relative to the template.
 Sizes are such that each kernel moves at least four times what the L2 cache holds, and 512 MiB, but
 for the column sums of 4096 x 4096: the cache helps them as much as their copy.
 """

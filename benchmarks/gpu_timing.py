@@ -1,4 +1,4 @@
-"""Times tuned kernels in turn with what they are held against, on a GPU, or on a CPU as a trial."""
+"""Times tuned kernels in turns with their baselines, on a GPU, or on a CPU as a test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SEED = 0
 
 
 class Bench(Protocol):
-    """A device that runs tuned kernels and what they are held against.
+    """A device that runs tuned kernels and their baselines.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ def fastest_copy(bench: Bench, size: float) -> tuple[Call, float, float]:
 
 
 def judged(bench: Bench, kernel: Kernel, log: Path) -> dict[str, Any]:
-    """Return how a tuned kernel stands to what it is held against; all in one run.
+    """Return the comparison of a tuned kernel with its baseline, in one run.
 
     Returns
     -------

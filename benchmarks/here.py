@@ -1,4 +1,4 @@
-"""Lets benchmarks find autotune beside them, whether it is installed or not: import it first."""
+"""Makes benchmarks import the autotune beside them, installed or not: import this file first."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""How much of a tuning run goes by while nothing is built and nothing runs, and what on.
+"""Measures the share of a tuning run in which nothing is built and nothing runs, and its causes.
 
     python benchmarks/overhead.py [--size 512] [--trials 256] [--words "--tuner model"] [--save]
 
-Starts `autotune run` on matmul as a process. Builds and runs are intervals that the measurer tells;
-what they leave of the wall time is overhead. What the runner runs to measure the machine counts as
-running: kernels for the ceiling, before the first candidate, and the kernel that tells the noise,
-within the run of a candidate; a row says what the share would be if the ceiling did not. What the
-tuner does beside builds is no overhead. The command is run from a copy of the packages with their
-bytecode, as there is where they are installed: to compile them takes longer than to import them.
+Starts `autotune run` on matmul as a process. The measurer reports the intervals of builds and runs;
+the rest of the wall time is overhead. Measuring the machine counts as running: kernels for the
+ceiling before the first candidate, and the reference kernel for the noise within the run of a
+candidate. One row has the share without the ceiling. Work of the tuner during builds is not
+overhead. The command runs from a copy of the packages with their bytecode, as in an installation,
+because compiling them takes longer than importing them.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def install(folder: Path) -> None:
 
 
 def union(spans: Sequence[Span]) -> list[Span]:
-    """Return what intervals cover, as intervals in order that do not touch."""
+    """Return the union of intervals as ordered disjoint intervals."""
     found: list[Span] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:
@@ -167,12 +167,12 @@ def union(spans: Sequence[Span]) -> list[Span]:
 
 
 def within(spans: Sequence[Span], begin: float, end: float) -> list[Span]:
-    """Return what of some intervals lies between two moments."""
+    """Return the parts of some intervals between two times."""
     return [(max(a, begin), min(b, end)) for a, b in spans if a < end and b > begin]
 
 
 def gaps(spans: Sequence[Span], begin: float, end: float) -> list[Span]:
-    """Return what intervals leave uncovered between two moments."""
+    """Return the gaps between intervals from one time to another."""
     edges = [begin, *(t for span in union(within(spans, begin, end)) for t in span), end]
     return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
 
@@ -183,7 +183,7 @@ def length(spans: Sequence[Span]) -> float:
 
 
 def rows(spans: dict[str, list[Span]], begin: float, end: float) -> list[Row]:
-    """Return the shares, and what the time between builds and runs went on."""
+    """Return the shares, and the causes of the time between builds and runs."""
     from common import row
 
     work = spans["build"] + spans["run"] + spans["ceiling"]

@@ -1,7 +1,7 @@
-"""A template with one configuration that is a tenth faster than all others, which is to be found.
+"""A template with one configuration that is 10 % faster than all others.
 
-Each element is halved and its input added, again and again: what comes out is twice the input,
-however often that was done, as long as it was often enough.
+Each element is halved and its input added, many times: the result is twice the input for any
+sufficient number of steps.
 """
 
 from __future__ import annotations

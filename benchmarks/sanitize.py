@@ -1,13 +1,13 @@
-"""Looks at the tuned GPU kernels with NVIDIA's compute-sanitizer, each in a process of its own.
+"""Runs the tuned GPU kernels under NVIDIA's compute-sanitizer, each in a new process.
 
     python benchmarks/sanitize.py [--only NAME,...] [--folder FOLDER] [--tools memcheck,racecheck]
 
 The fastest configuration of each row that `gpu.py` has tuned runs once under each tool: memcheck
 (accesses outside of arrays, which lie alone in memory for that, and leaks), racecheck (two threads
 at one place of shared memory without a barrier between them) and synccheck (barriers that not all
-threads come to). Large products are looked at with their configuration at a smaller size, as
-kernels are some hundred times slower under it. Exit codes: 0 nothing was found, 1 something was,
-2 there is no GPU, no compute-sanitizer, or nothing tuned.
+threads come to). Large products run with their configuration at a smaller size, because kernels are
+some hundred times slower under it. Exit codes: 0 no error was found, 1 an error was found, 2 there
+is no GPU, no compute-sanitizer, or no tuned kernel.
 """
 
 from __future__ import annotations

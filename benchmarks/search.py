@@ -1,4 +1,4 @@
-"""How few measurements our tuners need, beside the references: recorded spaces, one run.
+"""Measures how many measurements the tuners need on recorded spaces, beside reference tuners.
 
     python benchmarks/search.py --data DIR [--jobs 2] [--repeats 10] [--save]
 

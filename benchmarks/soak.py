@@ -1,11 +1,11 @@
-"""Tunes again and again for a long time, and judges whether anything grows.
+"""Tunes repeatedly for a long time, and checks that no resource use grows.
 
     python benchmarks/soak.py --minutes 15 [--every 10] [--trials 64] [--out soak.jsonl] [--save]
     python benchmarks/soak.py --judge soak.jsonl
 
 One process tunes one workload after the other, with candidates among them that crash, hang, fork
-and fill the memory. Another one looks at it from outside now and then and writes what it sees as
-JSON lines: resident memory of the tuner and of the largest other process, open files, threads,
+and fill the memory. Another process observes it at intervals and writes its observations as JSON
+lines: resident memory of the tuner and of the largest other process, open files, threads,
 processes, temporary files, shared memory, size of the cache.
 """
 

@@ -1,4 +1,4 @@
-"""Whether the last line of a run can be believed: winners called afterwards, and a planted one.
+"""Tests the stated results of runs: calls winners afterwards, and searches for a planted winner.
 
 `python benchmarks/winner.py follow JOBS.toml` tunes the workloads of a job file; then a new process
 calls default and winner in alternating blocks and holds their ratio against the stated range.
@@ -42,7 +42,7 @@ SLEEP_S = 0.05
 BLOCKS = 7
 
 PERIOD_S = 0.3
-"""A neighbour is busy for a third of this, then sleeps for the rest."""
+"""Period of the other process, which is busy for a third of it and sleeps for the rest."""
 
 AIM_RANGE = 0.05
 

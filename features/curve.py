@@ -1,7 +1,8 @@
 """Curve features: relations between numbers of a loop nest, sampled at fixed points.
 
-Their number and meaning do not depend on shapes, loops or operators, so that what is learnt on one
-serves for others. The definitions are our own; docs/features.md has them as formulas.
+Their number and meaning do not depend on shapes, loops or operators, so a model can be used for
+other operators than it was trained on. The definitions are our own; docs/features.md has the
+formulas.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class Relation:
     Parameters
     ----------
     x, y : str
-        What is bounded, and what is read off.
+        The bounded quantity, and the sampled quantity.
     first, ratio : float
         The points are ``first * ratio**k`` for k = 0 ... 19.
     unit : str
         Unit of y.
     meaning : str
-        What the value at a point is, with `{t}` for the point.
+        Meaning of the value at a point, with `{t}` for the point.
     """
 
     x: str
@@ -104,9 +105,9 @@ CURVE_NAMES = (
 def curve_matrix(nest: LoopNest, n: int = 1, take_log: bool = False) -> _Array:
     """Return the curve features of `n` candidates as a float64 matrix (n, len(CURVE_NAMES)).
 
-    Each row is what the nest of that candidate alone gives, bit for bit. A loop whose length is
-    not known before the call makes every product that it is a factor of unknown; what is unknown
-    is left out of the curves.
+    Each row equals the result for the nest of that candidate alone, bit for bit. If a loop's length
+    is not known before the call, every product with it is unknown; unknown values are left out of
+    the curves.
 
     Parameters
     ----------
@@ -239,7 +240,7 @@ def _curves(nest: LoopNest, loops: _Loops, n: int) -> dict[Relation, _Array]:
 
 
 class _Curve:
-    """What each point brings anew: row k belongs to the k-th point, the last row to none."""
+    """The contribution of each point: row k belongs to the k-th point, the last row to none."""
 
     def __init__(self, relation: Relation, n: int, start: float = 0.0) -> None:
         self._relation = relation
@@ -270,5 +271,5 @@ def _place(relation: Relation, x: _Value) -> _Place:
 
 
 def _known(length: _Value) -> _Value:
-    """Return a length, NaN where only a call decides it."""
+    """Return a length; NaN if it is known only at the call."""
     return np.where(np.less(length, 0), np.nan, length)

@@ -1,4 +1,4 @@
-"""What every feature column means, whatever its layout."""
+"""Explains every feature column of every layout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNITS = {
     **dict.fromkeys(("add", "mul", "div"), "operations"),
     **dict.fromkeys(("stride", "mod", "count"), "elements"),
 }
-"""Units of itervar fields; those that are not here are plain numbers."""
+"""Units of itervar fields; other fields are plain numbers."""
 
 
 def explain(name: str) -> tuple[str, str]:

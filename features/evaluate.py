@@ -1,7 +1,7 @@
 """Evaluation of itervar columns on a nest whose numbers are scalars or arrays over candidates.
 
-Values are pulled by the columns asked for, every product is kept, and accesses that share strides
-and lengths share their products, so nothing is worked out twice and nothing that is not needed.
+Only requested columns are evaluated. Every product is cached, and accesses with the same strides
+and lengths share products, so nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Factors = tuple[Number, Number]
 
 
 class Evaluation:
-    """The columns of one nest; hold it only as long as one chunk of candidates is worked on.
+    """The columns of one nest; use it for one chunk of candidates only.
 
     Whether a column is an array depends on which numbers of the nest are arrays, not on values.
     """
@@ -38,7 +38,7 @@ class Evaluation:
         self._topdown: dict[int, Number] = {}
         self._spans: dict[tuple[_Kind, int, int, int], Number] = {}
         self._volumes: dict[Path, Number] = {}
-        # Both are keyed by identity, and hold the operands lest an identity be used again.
+        # Both have identities as keys, and keep the operands alive so that no identity is reused.
         self._factors: dict[tuple[int, int], tuple[Number, Number, _Factors]] = {}
         self._products: dict[tuple[int, int], tuple[Number, Number, Array]] = {}
 
@@ -82,7 +82,7 @@ class Evaluation:
         return self._topdown[row]
 
     def _is_after_none(self, row: int) -> bool:
-        """Whether an empty loop comes before, by whose length AutoTVM v0.8 cannot divide."""
+        """Whether an empty loop comes before; AutoTVM v0.8 cannot divide by its length."""
         return any(
             isinstance(length, (int, float)) and length == 0 for length in self._lengths[:row]
         )

@@ -1,4 +1,4 @@
-"""Itervar features: per loop its attributes, its arithmetic and what it touches in memory.
+"""Itervar features: attributes, arithmetic and memory accesses of each loop.
 
 The same evaluation serves one candidate (rows of Python ints, as the seed prints them) and all
 candidates of a search space (columns and a float32 matrix). The rules are AutoTVM's.
@@ -95,8 +95,9 @@ def itervar_columns(
     names : sequence of str, optional
         Only these columns, in this order; nothing else is evaluated.
     varying : bool
-        Drop the columns that are one number for all candidates. What is dropped depends on
-        which numbers of the nest are arrays, never on their values: chunks of one space agree.
+        Drop the columns that are one number for all candidates. The dropped columns depend only on
+        which numbers of the nest are arrays, not on their values, so they are the same for all
+        chunks of a space.
     take_log, layout
         As for `itervar_rows`.
     arithmetic : Arithmetic, optional

@@ -1,4 +1,4 @@
-"""Knob features: the choices themselves as numbers, the cheapest description of a candidate.
+"""Knob features: the knob values as numbers, the cheapest description of a candidate.
 
 Numeric knobs give their value and its logarithm, small categorical knobs a one-hot code, larger
 ones their position.
@@ -80,14 +80,14 @@ def knob_matrix(
 
 
 class KnobStatistics:
-    """Collects which values knobs take, to lay out columns for configurations of any origin."""
+    """Collects the values of knobs, to define columns for configurations from any source."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, bool] = {}
         self._categories: dict[str, dict[str, None]] = {}
 
     def add(self, values: Mapping[str, object]) -> None:
-        """Take in one configuration: knob values as numbers, flags, texts, or sequences of them."""
+        """Add one configuration: knob values as numbers, flags, texts, or sequences of them."""
         for part, value in knob_parts(values):
             if isinstance(value, str):
                 self._categories.setdefault(part, {})[value] = None
@@ -96,7 +96,7 @@ class KnobStatistics:
                 self._numbers[part] = is_flag
 
     def layout(self) -> KnobLayout:
-        """Return the layout for all that was taken in."""
+        """Return the layout for all added configurations."""
         return KnobLayout(
             dict(sorted(self._numbers.items())),
             {part: tuple(sorted(seen)) for part, seen in sorted(self._categories.items())},
@@ -159,7 +159,7 @@ class KnobLayout:
     def matrix(self, configs: Sequence[Mapping[str, object]]) -> npt.NDArray[np.float32]:
         """Return the features of configurations, float32 (n, len(names)).
 
-        What a configuration lacks is NaN; in a one-hot code it is 0.
+        A missing part of a configuration is NaN; in a one-hot code it is 0.
 
         Raises
         ------
@@ -194,7 +194,7 @@ def _float(value: float) -> float:
 def knob_parts(values: Mapping[str, object]) -> Iterator[tuple[str, bool | int | float | str]]:
     """Yield the parts of a configuration: ``NAME``, or ``NAME.0``, ``NAME.1`` ... of a sequence.
 
-    What is neither a number, a flag nor a text counts as the text that JSON has for it.
+    A value that is not a number, a flag or a text becomes its JSON text.
     """
     for name, value in values.items():
         if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""A lowered loop nest as plain data: what every feature extractor reads, and nothing else.
+"""A lowered loop nest as plain data: the only input of all feature extractors.
 
 Each number is a scalar (one candidate) or a float64 array with one element per candidate, so one
 nest describes a single schedule or a whole search space.
@@ -27,7 +27,7 @@ ANNOTATIONS = (
     "VECTORIZE",
     "SERIAL",
 )
-"""What a loop may be, in the order of the seed's one-hot code."""
+"""Annotations of loops, in the order of the one-hot code."""
 
 VIRTUAL_THREAD = "VIRTUAL_THREAD"
 """A virtual thread: accepted as an annotation too; layouts without a slot for it say SERIAL."""
@@ -37,7 +37,7 @@ SYMBOLIC = -1
 
 
 class FeatureError(ValueError):
-    """A loop nest, a knob column or a request that the extractors cannot serve; one line."""
+    """An invalid loop nest, knob column or request; its message is one line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ def signed_log2(value: Number) -> Number:
 
 
 class Arithmetic(Protocol):
-    """What columns are worked out with: `Scratch` works on arrays of candidates.
+    """The arithmetic for columns: `Scratch` works on arrays of candidates.
 
-    A compiler may give one whose arrays stand for code. Equal arrays should be one object.
+    A compiler may implement it with arrays that represent code. Equal arrays should be one object.
     """
 
     def reset(self) -> None:
-        """Begin a nest; what was returned before need not hold any more."""
+        """Begin a nest; earlier results may become invalid."""
 
     def array(self, number: Array) -> Array:
         """Return an array of a nest; FeatureError if it is none."""
@@ -52,9 +52,9 @@ class Arithmetic(Protocol):
 
 
 class Scratch:
-    """Arithmetic whose results lie in arrays that the next chunk of candidates uses again.
+    """Arithmetic whose result arrays are reused for the next chunk of candidates.
 
-    Fresh memory costs more than the arithmetic done in it. One per thread.
+    New memory costs more than the arithmetic. Use one object per thread.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Scratch:
         return array if array.size == n else array[:n]
 
     def reset(self) -> None:
-        """Take all arrays back: columns of the chunk before are overwritten from now on."""
+        """Reuse all arrays: columns of the previous chunk are overwritten from now on."""
         self._taken, self._n, self._ones = 0, -1, None
 
     def array(self, number: Array) -> Array:

@@ -1,7 +1,7 @@
-"""What the itervar extractor can work out from a nest's structure alone, once per structure.
+"""The part of itervar extraction that depends only on a nest's structure, computed once.
 
-Thousands of chunks of candidates share one structure, so checking it, sorting and naming its
-columns, and finding the thread levels' bases are done once and kept.
+Thousands of chunks of candidates share one structure, so it is checked, its columns are sorted and
+named, and the bases of the thread levels are found only once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AccessKey = tuple[str, Path]
 
 @dataclass(frozen=True, slots=True)
 class FeatureColumn:
-    """Where one feature column comes from.
+    """The source of one feature column.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def _attr_columns(row: int, loop: str, layout: FeatureLayout) -> tuple[FeatureCo
 
 
 def _level(annotation: str) -> int:
-    """Blocks run threads, threads run everything else."""
+    """Return the level of a loop: blocks contain threads, threads contain everything else."""
     if annotation.startswith("BLOCK_"):
         return 2
     return 1 if annotation.startswith("THREAD_") or annotation == "PARALLEL" else 0

@@ -1,6 +1,6 @@
 """Names and version of the feature columns, and the layouts the itervar extractor can produce.
 
-Whoever stores features stores `FEATURE_VERSION` with them: it changes with any name or meaning.
+Store `FEATURE_VERSION` together with features: it changes with any name or meaning.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FeatureLayout:
     Parameters
     ----------
     name : str
-        What users call it.
+        Name for users.
     one_hot : tuple of str
         Order of the annotations in the one-hot code.
     keeps_mod : bool

@@ -123,7 +123,7 @@ def _offset(name: str) -> int:
 
 
 def _lock(fd: int, kind: int, offset: int, length: int = 1) -> bool:
-    """Lock (F_WRLCK) or unlock (F_UNLCK) bytes; return whether nobody else holds one of them."""
+    """Lock (F_WRLCK) or unlock (F_UNLCK) bytes; return whether no other file holds one."""
     # struct flock: type, whence, start, length, process (0, as the lock is not a process's).
     request = struct.pack("hhqqi0q", kind, os.SEEK_SET, offset, length, 0)
     try:

@@ -85,7 +85,7 @@ class Journal:
     def claim(self, entry: Entry) -> bool:
         """Return whether this run may measure an entry: it is neither recorded nor claimed.
 
-        Others are told no until `add`, `release`, `close`, or the end of this process.
+        Other runs cannot claim it until `add`, `release`, `close`, or the end of this process.
 
         Raises
         ------
@@ -173,7 +173,7 @@ class Journal:
         return added
 
     def _is_known(self) -> bool:
-        """Whether the log ends where it was last seen to end; whoever is writing is not done."""
+        """Whether the log still ends where it ended at the last read."""
         try:
             status = os.stat(self._store.path)
         except OSError:

@@ -42,11 +42,11 @@ class Codec:
 
 
 class UnknownColumnError(KeyError):
-    """A column that no knob contributes."""
+    """A column that no knob has."""
 
 
 class LazyColumns(Mapping[str, Column]):
-    """Columns of the given indices, decoded at first reading and kept."""
+    """Columns of the given indices, decoded at the first access and cached."""
 
     def __init__(self, codec: Codec, indices: IntArray) -> None:
         self._codec = codec
@@ -75,7 +75,7 @@ class LazyColumns(Mapping[str, Column]):
         return name in self._codec.owners
 
     def rows(self, mask: npt.NDArray[np.bool_]) -> LazyColumns:
-        """Keep the rows where `mask`, bool (n,), is True, with what was decoded so far."""
+        """Keep the rows where `mask`, bool (n,), is True, and their decoded columns."""
         kept = LazyColumns(self._codec, self._indices[mask])
         kept._positions = {k: positions[mask] for k, positions in self._positions.items()}
         kept._read = {name: column[mask] for name, column in self._read.items()}

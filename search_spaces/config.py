@@ -1,4 +1,4 @@
-"""Config: one point of a space, as an index plus named values."""
+"""Config: one point of a space, with its index and named values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Config:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Config:
-        """Rebuild a config from what `to_json` returned; lists become tuples.
+        """Rebuild a config from the result of `to_json`; lists become tuples.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Constraints: named rules that say, for whole columns at once, what may be built."""
+"""Constraints: named rules for feasible configurations, evaluated on whole columns."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Constraint:
         a bool array (n,) (or one bool for all), True where the rule holds. It is evaluated only
         where all earlier constraints of the space hold. Columns are decoded when first read.
     message : str
-        What the rule means, for people.
+        An explanation of the rule for users.
     reads : collection of str, optional
-        The columns that it reads, if that is known.
+        The columns that it reads, if they are known.
     detail : callable, optional
-        Takes the columns of one configuration that breaks the rule and says by how much.
+        Takes the columns of one configuration that breaks the rule and returns by how much.
     miss : callable, optional
         Takes the columns of n configurations that break the rule, and n, and returns by what share
         of its limit each misses, float64 (n,).
@@ -105,10 +105,10 @@ def first_violated(constraints: Sequence[Constraint], codec: Codec, indices: Int
 def evaluated(
     constraints: Sequence[Constraint], columns: LazyColumns, n: int
 ) -> Iterator[tuple[npt.NDArray[np.bool_], bool]]:
-    """Yield, for each constraint, where it holds, bool (n,), and whether that is all known.
+    """Yield, for each constraint, where it holds, bool (n,), and whether all rows are evaluated.
 
-    A constraint that cannot be evaluated on all configurations, since it has a meaning only where
-    the earlier ones hold, is evaluated there, and counts as holding elsewhere.
+    If a constraint fails on rows that break earlier ones, it is evaluated only on the others, and
+    counts as true on the failing rows.
     """
     alive = np.ones(n, dtype=np.bool_)
     for constraint in constraints:

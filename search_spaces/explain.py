@@ -1,4 +1,4 @@
-"""Why a space is empty, in one line: what its rules reject, and what comes nearest to passing."""
+"""Explains in one line why a space is empty: rejections by rule, and the nearest configuration."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from search_spaces.rejection_counts import ENUMERABLE, SAMPLE, FeasibilityCounts
 def explanation(
     codec: Codec, constraints: Sequence[Constraint], counts: FeasibilityCounts, aim: int
 ) -> str:
-    """Return which rules reject how many configurations and, if that is all, what comes nearest.
+    """Return rejections by rule and, if no configuration is left, the nearest one.
 
-    That is the one that breaks the fewest rules; of several the one that misses their limits by
-    the least, and of these the one fewest steps from `aim`.
+    It breaks the fewest rules, then by the smallest shares of their limits, and is then the fewest
+    steps from `aim`.
     """
     whole = f"{counts.size} configurations"
     asked = whole if counts.exact else f"{counts.counted} configurations drawn from {counts.size}"

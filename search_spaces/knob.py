@@ -1,7 +1,7 @@
-"""What a knob is: a named, finite dimension of a search space.
+"""The base class of knobs: a named, finite dimension of a search space.
 
-A knob owns its behaviour (values, topology, default, columns, specification), so that every
-tuner and model works with every knob, also with one added later.
+A knob defines its own values, topology, default, columns and specification, so that every tuner and
+model works with every kind of knob, also with new kinds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IntArray = npt.NDArray[np.int64]
 Column = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 MAX_VALUES = 1 << 20
-"""A knob holds its values in memory; more than this is a mistake in its definition."""
+"""Largest number of values, which a knob has in memory; more is a mistake in its definition."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Knob(ABC):
 
     @property
     def default(self) -> int:
-        """Position of the value a build falls back to."""
+        """Position of the default value."""
         return 0
 
     @cached_property
@@ -85,7 +85,7 @@ class Knob(ABC):
         return positions
 
     def _check(self) -> None:
-        """Enumerate the values now, so that a mistake shows where the knob is defined."""
+        """Enumerate the values at the definition of the knob, so that mistakes are found there."""
         if not isinstance(self.name, str) or not self.name:
             raise SpaceError(f"a knob's name must be a non-empty string, not {self.name!r}")
         _ = self._positions
@@ -110,7 +110,7 @@ class Knob(ABC):
         plain = as_value(value)
         try:
             i: int | None = self._positions.get(cast(KnobValue, plain))
-        except TypeError:  # unhashable, hence no value of any knob
+        except TypeError:  # unhashable, so it is not a value of a knob
             i = None
         # True == 1 in Python, but a flag is not a number.
         if i is None or isinstance(plain, bool) != isinstance(self._values[i], bool):
@@ -172,7 +172,7 @@ def as_value(value: object) -> object:
 def checked_candidates(
     name: str, policy: str, others: tuple[str, ...], candidates: Sequence[Sequence[int]] | None
 ) -> tuple[tuple[int, ...], ...] | None:
-    """Check a policy, and that candidates (tuples of ints) are given just where it needs them."""
+    """Check a policy, and that candidates (tuples of ints) are given only if it needs them."""
     if policy not in (*others, "candidates"):
         known = ", ".join((*others, "candidates"))
         raise SpaceError(f"knob {name!r}: unknown policy {policy!r}; expected one of {known}")

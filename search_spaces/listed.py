@@ -1,4 +1,4 @@
-"""A space of exactly the configurations that a list holds, such as those that a file recorded."""
+"""A space with exactly the configurations of a list, such as those of a recorded file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ListedSpace(Space):
         return sample_pool(self._members, n, rng, np.fromiter(exclude, dtype=np.int64))
 
     def _verdicts(self, indices: IntArray) -> Verdicts:
-        """Whether each index is listed; the one constraint stands for that and is not evaluated."""
+        """Whether each index is listed, which replaces evaluating the constraint."""
         listed = np.isin(indices, self._members)
         return np.where(listed, FEASIBLE, 0).astype(np.int16)
 
@@ -48,10 +48,10 @@ class ListedSpace(Space):
         return self._members
 
     def tally(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> FeasibilityCounts:
-        """Count what the list holds, which is known."""
+        """Count the configurations of the list."""
         rejected = len(self) - len(self._members)
         rules = [RuleCount(r.name, r.message, rejected, rejected) for r in self.constraints]
         return FeasibilityCounts(len(self), len(self), len(self._members), tuple(rules))
 
     def _check_enumerable(self, limit: int) -> None:
-        """Allow it: nothing has to be evaluated."""
+        """Do nothing: a list can always be enumerated."""

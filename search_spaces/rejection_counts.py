@@ -1,8 +1,8 @@
-"""Counts of what each rule of a space rejects: exact wherever knobs fall into small groups.
+"""Counts the rejections of each rule of a space; the counts are exact if groups of knobs are small.
 
-Rules tie the knobs together that they read. Groups of knobs that no rule ties to one another are
-counted apart and their counts multiplied, so that a space of 10^12 configurations is counted
-exactly if no group has more than ten million; else a sample stands for it.
+A rule connects the knobs that it reads. Groups of connected knobs are counted separately and their
+counts multiplied, so that a space of 10^12 configurations is counted exactly if no group has more
+than ten million; otherwise a sample is counted.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from search_spaces.constraints import CHUNK, Constraint, evaluated
 from search_spaces.knob import IntArray
 
 ENUMERABLE = 10_000_000
-"""Configurations, of a space or of a group of knobs, that are counted one by one."""
+"""Largest number of configurations, of a space or of a group of knobs, that are all counted."""
 
 SAMPLE = 1 << 20
-"""Configurations that stand for a larger one."""
+"""Size of the sample of a larger one."""
 
 
 @dataclass(frozen=True)
 class RuleCount:
-    """What one rule rejects.
+    """Rejections of one rule.
 
     Attributes
     ----------
@@ -35,7 +35,8 @@ class RuleCount:
     first : int
         Configurations that it rejects and no earlier rule does.
     total : int or None
-        All that it rejects; None if it has no meaning where earlier rules reject.
+        All configurations that it rejects; None if it cannot be evaluated where earlier rules
+        reject.
     """
 
     name: str
@@ -46,14 +47,14 @@ class RuleCount:
 
 @dataclass(frozen=True)
 class FeasibilityCounts:
-    """How many configurations of a space are feasible, and what rules reject the others.
+    """The number of feasible configurations of a space, and the rejections by rule.
 
     Attributes
     ----------
     size : int
         Configurations of the space.
     counted : int
-        Those that the counts are of: all of them, or the size of a sample.
+        Number of counted configurations: all of them, or the size of a sample.
     feasible : int
     rules : tuple of RuleCount
         In the order of the space's constraints.
@@ -118,9 +119,9 @@ def count_feasible(
 def _groups(
     codec: Codec, constraints: Sequence[Constraint], most: int
 ) -> list[tuple[list[int], list[int]]] | None:
-    """Return knobs that rules tie together, with those rules; None if there are too many in one.
+    """Return groups of connected knobs with their rules; None if a group is too large.
 
-    A rule of which it is not known what it reads ties all knobs together.
+    A rule with unknown columns connects all knobs.
     """
     groups: list[tuple[set[int], list[int]]] = [({k}, []) for k in range(len(codec.knobs))]
     for number, rule in enumerate(constraints):
@@ -165,7 +166,7 @@ def _count(
 def _product(
     size: int, constraints: Sequence[Constraint], groups: Sequence[_Group]
 ) -> FeasibilityCounts:
-    """Multiply the counts of groups of knobs that no rule ties together."""
+    """Multiply the counts of independent groups of knobs."""
     rules = []
     for number, rule in enumerate(constraints):
         (own,) = (group for group in groups if number in group.first)

@@ -1,7 +1,7 @@
 """Space: the product of knobs, thinned by constraints, addressed by one integer per configuration.
 
-Everything works on arrays of indices; nothing is materialised before it is asked for, so a space
-of 10^12 configurations costs no more than its knobs.
+All methods work on arrays of indices and materialise nothing in advance, so a space of 10^12
+configurations needs no more memory than its knobs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SAMPLE_FROM_ALL = 1 << 20
 """Spaces up to this size are sampled from their feasible configurations, larger ones by trial."""
 
 MAX_CONNECTED = 1 << 12
-"""Feasible configurations of a huge space that are looked for where hardly any are."""
+"""Number of feasible configurations to find in a huge space with hardly any."""
 
 
 class Space:
@@ -71,7 +71,7 @@ class Space:
 
     @property
     def categories(self) -> dict[str, int]:
-        """The columns that are no numbers but positions, each with how many there are."""
+        """The columns with positions instead of numbers, and the number of positions of each."""
         return {
             column: len(knob)
             for knob in self.knobs
@@ -191,7 +191,7 @@ class Space:
         excluded = np.fromiter(exclude, dtype=np.int64)
         if len(self) <= SAMPLE_FROM_ALL:
             return sample_pool(self.feasible_indices(), n, rng, excluded)
-        if "_connected" in self.__dict__:  # few are feasible, as an earlier call has seen
+        if "_connected" in self.__dict__:  # an earlier call has found that few are feasible
             return sample_pool(self._connected, n, rng, excluded)
         found = sample_by_trial(len(self), self.feasible, n, rng, excluded)
         if len(found) < n:
@@ -202,7 +202,7 @@ class Space:
 
     @cached_property
     def _connected(self) -> IntArray:
-        """Feasible indices that lead to one another from the default on, at most so many."""
+        """Feasible indices that are connected to the default by single steps, up to a limit."""
         try:
             reached = {self.default_index: None}
         except SpaceError:
@@ -290,8 +290,8 @@ class Space:
     def explain_empty(self) -> str:
         """Return one line saying which rules reject how many configurations.
 
-        If they reject all it names the one that comes nearest: that breaks the fewest rules, and
-        of these is the one fewest steps from the knobs' defaults. A space that is too large to
+        If they reject all it names the one that comes nearest: it breaks the fewest rules, and
+        among those it is the fewest steps from the knobs' defaults. A space that is too large to
         count is judged by a fixed sample.
         """
         return explanation(self._codec, self.constraints, self.tally(), self._defaults)

@@ -2,4 +2,4 @@
 
 
 class SpaceError(ValueError):
-    """A knob, constraint, index or value that makes no sense; the message says what to do."""
+    """An invalid knob, constraint, index or value; the message says what to do."""

@@ -16,7 +16,7 @@ from search_spaces.knob import Column, Knob, KnobValue, checked_candidates
 from search_spaces.space_errors import SpaceError
 
 DEFAULT_INNER_SIZE = 4
-"""Inner sizes a default aims at: few threads, little scratch memory, hence nearly always legal."""
+"""Preferred inner size of a default: few threads and little memory, so nearly always legal."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Data sets for research: records of logs with features, as a table that pandas reads.
 
-`export` writes one, `load` reads it, `explain_columns` says what its columns mean. In: logs.
-Out: a table, its schema and its card. Read `dataset_writer.py` first.
+`export` writes one, `load` reads it, `explain_columns` explains its columns. In: logs. Out: a
+table, its schema and its card. Read `dataset_writer.py` first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Exported", "NothingToExportError", "explain_columns", "export", "loa
 
 
 def load(path: str | PathLike[str]) -> pd.DataFrame:
-    """Return a data set as pandas sees it, with the dtypes of the schema beside it.
+    """Return a data set as a pandas frame with the dtypes of its schema.
 
     Raises
     ------
@@ -43,15 +43,15 @@ def load(path: str | PathLike[str]) -> pd.DataFrame:
 def explain_columns(
     layouts: Sequence[str] = FEATURE_LAYOUTS, task: Task | None = None
 ) -> list[Field]:
-    """Return what the columns of a data set are.
+    """Return the columns of a data set with their explanations.
 
     Parameters
     ----------
     layouts : sequence of str
         Which features.
     task : Task, optional
-        Name the features that its configurations have; without one, what varies in their names
-        stands there in capitals.
+        List the features of its configurations; without a task, the variable parts of names are in
+        capitals.
 
     Raises
     ------

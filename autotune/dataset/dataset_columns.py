@@ -1,4 +1,4 @@
-"""The columns of a data set beside the features, and their values for a record."""
+"""The columns of a data set except the features, and their values for a record."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from records import Record
 from records.table import DType, Field, Values, as_text
 
 NOT_64_BITS = -1
-"""Stands for an index or a seed beyond 64 bits, which only foreign logs have."""
+"""Replaces an index or a seed of more than 64 bits, which only logs of other tools have."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A record and what is known around it.
+    """A record and its context.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Row:
     flops : float or None
         Floating-point operations of one run.
     missing : str or None
-        Why it has no features from loops.
+        Why it has no loop features.
     program : ProgramText or None
     """
 
@@ -162,7 +162,7 @@ RECORD = [
          lambda r: r.missing),
     )
 ]  # fmt: skip
-"""What was measured, and how."""
+"""Columns of the measurement and its conditions."""
 
 LABELS = [
     _column("label", *about)
@@ -187,7 +187,7 @@ LABELS = [
         ("error_message", "string", "", "what the failure said", _error("message")),
     )
 ]  # fmt: skip
-"""What may be learnt."""
+"""Columns with labels for learning."""
 
 SPLIT = _column(
     "split",
@@ -218,7 +218,7 @@ PROGRAM = [
          lambda r: r.program and r.program["source_hash"]),
     )
 ]  # fmt: skip
-"""What --with-programs adds."""
+"""Columns that --with-programs adds."""
 
 
 def fixed_columns(device_split: bool = True, programs: bool = True) -> list[DatasetColumn]:

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _Entry = tuple[Path, Record, Group]
 
 _BATCH_NUMBERS = 1 << 23
-"""Numbers in memory at a time, so many rows of them."""
+"""Largest number of values in memory at a time, which limits the rows of a batch."""
 
 _MIN_ROWS = 64
 """Rows at a time where they are very wide."""
@@ -71,10 +71,10 @@ def export(
     programs: bool = False,
     templates: Sequence[str] = (),
 ) -> Exported:
-    """Write what logs hold as a table with features; a schema and a card stand beside it.
+    """Write the records of logs as a table with features, and a schema and a card beside it.
 
-    Every record is a row, in the order of the logs. How much memory it takes depends little on
-    their length; what is large is set aside in the folder of `out`.
+    Every record is a row, in the order of the logs. The memory depends little on their length;
+    large data is spilled to the folder of `out`.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def export(
                 card: card_text(data, log_index, table.fields, layouts, table.statistics),
             }
             for path, text in texts.items():
-                # What is not Unicode, in paths and workloads, is escaped as JSON has it.
+                # Invalid Unicode in paths and workloads is escaped as in JSON.
                 (folder / path.name).write_text(text, encoding="utf-8", errors="backslashreplace")
         for path in texts:
             (folder / path.name).replace(path)
@@ -149,9 +149,9 @@ def _check(data: Path, logs: Sequence[Path], layouts: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _folder_beside(data: Path) -> Iterator[Path]:
-    """Make a folder beside a data set for the time of its making; UsageError if none can be.
+    """Make a temporary folder beside a data set; UsageError if that fails.
 
-    So is a full disk, met while something is written: the system does not say where it was.
+    A full disk during writing is a UsageError, too; the system does not say which file it was.
     """
     try:
         folder = tempfile.TemporaryDirectory(dir=data.parent, prefix=f".{data.stem}.")

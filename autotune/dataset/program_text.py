@@ -1,4 +1,4 @@
-"""Programs as text, for models that read them: loops, schedule steps, and what source they give."""
+"""Programs as text, for models: loops, schedule steps, and a hash of the source."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ProgramText(TypedDict):
 def program_of(task: Task, index: int) -> ProgramText:
     """Return the program of a configuration.
 
-    ``source_hash`` is 16 hexadecimal digits of the SHA-256 of the generated source. Where the
-    record's target names no processor it is for this one, or for one with vectors as wide as those
-    of the processor that the record is from.
+    ``source_hash`` is 16 hexadecimal digits of the SHA-256 of the generated source. If the record's
+    target names no processor, the source is for this processor, or for one with the vector width of
+    the record.
     """
     found: ProgramText = {"loops": None, "steps": None, "source_hash": None}
     try:

@@ -1,4 +1,4 @@
-"""The index of logs: their contents, and which records belong to one workload and target."""
+"""The index of logs: groups their records by workload and target."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Group:
     vector_bytes : int or None
         Width of the vectors of the processor that they were measured on, where it is recorded.
     records : int
-        How many there are.
+        Number of records.
     configs : list of str
         Knob values of each record as JSON; until `free`.
     fingerprints : list of str or None
@@ -155,7 +155,7 @@ def _trials(log: Path) -> Iterator[Record]:
 
 
 def device_of(record: Record) -> str | None:
-    """Return what a record was measured on: the device's name, else the model in its target."""
+    """Return the device of a record: its name, else the model in its target."""
     name = record.device.get("name")
     if isinstance(name, str) and name:
         return name

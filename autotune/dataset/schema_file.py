@@ -1,4 +1,4 @@
-"""The schema file of a data set: what its columns are, for programs."""
+"""The schema file of a data set: a description of its columns for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows are for training, validation and test: decided by hashes, never by chance."""
+"""Splits rows into training, validation and test by hashes, without random choice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def split_of(fingerprint: str) -> str:
 
 
 def device_splits(devices: Iterable[str]) -> dict[str, str]:
-    """Return the split of each device: of two one is held out, of three or more two.
+    """Return the split of each device.
 
     In order of their names' hashes, the last tenth, at least one, is for the test and, if there are
     three or more, as many before it for validation. Empty for fewer than two devices.

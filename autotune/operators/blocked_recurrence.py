@@ -1,7 +1,8 @@
 """Recurrences y[t] = a[t] * y[t - 1] + x[t] as tensor expressions: step by step, or in blocks.
 
-In blocks the steps are shared out: what each block makes of the value before it is reduced to two
-numbers, a scan over the blocks finds these values, and each block takes its steps from its own.
+With blocks the steps are divided among blocks. The effect of a block on the value before it is
+reduced to two numbers, a scan over the blocks computes the value before each block, and each block
+computes its steps from that value.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Element = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Recurrence:
-    """What is computed: columns that do not depend on one another.
+    """A recurrence in independent columns.
 
     Attributes
     ----------
@@ -82,7 +83,7 @@ class Recurrence:
         return Blocks(length, ends, none, more, carry, first, later, parts)
 
     def _ends(self, count: Any, length: Any) -> tuple[Any, Any]:
-        """Return what each block makes of 0, and by which factor it scales (None for 1)."""
+        """Return the result of each block for a start of 0, and its factor (None for 1)."""
         shape = (count, self.columns)
         k = te.reduce_axis((0, length), name="k")
         if self.weight is None:
@@ -91,7 +92,7 @@ class Recurrence:
                 return te.sum(self._value_in(length, b, k, i), axis=k, dtype=self.dtype)
 
             return te.compute(shape, total, name="ends"), None
-        # Not commutative: no schedule here takes steps in another order.
+        # Not commutative, but no schedule here changes the order of steps.
         after = te.comm_reducer(
             lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]),
             lambda factor, end: (te.const(1, factor), te.const(0, end)),

@@ -1,6 +1,6 @@
 """Broadcast addition on CPUs: C[i, j] = A[i, 0] + B[i, j].
 
-It is bound by memory, so it counts no operations, and its speed is given in bytes.
+It is memory-bound, so it counts no operations, and its speed is reported in bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def broadcast_add(cfg: Knobs, n: int, dtype: str = "float32") -> tuple[Any, list
     unroll
         Vector statements that are unrolled.
     rows
-        Rows that one parallel task walks through.
+        Rows of one parallel task.
     stream
         Whether the result is written past the caches.
     """

@@ -71,7 +71,7 @@ def conv2d_nchw(
     tile_x, tile_o
         Pixels of a row and output channels of the register tile.
     unroll_kw
-        Whether the kernel's columns are written out.
+        Whether the loop over the kernel's columns is unrolled.
     rows
         Rows of the output that one parallel task computes.
     """

@@ -1,7 +1,7 @@
 """Matrix product on CPUs: packed panels, a register tile of accumulators, parallel outer tiles.
 
-Packing counts as part of the function. Tiles that stick out are computed on clamped rows and
-zero-filled columns and cut when the result is stored, so the inner loops carry no guards.
+Packing is part of the function. Tiles at the edge compute clamped rows and zero-padded columns,
+which are not stored, so the inner loops have no guards.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     pack_a
         Whether A is copied into panels of tile_m rows too.
     order
-        Which of the blocks a thread walks along first.
+        Order in which a thread computes its blocks.
     """
     check_arguments("matmul", dtype, dtypes.NUMBERS, m=m, n=n, k=k)
     A = te.placeholder((m, k), dtype, name="A")
@@ -95,7 +95,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     )
 
     def vectors(stage: Any, axis: Any) -> None:
-        """Write the columns of a tile out as whole vectors."""
+        """Vectorise the columns of a tile in whole vectors."""
         outer, inner = stage.split(axis, factor=lanes)
         stage.unroll(outer)
         stage.vectorize(inner)

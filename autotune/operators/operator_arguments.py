@@ -1,4 +1,4 @@
-"""What the built-in templates require of their arguments, checked before anything is computed."""
+"""Checks the arguments of the built-in templates."""
 
 from __future__ import annotations
 

@@ -25,16 +25,16 @@ def rnn_cell(
 ) -> tuple[Any, list[Any]]:
     """H[t] = tanh(X[t] + H[t - 1] @ U), from H[0] = 0.
 
-    X is [steps, 1, batch, units], inputs multiplied with their weights already; U is
-    [1, units, units] and H [steps, batch, units].
+    X is [steps, 1, batch, units], the inputs after multiplication with their weights; U is [1,
+    units, units] and H [steps, batch, units].
 
     Knobs
     -----
     share
-        What threads share: "batch" (each has sequences of its own, for all steps), or the "units"
-        of a step, between which they wait for one another.
+        What is divided among threads: "batch" (each thread has its own sequences, for all steps),
+        or the "units" of a step, with a barrier after each step.
     rows, width
-        Sequences, and vectors of units, whose sums are in registers together.
+        Sequences, and vectors of units, whose sums are in registers at a time.
     lanes
         Units of a vector.
     """
@@ -48,9 +48,10 @@ def lstm_cell(
 ) -> tuple[Any, list[Any]]:
     """Compute the states H and C of a long short-term memory, both from 0.
 
-    X is [steps, 4, batch, units], inputs multiplied with their weights already, for the gates i, f,
-    g and o; U is [4, units, units], H and C are [steps, batch, units]. With a = X[t] + H[t - 1] @ U
-    and s the sigmoid, C[t] = s(a_f) C[t - 1] + s(a_i) tanh(a_g) and H[t] = s(a_o) tanh(C[t]).
+    X is [steps, 4, batch, units], the inputs after multiplication with their weights, for the gates
+    i, f, g and o; U is [4, units, units], H and C are [steps, batch, units]. With a = X[t] + H[t -
+    1] @ U and s the sigmoid, C[t] = s(a_f) C[t - 1] + s(a_i) tanh(a_g) and H[t] = s(a_o)
+    tanh(C[t]).
 
     Knobs
     -----

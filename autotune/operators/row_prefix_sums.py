@@ -1,8 +1,8 @@
-"""Sums along rows as tensor expressions in vectors: sums inside each, then what comes before it.
+"""Prefix sums along rows in vectors: sums inside each vector, plus the sum of all before it.
 
-A row is cut into vectors, and these into groups. Sums inside groups are of elements side by side,
-so lanes compute them; a scan over the vectors adds up what they amount to; an element is the sum
-inside its group, of the groups before in its vector, and of the vectors before that.
+A row is divided into vectors, and these into groups. Lanes compute the sums inside groups, which
+are sums of adjacent elements. A scan over the vectors adds up their sums. A result is the sum
+inside its group, plus the groups before it in its vector, plus the vectors before that.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ GROUP = 4
 
 @dataclass(frozen=True)
 class RowSums:
-    """The phases; where rows are one block each, the first three are None.
+    """The phases; if each row is one block, the first three are None.
 
     Attributes
     ----------
     lane_sums : Tensor (blocks, m, lanes) or None
-        What each lane of a block adds up to.
+        Sum of each lane of a block.
     ends : Tensor (blocks, m) or None
-        What each block does.
+        Sum of each block.
     starts : Tensor (blocks, m) or None
-        What comes before each block; a scan.
+        Sum of all before each block; a scan.
     groups : Tensor (m, blocks, vectors, lanes)
         Sums inside groups.
     before : Tensor (vectors, m, blocks)
-        What comes before each vector; a scan.
+        Sum of all before each vector; a scan.
     result : Tensor (m, n)
     """
 
@@ -57,7 +57,7 @@ def row_sums(X: Any, lanes: int, length: Any = None) -> RowSums:
     blocks, vectors = te.ceildiv(n, length), te.ceildiv(length, lanes)
 
     def value(i: Any, c: Any, b: Any, lane: Any, behind: int = 0) -> Any:
-        """Return an element, or one some lanes behind; 0 where the vector or the row has none."""
+        """Return an element, or one some lanes before it; 0 if the vector or the row has none."""
         at = c * length + b * lanes + lane - behind
         inside = at < n
         return te.if_then_else(te.all(lane >= behind, inside) if behind else inside, X[i, at], zero)
@@ -97,7 +97,7 @@ def row_sums(X: Any, lanes: int, length: Any = None) -> RowSums:
 
 
 def _starts(value: Any, extents: tuple[Any, Any, Any, int], dtype: str) -> tuple[Any, Any, Any]:
-    """Return what lanes of blocks, and blocks, add up to, and what comes before each block."""
+    """Return the sums of lanes of blocks, of blocks, and of all before each block."""
     blocks, m, vectors, lanes = extents
     k = te.reduce_axis((0, vectors), name="k")
     lane_sums = te.compute(

@@ -1,4 +1,4 @@
-"""Recurrences on CPUs: sums so far, and linear recurrences, over columns or along rows."""
+"""Recurrences on CPUs: prefix sums and linear recurrences, down columns or along rows."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from autotune.template import Knobs, template
 TYPES = ("float32", "float64", "int32", "int64")
 
 BEYOND_CACHES = 1 << 24
-"""Bytes of a result from which on it pays, most likely, to store it past the caches."""
+"""Size of a result in bytes from which on stores past the caches are probably faster."""
 
 SHARED = 1 << 20
-"""Bytes of a result from which on it pays to share the work out."""
+"""Size of a result in bytes from which on threads are worthwhile."""
 
 LONG_ROW = 1 << 18
-"""Bytes of a row that do not stay in a cache until they are needed again."""
+"""Size of a row in bytes that does not stay in a cache until its next use."""
 
 TASKS = 4
-"""Tasks that work is to be shared out in, at least, where nothing has been measured."""
+"""Least number of tasks of a default configuration."""
 
 WIDTHS = [64, 1, 2, 4, 8, 16, 32, 128]
 """Vectors of columns of a task."""
 
 NARROWEST = 8
-"""Vectors that a task's part of a row has at least by default: shorter ones cost too much."""
+"""Least number of vectors in a task's part of a row by default: shorter parts are too slow."""
 
 
 def cumsum_reference(x: npt.NDArray[Any], *, axis: int) -> npt.NDArray[Any]:
@@ -61,11 +61,11 @@ def cumsum(
     Knobs
     -----
     how
-        "steps": the columns (or rows) are shared among threads, each goes through all steps.
-        "tiles": as well, but the sums are copied out once all steps of some columns are done
-        (axis 0 only; so it is along rows in any case).
-        "blocks": the steps are shared out too, and what goes from block to block is summed before.
-        "vectors": a row at a time, its elements in vectors, as in "blocks" of rows (axis 1 only).
+        "steps": the columns (or rows) are divided among threads; each computes all steps. "tiles":
+        the same, but the sums are copied to the result after all steps of some columns (axis 0
+        only; along rows it is always so). "blocks": the steps are divided, too, and the sums of
+        blocks are computed first. "vectors": one row at a time, its elements in vectors, as in
+        "blocks" of rows (axis 1 only).
     width
         Vectors of columns (or rows) of one parallel task; "steps" take rows together.
     lanes
@@ -75,10 +75,10 @@ def cumsum(
     length
         Steps of a block ("blocks" only).
     stream
-        Whether the result is stored past the caches (axis 0 only), where "steps" keep the last step
-        in a small array of its own.
+        Whether the result is stored past the caches (axis 0 only); then "steps" keep the last step
+        in a ring buffer.
     ahead
-        By how many steps the input is fetched ahead ("steps" that stream only).
+        Prefetch distance of the input in steps (only for "steps" with `stream`).
     """
     check_arguments("cumsum", dtype, TYPES, m=m, n=n)
     if axis not in (0, 1):
@@ -199,7 +199,7 @@ def _along_rows(cfg: Knobs, X: Any) -> tuple[Any, Any]:
 
 
 def _rows_together(cfg: Knobs, X: Any, width: Any) -> tuple[Any, Any]:
-    """Let tasks go along some rows together, an element of each at a time."""
+    """Let each task compute some rows together, one element of each at a time."""
     m, n = X.shape
     unroll = cfg.define_knob("unroll", [4, 1, 2, 8])
     whole = Recurrence(n, m, X.dtype, lambda t, i: X[i, t]).by_steps("S")
@@ -214,7 +214,7 @@ def _rows_together(cfg: Knobs, X: Any, width: Any) -> tuple[Any, Any]:
 
 
 def _row_ends(s: Any, sums: RowSums) -> None:
-    """Schedule what blocks of rows amount to."""
+    """Schedule the sums of blocks of rows."""
     block = s[sums.ends].fuse(*sums.ends.op.axis)
     s[sums.ends].parallel(block)
     lane = sums.lane_sums.op.axis[2]
@@ -224,7 +224,7 @@ def _row_ends(s: Any, sums: RowSums) -> None:
 
 
 def _ends(s: Any, blocks: Blocks, lanes: Any) -> None:
-    """Schedule what blocks make of the value before them, and the values before them."""
+    """Schedule the effects of blocks on the value before them, and the values before them."""
     stage = s[blocks.ends]
     b, i = blocks.ends.op.axis
     outer, vectors = stage.split(i, factor=lanes)
@@ -236,19 +236,19 @@ def _ends(s: Any, blocks: Blocks, lanes: Any) -> None:
 
 
 def _unroll(s: Any, scan: Any, factor: Any) -> Any:
-    """Write steps out one after another; return the loop over what is left."""
+    """Unroll steps; return the loop over the remaining ones."""
     outer, inner = s[scan].split(scan.op.scan_axis, factor=factor)
     s[scan].unroll(inner)
     return outer
 
 
 def _width(columns: int, vector: int, lanes: int) -> int:
-    """Return how many times `lanes` columns a task is to have, the most that leave enough tasks."""
+    """Return the largest width of a task, in units of `lanes` columns, that leaves enough tasks."""
     own = [w for w in (64, 32, 16, 8, 4, 2) if NARROWEST * vector <= w * lanes <= 128 * vector]
     return next((w for w in own if columns // (w * lanes) >= TASKS), own[-1])
 
 
 def _first(choices: list[Any], position: int) -> list[Any]:
-    """Return choices with one of them first, which is what a build takes without a record."""
+    """Return choices with one of them first, as the default."""
     chosen = choices[position]
     return [chosen, *(other for other in choices if other != chosen)]

@@ -30,7 +30,7 @@ def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, li
     Knobs
     -----
     lanes
-        Partial maxima and sums of a row that are kept side by side.
+        Number of partial maxima and sums of a row.
     rows
         Rows that one parallel task computes.
     """
@@ -44,7 +44,7 @@ def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, li
     rest = n - steps * lanes
 
     def row_reduce(source: Any, how: Any, name: str) -> tuple[Any, Any, Any]:
-        """Reduce rows lane by lane, then over lanes and the elements that fill no vector."""
+        """Reduce rows lane by lane, then over the lanes and the remaining elements."""
         k = te.reduce_axis((0, steps), name=f"{name}.k")
         parts = te.compute(
             (m, lanes), lambda i, v: how(source[i, k * lanes + v], axis=k), name=f"{name}.lanes"

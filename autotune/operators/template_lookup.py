@@ -40,17 +40,17 @@ BUILTIN: dict[tuple[str, str], str] = {
     ("rnn_cell", "cuda"): "autotune.operators.cuda.gpu_recurrent:rnn_cell",
     ("lstm_cell", "cuda"): "autotune.operators.cuda.gpu_recurrent:lstm_cell",
 }
-"""Where the built-in template of a name and a target kind is."""
+"""Location of each built-in template, by name and target kind."""
 
 
 @dataclass(frozen=True)
 class TemplateEntry:
-    """A template that can be asked for by name.
+    """A template with a name.
 
     Attributes
     ----------
     name, target : str
-        Its name and the kind of target it is for.
+        Its name and its kind of target.
     location : str
         module:function.
     """
@@ -107,7 +107,7 @@ def find_template(
         Import a file in a child process first, which may take this many seconds: its code may
         crash or never return.
     text : bytes, optional
-        What is taken to be in a file of Python; by default what is.
+        Source text to use instead of the content of a Python file.
 
     Raises
     ------
@@ -157,9 +157,9 @@ def _file_and_function(reference: str) -> tuple[str, str]:
 
 
 def text_of(template: Template) -> bytes | None:
-    """Return what was in the file of a template when it was loaded; None if it is in no such file.
+    """Return the text of a template's file at the time of loading; None if it has no such file.
 
-    Whoever is editing it has another text by now, perhaps one that is not finished.
+    The file may have been edited since, and may be incomplete.
     """
     loader = template.function.__globals__.get("__loader__")
     return loader.text if isinstance(loader, _AsItIs) else None
@@ -168,7 +168,7 @@ def text_of(template: Template) -> bytes | None:
 def template_in_file(
     reference: str, import_timeout_s: float | None = None, text: bytes | None = None
 ) -> Template:
-    """Return the template ``path/to/file.py:function``, for whatever target; see `find_template`.
+    """Return the template ``path/to/file.py:function``, for any target; see `find_template`.
 
     Raises
     ------
@@ -204,18 +204,18 @@ def template_in_file(
 
 
 def _call(found: Template) -> str:
-    """Return what a template takes, and for what targets it is: "(n, dtype=float32) for llvm"."""
+    """Return the arguments and the target of a template: "(n, dtype=float32) for llvm"."""
     words = [p.name if p.required else f"{p.name}={p.default}" for p in found.parameters]
     return f"({', '.join(words)}) for {found.target}"
 
 
 class _AsItIs(SourceFileLoader):
-    """Compiles a file anew: bytecode that was kept may be of a text of the same second and size.
+    """Always compiles a file: cached bytecode may be of an older text of the same second and size.
 
     Attributes
     ----------
     text : bytes or None
-        What is in the file, once that is known.
+        Content of the file, once it is read.
     """
 
     text: bytes | None = None
@@ -227,7 +227,7 @@ class _AsItIs(SourceFileLoader):
 
 
 def _import_file(path: str, text: bytes | None = None) -> ModuleType:
-    """Run a Python file, or what is taken for it, as a module of its own, named after its path."""
+    """Run a Python file, or a text in its place, as a module that is named after its path."""
     name = f"autotune_template_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
     loader = _AsItIs(name, path)
     loader.text = text
@@ -249,7 +249,7 @@ def _import_file(path: str, text: bytes | None = None) -> ModuleType:
 
 
 def _what(error: BaseException) -> str:
-    """Return the type of an exception and what it says."""
+    """Return the type of an exception and its message."""
     what = error.msg if isinstance(error, SyntaxError) else error_text(error)
     return f"{type(error).__name__}{f': {what}' if what else ''}"
 

@@ -1,4 +1,4 @@
-"""Makes a Tile function a template: its dimensions are the arguments, its space follows from it."""
+"""Makes a template of a Tile function: its dimensions are the arguments; its space is derived."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def tile_template(
 ) -> Template:
     """Return the template of a Tile function for a kind of target.
 
-    Its arguments are the dimensions in the header and inputs that are sizes, the shapes (as in
-    ``"4,5,6"``) of inputs that have none there, the inputs' ``dtype`` (several with commas between)
-    and ``code``, a digest of the function, so that another function's records are another
-    workload's. Contractions of more than `most_operations` operations are refused, as by `bind`.
+    Its arguments are the dimensions in the header, the inputs that are sizes, the shapes (as in
+    ``"4,5,6"``) of inputs without dimensions in the header, the inputs' ``dtype`` (several
+    separated by commas) and ``code``, a digest of the function, so that another function is another
+    workload. Contractions of more than `most_operations` operations are refused, as by `bind`.
     """
     check(function)
     for declared in function.inputs:
@@ -92,10 +92,10 @@ def tuned_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, list[Tensor]
 
 
 def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[Tensor]]:
-    """Return the schedule of a program where nothing was measured, and its tensors.
+    """Return the schedule of a program without measurements, and its tensors.
 
-    It is the default of the search space, or what is legal near it; the plain schedule if
-    nothing is.
+    It is the default of the search space, or a legal configuration near it, or else the plain
+    schedule.
     """
     found = default_structure(
         Structures("tile", lambda cfg: tuned_schedule(cfg, program), target)
@@ -127,7 +127,7 @@ def read_function(path: str) -> Function:
         If the file cannot be read, or (a TileError) holds no Tile function.
     """
     file = Path(path)
-    if file.exists() and not file.is_file():  # reading a device or a pipe may never end
+    if file.exists() and not file.is_file():  # reading a device or a pipe might never end
         raise UsageError(f"cannot read {path}: it is a folder, a device or a pipe; name a file")
     try:
         code = file.read_text(encoding="utf-8-sig")
@@ -141,7 +141,7 @@ def read_function(path: str) -> Function:
 
 
 def code_digest(function: Function) -> str:
-    """Return a digest of what a function says, whatever its layout and comments."""
+    """Return a digest of a function that does not depend on layout and comments."""
     return hashlib.sha256(to_code(function).encode()).hexdigest()[:12]
 
 

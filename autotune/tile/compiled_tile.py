@@ -1,4 +1,4 @@
-"""Tile functions as callables: compiled when they first meet arrays of some shapes and types."""
+"""Tile functions as callables, compiled at the first call with new shapes and types."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def compile(
     code
         A Tile function, as text or parsed.
     target
-        What to compile for, such as ``"llvm"`` or ``"cuda"``.
+        The target, such as ``"llvm"`` or ``"cuda"``.
     records
-        What `autotune run FILE.tile` measured, as `autotune.build` takes it: the best of the same
-        code, sizes and types is compiled. Where there is none, that is warned of. Without
-        records the default of the search space is compiled.
+        Measurements of `autotune run FILE.tile`, as for `autotune.build`: the best of the same
+        code, sizes and types is compiled. A warning says if there is none. Without records the
+        default of the search space is compiled.
     most_operations
-        How many operations (sets of index values) a contraction may take: more are refused, for
-        such a call would take hours. None: 2^39, or what the environment variable
-        ``AUTOTUNE_TILE_OPERATIONS`` says.
+        Largest number of operations (sets of index values) of a contraction; more would take hours
+        and are refused. None: 2^39, or the value of the environment variable
+        ``AUTOTUNE_TILE_OPERATIONS``.
 
     Raises
     ------
     TileError
-        If the code is no Tile function, or cannot be right for any sizes.
+        If the code is not a Tile function, or has a mistake for all sizes.
     UsageError
-        If `most_operations` is no whole number of at least 1.
+        If `most_operations` is not a whole number of at least 1.
 
     Examples
     --------
@@ -66,9 +66,9 @@ class CompiledTile:
     Attributes
     ----------
     function
-        What was written.
+        The source function.
     target
-        What it is compiled for.
+        The target.
     """
 
     def __init__(
@@ -92,10 +92,9 @@ class CompiledTile:
         Parameters
         ----------
         *arrays
-            One per input, in order: of NumPy (its scalars too), or of any library that offers its
-            memory through ``__array_interface__`` or DLPack; for GPUs those of CuPy and others.
-            Those that are not C-contiguous are copied first. Whole numbers for inputs that are
-            sizes.
+            One per input, in order: NumPy arrays or scalars, or arrays of any library with
+            ``__array_interface__`` or DLPack; for GPUs arrays of CuPy and others. Arrays that are
+            not C-contiguous are copied first. Whole numbers for inputs that are sizes.
 
         Returns
         -------
@@ -148,13 +147,13 @@ class CompiledTile:
         return self._built[key]
 
     def _contiguous(self, array: Any) -> Any:
-        """Return an array whose elements lie in a row: a copy, if they do not yet."""
+        """Return a contiguous array: a copy, if necessary."""
         if hasattr(array, "contiguous"):  # torch's
             return array.contiguous()
         return backend_of(self.target).contiguous(array)
 
     def _build(self, program: Program, types: tuple[TensorType | int, ...]) -> Any:
-        from autotune.builder import build_program, build_tile  # it loads all that tunes and lowers
+        from autotune.builder import build_program, build_tile  # slow import
 
         if self._records is None:
             return build_program(program, self.target)

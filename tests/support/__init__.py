@@ -1,1 +1,1 @@
-"""What several files of tests need; imported as `from support.NAME import ...`."""
+"""Helpers of several test files; imported as `from support.NAME import ...`."""

@@ -1,4 +1,4 @@
-"""What a schedule computes: NumPy, the interpreter before and after finalising, and LLVM agree.
+"""Checks that NumPy, the interpreter before and after finalising, and LLVM agree on a schedule.
 
 Inputs are small whole numbers unless given, so that the order of sums does not matter.
 """

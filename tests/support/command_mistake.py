@@ -1,4 +1,4 @@
-"""What a mistake in a command is: a command line, and what its one line must say."""
+"""A mistake in a command: a command line, and the required content of its one-line message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong command lines and inputs: a table of what a user types, finds or has set up wrongly.
+"""Wrong command lines and inputs: a table of users' mistakes.
 
 Each row is a command line and what its one line must say.
 """

@@ -1,4 +1,4 @@
-"""Values at the edges of every data type, what casts make of them, and exact comparison."""
+"""Values at the limits of every data type, the results of casting them, and exact comparison."""
 
 from __future__ import annotations
 

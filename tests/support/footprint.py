@@ -1,4 +1,4 @@
-"""What a run leaves behind: processes found by a mark in their environment, files, shared memory.
+"""Finds what a run leaves behind: processes with a mark in their environment, files, shared memory.
 
 A process that leaves its session, its group and its parent keeps its environment.
 """
@@ -48,7 +48,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str =
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether a process exists and is not a zombie that nobody has asked about."""
+    """Whether a process exists and is not a zombie."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -66,7 +66,7 @@ def interrupted_at_each_moment(
 def _interrupted(
     action: Callable[[], object], files: Collection[str], moment: int
 ) -> KeyboardInterrupt | None:
-    """Return the interrupt that has come; None if the action has no moment of this number."""
+    """Return the interrupt that was raised; None if the action has no moment of this number."""
     left = moment
 
     def look(frame: FrameType, event: str, _: object) -> Any:

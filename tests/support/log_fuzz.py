@@ -175,7 +175,7 @@ def _set(parent: Any, key: int, value: Any) -> None:
 
 
 class Readers:
-    """Gives damaged logs to all that reads logs, and counts what became of them.
+    """Gives damaged logs to all readers of logs, and counts the outcomes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Evaluates tensor expressions with NumPy, whole tensors at once: what schedules are held against.
+"""Evaluates tensor expressions with NumPy, whole tensors at once: the reference for schedules.
 
 Shares nothing with lowering: an expression is evaluated on arrays that hold every index of the
 tensor (and of the reduction axes) along one dimension each.

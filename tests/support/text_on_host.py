@@ -1,4 +1,4 @@
-"""Runs kernels as text on the CPU: blocks side by side, whose threads take turns drawn by lot."""
+"""Runs kernels as text on the CPU: blocks run concurrently, and their threads in random order."""
 
 from __future__ import annotations
 

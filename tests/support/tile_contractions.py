@@ -1,4 +1,4 @@
-"""Random Tile contractions, and what they compute by brute force.
+"""Random Tile contractions, and their results by brute force.
 
 The three rules of validity are applied to every point of a window that surely holds all valid index
 sets. Nothing here uses `autotune.tile`: a contraction is made as text and as numbers side by side.

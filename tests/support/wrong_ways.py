@@ -1,4 +1,4 @@
-"""Ways for kernels to be wrong: what is right, with its inputs or its outputs spoiled."""
+"""Wrong kernels: a right kernel with changed inputs or outputs."""
 
 from __future__ import annotations
 

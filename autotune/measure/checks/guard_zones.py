@@ -125,7 +125,8 @@ class _Guarded:
             return None
         before, after = (self._device.download(zone) != zone_pattern() for zone in zones)
         if after.any():
-            return f"it wrote outside {self.name}: {counted(int(after.argmax()), 'byte')} past its end"
+            distance = counted(int(after.argmax()), "byte")
+            return f"it wrote outside {self.name}: {distance} past its end"
         if before.any():
             place = int(before[::-1].argmax())
             return f"it wrote outside {self.name}: {counted(place + 1, 'byte')} before its start"

@@ -1,4 +1,4 @@
-"""Broadcast addition on GPUs: a row of blocks over all elements, in two orders.
+"""Broadcast addition on GPUs: a one-dimensional grid over all elements, in two orders.
 
 The schedules are those of "5.3. Broadcast Add" of Dive into Deep Learning Compiler.
 """
@@ -22,7 +22,7 @@ _STRETCHED = {
     "outer": ((1,), (0,)),
     "scalar": ((0, 1), ()),
 }
-"""Dimensions along which A and B have one element that stands for n, by pattern."""
+"""Dimensions along which A and B are broadcast, by pattern."""
 
 
 @template("broadcast_add", target="cuda", reference=np.add)
@@ -42,12 +42,12 @@ def broadcast_add(
     Knobs
     -----
     schedule
-        "alternate": threads side by side compute elements side by side, then all of them move on;
-        "continuous": each computes a run of elements.
+        "alternate": adjacent threads compute adjacent elements, then all threads advance;
+        "continuous": each thread computes consecutive elements.
     nt
         Threads of a block.
     nb
-        Blocks, where there are more elements than nb * nt; else there are as many as it takes.
+        Blocks, if there are more elements than nb * nt; else the number that is needed.
     lanes
         Elements that a thread loads and stores together.
     stream

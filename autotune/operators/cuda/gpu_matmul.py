@@ -1,7 +1,7 @@
-"""Matrix product on GPUs: tiles of blocks, virtual threads and threads; operands by way of caches.
+"""Matrix product on GPUs: tiles of blocks, virtual threads and threads; operands in shared memory.
 
-The operands' tiles are fetched into shared memory by all threads of a block together, from there
-by each thread into registers; sums stay in registers until the end.
+All threads of a block load the operands' tiles into shared memory, and each thread loads from there
+into registers. Sums stay in registers until the end.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     lanes_m
         Threads of a warp along rows, of 32.
     own_m, own_n
-        Rows and columns side by side that a thread computes, once for each virtual thread.
+        Adjacent rows and columns that a thread computes, for each virtual thread.
     virtual_m, virtual_n
-        Virtual threads: times that a warp's threads, side by side, are laid over its tile.
+        Virtual threads: number of times that the threads of a warp are repeated across its tile.
     depth
-        Steps of the reduction whose operands lie in shared memory together.
+        Reduction steps whose operands are in shared memory at a time.
     unroll
         Steps of the reduction that are unrolled.
     fetch
-        Elements that a thread fetches together.
+        Elements that a thread loads together.
     pad
-        Elements between the rows of A's tile, which lies transposed in shared memory, against bank
-        conflicts when it is stored there.
+        Padding in elements between the rows of A's transposed tile in shared memory, against bank
+        conflicts of the stores.
     group
-        Rows of tiles that neighbouring blocks go down before they go right, so that they find what
-        the others loaded in the L2 cache.
+        Rows of tiles that consecutive blocks cover before they move one column right, for reuse in
+        the L2 cache.
     resident
-        Blocks that are to run side by side on a multiprocessor, which limits their registers; 0
-        leaves it to the compiler.
+        Blocks that should run at once on a multiprocessor, which limits their registers; 0 leaves
+        it to the compiler.
     ahead
-        Whether the next tiles are fetched while the present ones are used: "registers" keeps them
-        there until then, "copies" has them copied meanwhile, "shared" stores them at once.
+        Whether the next tiles are loaded while the present ones are used: "registers" loads them
+        into registers first, "copies" copies them asynchronously, "shared" stores them at once.
     """
     check_arguments("matmul", dtype, dtypes.NUMBERS, m=m, n=n, k=k)
     widths = lane_counts(cfg.target, dtype)
     tiles = define_tiles(cfg, m, widths, runs=(k, n))
     A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
-    # Tiles that stick out are filled with zeros, so that what is done with them has no guards.
+    # Tiles at the edge are padded with zeros, so that their use needs no guards.
     rows, columns, steps = tiles.padded(m, n, k)
     zero = te.const(0, dtype)
     left = te.compute(

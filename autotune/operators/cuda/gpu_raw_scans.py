@@ -1,4 +1,4 @@
-"""Scans on GPUs as text: what schedules cannot say, such as blocks that wait for one another."""
+"""Scans on GPUs as text, for what schedules cannot express, such as waits between blocks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from autotune.schedule.recipes.gpu_loops import WARP, lane_counts
 from autotune.template import Knobs
 
 MANY_ROWS = 1024
-"""Rows of which each has threads of its own by default: as many blocks keep a GPU busy."""
+"""Number of rows from which on each row has its own threads by default: enough blocks for a GPU."""
 
 PAUSES = [0, 64, 256]
-"""Nanoseconds after which a block asks again that was told nothing."""
+"""Nanoseconds that a block waits before it reads a missing state again."""
 
 WINDOW = 4
-"""Tiles above its own that a thread asks at a time, down columns."""
+"""Number of earlier tiles whose states a thread reads at a time, down columns."""
 
 _CLEARING = 256
 _HEAD = 16
@@ -29,7 +29,7 @@ _REGISTER = 4
 """Bytes of a register; and of a state that one word tells."""
 
 _OTHER_REGISTERS = {1: 32, 2: 64, 4: 116}
-"""Registers of a thread that hold none of its elements, by how many a state takes that is told.
+"""Registers of a thread for other values than its elements, by the registers of a state.
 
 Of 360 texts compiled for sm_90, those with fewer spilled up to 1,436 bytes, others 16 at most.
 """
@@ -129,7 +129,7 @@ def _looking_back(
     told: Any,
     terms: int,
 ) -> RawKernel:
-    """Return a scan by one launch whose tiles tell each other so many words, cleared before."""
+    """Return a scan in one launch whose tiles exchange states in words that are cleared before."""
     words = _HEAD + told
     return RawKernel(
         "scan_look_back",
@@ -146,9 +146,9 @@ def _looking_back(
 
 
 def _fit(cfg: Knobs, held: Any, threads: Any, words: int = 1) -> None:
-    """Let what a thread holds, in registers, leave room for so many threads.
+    """Limit the registers of a thread so that the block's threads fit.
 
-    A state takes `words` registers where blocks of columns tell each other theirs.
+    A state that blocks of columns exchange takes `words` registers.
     """
     gpu = cfg.target.gpu
     assert gpu is not None

@@ -1,4 +1,4 @@
-"""Recurrent cells on GPUs: a block has sequences of its own, its threads share their units."""
+"""Recurrent cells on GPUs: each block has its own sequences; its threads divide their units."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rnn_cell(
     Knobs
     -----
     threads
-        Threads of a block, which share the units of its sequences and meet once in each step.
+        Threads of a block, which divide the units of its sequences; there is one barrier per step.
     rows
         Sequences of a block.
     unroll

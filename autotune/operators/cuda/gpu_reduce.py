@@ -1,4 +1,4 @@
-"""Reductions of rows on GPUs: the threads of a row combine what each has found."""
+"""Reductions of rows on GPUs: each thread reduces a part of a row, then the parts are combined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "max": (te.max, np.max),
     "min": (te.min, np.min),
 }
-"""Ours and NumPy's, by name."""
+"""The reducer of `te` and NumPy's, by name."""
 
 
 def reference(x: npt.NDArray[Any], *, how: str) -> npt.NDArray[Any]:
@@ -46,7 +46,7 @@ def reduce(
     Knobs
     -----
     threads
-        Threads of a row: they load elements side by side and combine their results at the end.
+        Threads of a row: they load adjacent elements and combine their results at the end.
     rows
         Rows of a block.
     lanes

@@ -1,4 +1,4 @@
-"""Recurrences on GPUs: sums so far, down columns or along rows, and linear recurrences."""
+"""Recurrences on GPUs: prefix sums, down columns or along rows, and linear recurrences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotune.schedule.recipes.gpu_loops import bind, lane_counts
 from autotune.template import Knobs, template
 
 MANY_COLUMNS = 1 << 16
-"""Columns of which each has a thread of its own by default."""
+"""Number of columns from which on each has its own thread by default."""
 
 
 @template("cumsum", target="cuda", reference=cumsum_reference)
@@ -26,18 +26,18 @@ def cumsum(cfg: Knobs, m: int, n: int, axis: int = 0, dtype: str = "float32") ->
     Knobs
     -----
     how
-        Down columns (axis 0): "steps": a thread goes down its columns; one launch. "blocks": the
-        rows are shared out too, in three launches: sums of blocks of rows, sums of these, and sums
-        inside each. "look-back": blocks have tiles of rows and columns, and tell those below what
-        their tiles amount to, so that memory is read once.
-        Along rows: "alone": each row has threads of its own, which go along it. "phases": rows are
-        shared out in tiles, in three launches. "look-back": as for columns. Rows are text only.
+        Down columns (axis 0): "steps": each thread computes its columns; one launch. "blocks": the
+        rows are divided, too, in three launches: sums of blocks of rows, prefix sums of these, and
+        prefix sums inside each block. "look-back": blocks have tiles of rows and columns and
+        publish the sums of their tiles, so that memory is read once. Along rows: "alone": each row
+        has its own threads. "phases": rows are divided into tiles, in three launches. "look-back":
+        as for columns. Kernels for rows are text only.
     threads
-        Threads side by side in a block: of neighbouring columns, or of one row.
+        Adjacent threads in a block: of adjacent columns, or of one row.
     lanes
         Elements that a thread loads together (not in "blocks").
     unroll
-        Steps written out one after another ("steps", and the sums of sums in "blocks").
+        Unrolled steps ("steps", and the second launch of "blocks").
     length
         Rows that a thread keeps in registers ("blocks" and "look-back" of columns).
     groups
@@ -48,7 +48,7 @@ def cumsum(cfg: Knobs, m: int, n: int, axis: int = 0, dtype: str = "float32") ->
     together
         Rows of a block ("alone").
     pause
-        Nanoseconds after which a block that was told nothing asks again ("look-back").
+        Nanoseconds that a block waits before it reads a missing state again ("look-back").
     """
     check_arguments("cumsum", dtype, TYPES, m=m, n=n)
     if axis not in (0, 1):
@@ -76,7 +76,7 @@ def linear_recurrence(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> Any
 
 
 def _down_columns(cfg: Knobs, series: Recurrence, inputs: list[Any]) -> Any:
-    """Return what computes (steps, columns) of a recurrence from `inputs`."""
+    """Return the schedule of a recurrence (steps, columns) over `inputs`."""
     shape = (series.steps, series.columns)
     threads = cfg.define_knob("threads", [128, 32, 64, 256, 512])
     few = ["blocks", "look-back", "steps"]

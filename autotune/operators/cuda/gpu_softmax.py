@@ -1,4 +1,4 @@
-"""Softmax over rows on GPUs: the threads of a row find its largest element, its sum, the result."""
+"""Softmax over rows on GPUs: the threads of a row compute its maximum, its sum and the result."""
 
 from __future__ import annotations
 

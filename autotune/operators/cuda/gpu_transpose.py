@@ -1,4 +1,4 @@
-"""Transposition on GPUs: tiles by way of shared memory, so that rows are read and written."""
+"""Transposition on GPUs: tiles in shared memory, so that rows are read and rows are written."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def transpose(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, 
     tile
         Rows and columns of a tile, which one block transposes.
     threads
-        Rows of a tile that are copied at once; the others follow.
+        Rows of a tile that are copied at once.
     lanes
         Elements that a thread loads, and later stores, together.
     pad
-        Elements between the rows of a tile in shared memory, so that those of a column lie in
-        different banks.
+        Padding in elements between the rows of a tile in shared memory, so that the elements of a
+        column are in different banks.
     stream
         Whether the result is stored past the caches.
     """

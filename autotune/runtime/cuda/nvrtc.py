@@ -276,6 +276,7 @@ def check_arch(arch: str) -> None:
 
 def _call(function: str, *args: object) -> list[Any]:
     """Call a function of NVRTC; return what it returns behind its status."""
+    values: list[Any]
     status, *values = getattr(load_toolkit()[1], function)(*args)
     if status:
         raise TargetError(f"NVRTC does not work: {function} fails with error {int(status)}")

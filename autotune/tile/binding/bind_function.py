@@ -57,23 +57,23 @@ def bind(
     Parameters
     ----------
     function
-        What `parse` returned.
+        A function from `parse`.
     shapes
         Shape of every input by name.
     dtypes_of
-        Data type of inputs by name; float32 where none is given.
+        Data type of inputs by name; float32 by default.
     sizes
         Values of the inputs that are sizes (`size_inputs`) by name.
     most_operations
-        How many operations (sets of index values) a contraction may take; None for
+        Largest number of operations (sets of index values) of a contraction; None for
         `operation_counts.operation_limit`.
 
     Raises
     ------
     TileError
-        For whatever `check` refuses, and for shapes that disagree with the header or each other,
-        sizes below 1, indices without bounds, assertions that fail, contractions of too many
-        operations, and ``=`` that writes one place twice.
+        For all errors of `check`, for shapes that disagree with the header or each other, sizes
+        below 1, indices without bounds, failed assertions, contractions with too many operations,
+        and ``=`` that writes one element twice.
     UsageError
         For shapes, types or sizes of inputs that the function does not have.
     """
@@ -113,7 +113,7 @@ def bind(
 
 
 class _Binder:
-    """Sizes and types as far as the function has been bound."""
+    """The sizes and types of the statements that are bound so far."""
 
     def __init__(
         self, function: Function, symbols: Mapping[str, Symbol], most_operations: int | None
@@ -152,7 +152,7 @@ class _Binder:
             self.size(dim, shape[axis], f"dimension {axis} of {name}")
 
     def computed_sizes(self, declared: Input) -> None:
-        """Refuse an input whose size is not what the header computes."""
+        """Raise an error if the size of an input differs from the header's arithmetic."""
         name = declared.name.text
         for axis, expr in enumerate(declared.dimensions or ()):
             size = self.types[name].shape[axis]
@@ -173,7 +173,7 @@ class _Binder:
         self.given.setdefault(dim.text, where)
 
     def statement(self, statement: Assignment | Contraction) -> None:
-        """Bind a statement, and those that built-in functions in it stand for."""
+        """Bind a statement and the expansions of its built-in functions."""
         name = statement.target.text
         if isinstance(statement, Contraction):
             self.define(self.contract(statement))
@@ -230,7 +230,7 @@ class _Binder:
         return contract
 
     def with_default(self, statement: Contraction, own: TensorType) -> TensorType:
-        """Return the type of a result, whose other elements may be those of another tensor."""
+        """Return the type of a result with elements of a default tensor."""
         name = statement.default
         if name is None:
             return own
@@ -277,7 +277,7 @@ class _Binder:
         return domain
 
     def value_types(self, statement: Contraction) -> tuple[str, str]:
-        """Types of a combined value and of what a conditional compares."""
+        """Return the types of a combined value and of the compared values of a conditional."""
         read = [self.types[a.tensor.text].dtype for a in statement.inputs]
         compared = ""
         if statement.combination in ("?", "=="):

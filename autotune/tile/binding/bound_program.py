@@ -1,7 +1,7 @@
-"""A Tile function bound to sizes and types: what evaluators and compilers take.
+"""A Tile function bound to sizes and types: the input of evaluators and compilers.
 
-All names are resolved, every type and conversion is explicit; broadcasting alone is left to the
-shapes, by NumPy's rule.
+All names are resolved, and every type and conversion is explicit. Only broadcasting is implicit, by
+NumPy's rule.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A tensor of the program, whole."""
+    """A whole tensor of the program."""
 
     tensor: str
     type: TensorType
@@ -48,9 +48,9 @@ class Apply:
     op
         ``+ - * /`` and comparisons (of operands of one type), "neg", "select" (condition, then,
         otherwise), "cast" (to the dtype of `type`), "reshape" (row-major, to the shape of `type`),
-        "index" (along an axis of its own shape; it reads nothing), "shape" (some numbers; it reads
-        nothing either), "gather" (rows of the first operand by the numbers of the
-        second, cut to those there are), or the name of a function of one type.
+        "index" (along an axis of its own shape; it reads nothing), "shape" (constant numbers; it
+        reads nothing), "gather" (rows of the first operand by the numbers of the second, clamped to
+        the existing rows), or the name of a function of one type.
     args
         Operands, whose shapes broadcast to that of `type`.
     type
@@ -97,18 +97,18 @@ class Contract:
     Attributes
     ----------
     name, type
-        The tensor it defines. Elements that no index set writes are those of `default`.
+        The tensor it defines. Elements without a valid index set are those of `default`.
     aggregation
         ``+ * > < =``.
     combination
-        "" of one read, "*" and "+" of two, "==" whether two are equal, "?" of three: the third
-        where the first two are equal, 0 where not.
+        "" of one read, "*" and "+" of two, "==" whether two are equal, "?" of three: the third if
+        the first two are equal, else 0.
     indices
         Names of the indices, those of the output first.
     output
-        Where an index set writes, one expression per dimension.
+        The element that an index set writes, one expression per dimension.
     reads
-        What it reads.
+        Its reads.
     domain
         The valid index sets.
     value_dtype
@@ -117,9 +117,9 @@ class Contract:
     accumulator
         Type in which values are aggregated; the result is converted to ``type.dtype``.
     default
-        The tensor whose elements stand where no index set writes; 0 if that is "".
+        The tensor with the elements that no index set writes; they are 0 if it is "".
     statement
-        What was written, for messages.
+        The statement in the source, for messages.
     """
 
     name: str
@@ -152,7 +152,7 @@ class Program:
     Attributes
     ----------
     function
-        What was written.
+        The source function.
     inputs, outputs
         Names of tensors, in order.
     sizes
@@ -160,7 +160,7 @@ class Program:
     types
         Shape and dtype of every tensor.
     steps
-        What defines the tensors that outputs need, in an order in which they can be computed.
+        The statements that outputs need, in an order in which they can be computed.
     """
 
     function: Function

@@ -1,4 +1,4 @@
-"""Built-in functions that stand for several statements, as Tile functions of their own."""
+"""Built-in functions that expand to several statements, written as Tile functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LOG_SOFTMAX: Final = """function (X, Rows, Columns) -> (Y) {
 
 
 def _scatter(rows: TensorType, numbers: TensorType, like: TensorType) -> str:
-    """Sum rows up by their numbers: each row of the result looks at all of them."""
+    """Return code that sums rows by their numbers: each row of the result reads all rows."""
     count, places = like.shape[0], len(numbers.shape)
     at = [f"i{k}" for k in range(len(rows.shape))]
     within = "".join(f", {name}" for name in at[places:])
@@ -59,13 +59,13 @@ def _scatter(rows: TensorType, numbers: TensorType, like: TensorType) -> str:
     }}"""
 
 
-#: By name: the code of a function for arguments of some types; sizes are arguments as they stand.
+#: The code of each function for arguments of some types; sizes are inserted as they are.
 _CODE: Final[dict[str, Callable[..., str]]] = {
     "builtin_softmax": lambda x: _SOFTMAX,
     "builtin_logsoftmax": lambda x: _LOG_SOFTMAX,
     "scatter": _scatter,
 }
-#: Functions that `statements_of` and `random_statements` write out.
+#: Functions that `statements_of` and `random_statements` expand.
 EXPANDED_FUNCTIONS: Final = (*_CODE, "prng_step")
 
 
@@ -76,7 +76,7 @@ def statements_of(
     names: TileNameSupply,
     span: Span,
 ) -> tuple[list[Statement], list[Name]]:
-    """Return the statements that a call stands for, and what of them is its result.
+    """Return the expansion of a call, and the name of its result.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def statements_of(
     types
         Those of the tensors; for "prng_step" of the result.
     span
-        Where the call stands, for messages.
+        Place of the call, for messages.
     """
     code = random_code(math.prod(types[0].shape)) if name == "prng_step" else _CODE[name](*types)
     function = _parsed(code)
@@ -110,7 +110,7 @@ def _parsed(code: str) -> Function:
 
 
 def _placed(statement: Statement, known: dict[str, Expr], span: Span) -> Statement:
-    """Return a statement with expressions for names, which all stand at one place."""
+    """Return a statement with names replaced by expressions, all with one source position."""
 
     def expr(own: Expr) -> Expr:
         if isinstance(own, Name):

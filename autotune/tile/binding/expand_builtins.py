@@ -1,4 +1,4 @@
-"""Replaces built-in functions in expressions by what the statements give that they stand for."""
+"""Replaces built-in functions in expressions by the results of their expansions."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _OF_RANDOM: Final = ("prng_value", "prng_state")
 
 
 class BuiltinExpander:
-    """Writes built-in functions out while a function is bound.
+    """Expands built-in functions while a function is bound.
 
     Parameters
     ----------
     function
-        For messages.
+        The function, for messages.
     names
-        Takes names for what the statements define.
+        Supplies names for new tensors.
     sizes, types
-        What is known so far; `bind` adds to it.
+        Sizes and types that are known so far; `bind` adds to them.
     bind
         Binds a statement.
     """
@@ -59,7 +59,7 @@ class BuiltinExpander:
         self.random: dict[str, tuple[Name, Name]] = {}
 
     def plain(self, expr: Expr) -> Expr:
-        """Return an expression without functions that stand for several statements."""
+        """Return an expression with its built-in functions expanded."""
         if not isinstance(expr, CallExpr) or expr.function.text not in (
             *EXPANDED_FUNCTIONS,
             *_OF_RANDOM,
@@ -79,7 +79,7 @@ class BuiltinExpander:
     def written_out(
         self, name: str, arguments: Sequence[Expr], types: Sequence[TensorType], span: Span
     ) -> list[Name]:
-        """Bind the statements that a call stands for; return what of them is its result."""
+        """Bind the expansion of a call; return the name of its result."""
         statements, results = statements_of(name, arguments, types, self.names, span)
         for statement in statements:
             self.bind(statement)
@@ -94,7 +94,7 @@ class BuiltinExpander:
         return name
 
     def random_step(self, name: str, expr: Expr) -> None:
-        """Take down the name of a step of random numbers."""
+        """Record the name of a step of random numbers."""
         self.random[name] = self.step_of(expr)
 
     def step_of(self, expr: Expr) -> tuple[Name, Name]:
@@ -122,7 +122,7 @@ class BuiltinExpander:
         return shaped, state
 
     def scattered(self, call: CallExpr, types: Sequence[TensorType]) -> None:
-        """Refuse rows that have not one number each."""
+        """Raise an error unless each row has one number."""
         rows, numbers, like = types
         whole_number(self.function, call.arguments[1], numbers)
         if not like.shape or rows.shape[: len(numbers.shape)] != numbers.shape:

@@ -1,4 +1,4 @@
-"""What the header of a Tile function leaves to the caller: shapes, and values of sizes."""
+"""Values that the caller of a Tile function gives: shapes, and values of sizes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def shapes_of(
     Raises
     ------
     UsageError
-        If something is missing, or given that the function does not have.
+        If something is missing, or does not belong to the function.
     """
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     scalars = size_inputs(function)

@@ -1,4 +1,4 @@
-"""How many operations a contraction takes, and how many are too many."""
+"""Counts the operations of a contraction, and limits them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from autotune.tile.index_sets.index_set import IndexSet
 from autotune.tile.syntax.error_locations import tile_error
 from autotune.tile.syntax.syntax_tree import Contraction, Function
 
-#: Operations that a contraction may take, one for each set of index values: minutes of a processor.
+#: Default limit of operations of a contraction, one for each set of index values: minutes of CPU
+#: time.
 MAX_OPERATIONS: Final = 2**39
 #: The environment variable with another number.
 VARIABLE: Final = "AUTOTUNE_TILE_OPERATIONS"
 
 
 def operation_limit(given: object = None) -> int:
-    """Return how many operations a contraction may take: as given, or as the environment says.
+    """Return the limit of operations of a contraction: as given, or from the environment.
 
     Raises
     ------
@@ -53,10 +54,10 @@ def _limit_of_environment() -> int:
 
 
 def operations(domain: IndexSet) -> int:
-    """Return a number that the index sets of a contraction are no more than, and often exactly.
+    """Return an upper bound of the index sets of a contraction, which is often exact.
 
-    Forms of which no one follows from the others tell index sets apart, so the product of the
-    numbers of their values is such a bound; the ones with fewest values are taken.
+    Linearly independent forms determine an index set, so the product of the numbers of their values
+    is a bound; the forms with the fewest values are used.
     """
     found, rows = 1, list[list[Fraction]]()
     for r in sorted(domain.ranges, key=_values):
@@ -70,7 +71,7 @@ def operations(domain: IndexSet) -> int:
 def check_operations(
     function: Function, statement: Contraction, domain: IndexSet, allowed: int
 ) -> None:
-    """Refuse a contraction of more than so many operations.
+    """Raise an error for a contraction with too many operations.
 
     Raises
     ------
@@ -89,12 +90,12 @@ def check_operations(
 
 
 def _values(r: RangeCondition) -> int:
-    """Return how many values a form has, at most: fractions count, where they are allowed."""
+    """Return an upper bound of the number of values of a form; allowed fractions count."""
     return max(r.size, 0) * (1 if r.whole else r.form.denominator)
 
 
 def _reduced(row: list[Fraction], rows: Iterable[list[Fraction]]) -> list[Fraction]:
-    """Subtract multiples of rows, each of which has a first column that those before lack."""
+    """Subtract multiples of rows, each with a pivot column that the rows before it do not have."""
     for other in rows:
         column = next(k for k, c in enumerate(other) if c)
         factor = row[column] / other[column]

@@ -1,6 +1,6 @@
 """The random numbers of `prng_step`, as a Tile function of the generator's state.
 
-2048 generators run side by side, each of them three shift registers of 32 bits, whose words are
+There are 2048 parallel generators. Each has three shift registers of 32 bits, whose words are
 combined by exclusive or (P. L'Ecuyer, "Maximally equidistributed combined Tausworthe generators",
 1996). Number i is the word of generator ``i % 2048`` after ``i / 2048 + 1`` steps, over 2^32.
 
@@ -15,13 +15,13 @@ from typing import Final
 #: Generators, and words of the state of each.
 GENERATORS: Final = 2048
 WORDS: Final = 3
-#: Of each word: what is kept of it, and by how many bits it is shifted left, left and right.
+#: For each word: its mask, and its shifts to the left, left and right.
 _STEPS: Final = ((2**32 - 2, 12, 13, 19), (2**32 - 8, 4, 2, 25), (2**32 - 16, 17, 3, 11))
 _MASK: Final = 2**32 - 1
 
 
 def random_code(count: int) -> str:
-    """Return a Tile function of a state: so many numbers in one dimension, and the next state."""
+    """Return a Tile function of a state: some numbers in one dimension, and the next state."""
     rounds = -(-count // GENERATORS)
     lines = [line for word in range(WORDS) for line in _words(word, rounds)]
     combined = " ^ ".join(f"W{word}" for word in range(WORDS))

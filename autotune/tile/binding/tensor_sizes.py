@@ -1,4 +1,4 @@
-"""Sizes of tensors that a function defines: what they are, and which are refused."""
+"""Sizes of tensors that a function defines, and their limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Gives the expressions of element-wise statements their types and shapes.
 
 Operands of two types are promoted as in tensor expressions (docs/dtypes.md). Literals and
-dimensions are *weak*: they take the type of what stands beside them.
+dimensions are *weak*: they take the type of the other operand.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def typed(
     Raises
     ------
     TileError
-        For shapes that do not broadcast, and numbers that their type does not have.
+        For shapes that do not broadcast, and numbers that their type cannot represent.
     """
     typer = _Typer(function, sizes, types)
     return typer.strong(typer.value(expr))
@@ -64,8 +64,8 @@ def typed(
 def fraction(dtype: str) -> str:
     """Return the float type in which quotients and functions of a type are computed.
 
-    A float's own; float32 for integers of up to 16 bits and conditions, which it holds exactly,
-    else float64.
+    For a float its own type; float32 for conditions and integers of up to 16 bits, which it
+    represents exactly, else float64.
     """
     if dtypes.is_float(dtype):
         return dtype
@@ -78,7 +78,7 @@ def arithmetic(dtype: str) -> str:
 
 
 def whole_number(function: Function, expr: Expr, own: TensorType) -> None:
-    """Refuse a tensor of numbers of rows that are no integers."""
+    """Raise an error for numbers of rows that are not integers."""
     if not dtypes.is_integer(own.dtype):
         raise tile_error(
             function, expr.span,
@@ -148,7 +148,7 @@ class _Typer:
         return Apply(op, (converted(a, dtype), converted(b, dtype)), result)
 
     def bits(self, expr: Expr, op: str, dtype: str) -> None:
-        """Refuse operations on the bits of floats."""
+        """Raise an error for operations on the bits of floats."""
         if dtypes.is_float(dtype):
             raise self.wrong(
                 expr,
@@ -185,7 +185,7 @@ class _Typer:
         return converted(a, dtype), converted(b, dtype)
 
     def beside(self, expr: Expr, a: Value, weak: _Weak) -> tuple[Value, Value]:
-        """Return an operand and a number beside it, which takes its type if that has it."""
+        """Return an operand and a number, which takes the operand's type if it fits."""
         dtype = arithmetic(a.type.dtype)
         if isinstance(weak.value, float):
             dtype = fraction(dtype)
@@ -204,7 +204,7 @@ class _Typer:
         return "as_float(x, 32)" if dtypes.is_half(dtype) else "as_int(x, 64)"
 
     def strong(self, value: Value | _Weak) -> Value:
-        """Return a value; a bare number gets the type it has with nothing beside it."""
+        """Return a value; a weak number gets its default type."""
         if not isinstance(value, _Weak):
             return value
         if isinstance(value.value, int):

@@ -1,4 +1,4 @@
-"""Checks what can be said of a Tile function without sizes: names, ranks, linearity, arity.
+"""Checks a Tile function without sizes: names, ranks, linearity, arity.
 
 In: a syntax tree. Out: nothing, or an error that points at the mistake. Read `check_function.py`
 first.

@@ -1,4 +1,4 @@
-"""Checks what can be said of a Tile function without sizes: names, ranks, linearity, arity."""
+"""Checks a Tile function without sizes: names, ranks, linearity, arity."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def check(function: Function) -> dict[str, Symbol]:
     Raises
     ------
     TileError
-        For the first thing that cannot be right whatever the sizes are.
+        For the first mistake that does not depend on sizes.
     """
     checker = _Checker(function)
     for declared in sorted(function.inputs, key=lambda i: i.name.text not in checker.given):
-        checker.input(declared)  # those that are sizes first: others may have them as dimensions
+        checker.input(declared)  # size inputs first: others may have them as dimensions
     for declared in function.inputs:
         checker.computed_sizes(declared)
     for statement in function.statements:
@@ -45,7 +45,7 @@ def check(function: Function) -> dict[str, Symbol]:
 
 
 def unbounded(function: Function, statement: Contraction, free: str) -> TileError:
-    """Return the error for an index of a contraction that nothing bounds."""
+    """Return the error for an unbounded index of a contraction."""
     first = next(n for n in _index_names(statement) if n.text == free)
     return tile_error(
         function, first.span,
@@ -66,7 +66,7 @@ def _index_names(statement: Contraction) -> list[Name]:
 
 
 class _Checker:
-    """Goes through a function from its header to its last statement."""
+    """Checks a function from its header to its last statement."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -129,7 +129,7 @@ class _Checker:
             self.scope.define(statement.target, kind.what, kind.rank)
 
     def assignment(self, statement: Assignment) -> Kind:
-        """Check what an element-wise statement assigns; sizes that others need are arithmetic."""
+        """Check the expression of an element-wise statement; a needed size must be arithmetic."""
         names = [self.scope.symbols.get(n.text) for n in names_in(statement.value)]
         whole = all(symbol is not None and symbol.kind == "dimension" for symbol in names)
         if whole and statement.target.text in self.in_sizes and not has_fraction(statement.value):
@@ -203,7 +203,7 @@ class _Checker:
             check_index(self.scope, index)
 
     def bounded(self, statement: Contraction) -> None:
-        """Refuse an index that grows forever, if that can be seen without sizes."""
+        """Raise an error for an unbounded index, if this is known without sizes."""
         indexed = (*statement.output.indices, *(e for a in statement.inputs for e in a.indices))
         try:
             forms = [index_form(self.function, e) for e in indexed]

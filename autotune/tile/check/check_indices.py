@@ -30,7 +30,7 @@ from autotune.tile.syntax.unparser import expr_code
 
 
 def check_dimension(scope: SymbolTable, expr: Expr, what: str) -> None:
-    """Check that an expression is arithmetic over dimensions; `what` it is, for messages."""
+    """Check that an expression is arithmetic over dimensions; `what` names it in messages."""
     match expr:
         case Number(value) if isinstance(value, int):
             return
@@ -75,7 +75,7 @@ def check_dimension(scope: SymbolTable, expr: Expr, what: str) -> None:
 
 
 def check_condition(scope: SymbolTable, expr: Expr, what: str) -> None:
-    """Check that an expression says something of dimensions."""
+    """Check that an expression is a condition over dimensions."""
     if isinstance(expr, BinaryExpr) and expr.op in (*COMPARISONS, *BITS):
         check_condition(scope, expr.left, what)
         check_condition(scope, expr.right, what)
@@ -84,7 +84,7 @@ def check_condition(scope: SymbolTable, expr: Expr, what: str) -> None:
 
 
 def check_assertion(scope: SymbolTable, call: CallExpr) -> None:
-    """Check a call of a function that checks something of dimensions."""
+    """Check a call of an assertion on dimensions."""
     count_arguments(scope, call, 1)
     check_condition(scope, call.arguments[0], f"what {call.function.text} checks")
 
@@ -101,7 +101,7 @@ def count_arguments(scope: SymbolTable, call: CallExpr, least: int, most: int | 
 
 
 def refuse_unknown(scope: SymbolTable, call: CallExpr) -> None:
-    """Refuse a call of a function that there is not."""
+    """Raise an error for a call of an unknown function."""
     name = call.function.text
     if name in (*KNOWN, "~") or name.startswith(ASSERTION):
         return
@@ -114,7 +114,7 @@ def refuse_unknown(scope: SymbolTable, call: CallExpr) -> None:
 
 
 def is_zero(scope: SymbolTable, expr: Expr) -> bool:
-    """Whether an expression is 0 whatever sizes there are: it is made of numbers alone."""
+    """Whether an expression is 0 for all sizes: it consists of numbers only."""
     return next(names_in(expr), None) is None and dimension(scope.function, expr, {}) == 0
 
 
@@ -159,7 +159,7 @@ def _linear(scope: SymbolTable, expr: BinaryExpr, op: str, left: bool, right: bo
 
 
 def check_division(scope: SymbolTable, expr: BinaryExpr, advice: str) -> None:
-    """Refuse 1 / 2 where it is neither a size nor beside an index: it could mean 0 or a half."""
+    """Refuse 1 / 2 outside of sizes and indices, because it could mean 0 or a half."""
     if expr.op != "/" or next(names_in(expr), None) is not None:
         return
     divisor = literal(scope.function, expr.right)

@@ -1,4 +1,4 @@
-"""Checks calls of functions of whole tensors, which are not computed element by element."""
+"""Checks calls of functions of whole tensors, which are not element-wise."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _no_rows(scope: SymbolTable, call: CallExpr, place: int) -> TileError:
 
 
 def _open(call: CallExpr) -> Rank:
-    """Return a rank that only the caller's arrays tell."""
+    """Return a rank that depends on the caller's arrays."""
     return Rank(0, frozenset([f"{call.function.text}@{call.span.start}"]))
 
 

@@ -26,7 +26,7 @@ from autotune.tile.syntax.unparser import expr_code
 
 
 def check_value(scope: SymbolTable, expr: Expr) -> Kind:
-    """Check an element-wise expression and say what it is."""
+    """Check an element-wise expression and return its kind."""
     match expr:
         case Number(value):
             return DIMENSION if isinstance(value, int) else Kind("tensor")
@@ -44,7 +44,7 @@ def check_value(scope: SymbolTable, expr: Expr) -> Kind:
 
 
 def check_operand(scope: SymbolTable, expr: Expr) -> Kind:
-    """Check an expression that something is computed of, and say what it is."""
+    """Check an operand and return its kind."""
     kind = check_value(scope, expr)
     if kind.what == "random":
         raise random_is_no_tensor(scope, expr)
@@ -52,7 +52,7 @@ def check_operand(scope: SymbolTable, expr: Expr) -> Kind:
 
 
 def random_is_no_tensor(scope: SymbolTable, expr: Expr) -> TileError:
-    """Return the error for what `prng_step` gives where a tensor is wanted."""
+    """Return the error for a result of `prng_step` in the place of a tensor."""
     code = expr_code(expr)
     return scope.wrong(
         expr.span,

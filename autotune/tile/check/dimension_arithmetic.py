@@ -24,7 +24,7 @@ from autotune.tile.syntax.syntax_tree import (
 )
 from autotune.tile.syntax.unparser import expr_code
 
-#: Sizes and all that is computed from them stay below this.
+#: Limit of sizes and of all values computed from them.
 LIMIT: Final = 2**62
 
 
@@ -84,14 +84,14 @@ _FUNCTIONS: Final[dict[str, Callable[..., int]]] = {
 
 
 def _shifted(op: str, a: int, places: int) -> int:
-    """Shift a number as 64 bits would be: by 64 or more, or less than 0, nothing is left."""
+    """Shift a number like 64 bits: a shift by 64 or more, or by less than 0, gives no bits."""
     if not 0 <= places < 64:
         return -1 if op == ">>" and a < 0 else 0
     return a << places if op == "<<" else a >> places
 
 
 def _asserted(function: Function, call: Expr, condition: Expr, sizes: Mapping[str, int]) -> int:
-    """Return what an assertion is about, which is not 0."""
+    """Return the value of an assertion, which must not be 0."""
     value = dimension(function, condition, sizes)
     if value:
         return value
@@ -127,8 +127,8 @@ def literal(function: Function, expr: Expr) -> Fraction:
 def index_form(function: Function, expr: Expr, sizes: Mapping[str, int] | None = None) -> Affine:
     """Return an index expression as a polynomial; without sizes, its coefficients only.
 
-    Divisions are exact, but for those of dimensions by dimensions or numbers, which round down as
-    everywhere else.
+    Divisions are exact, except those of dimensions by dimensions or numbers, which round down as
+    everywhere.
 
     Raises
     ------

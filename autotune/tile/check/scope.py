@@ -1,4 +1,4 @@
-"""The names of a Tile function while it is checked: what each stands for, and what is wrong."""
+"""The names of a Tile function during checking: their kinds and ranks, and errors of names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from autotune.tile.index_sets.affine_forms import is_index
 from autotune.tile.syntax.error_locations import nearest, tile_error
 from autotune.tile.syntax.syntax_tree import Function, Name, Span
 
-#: What a name stands for; "random" is what `prng_step` gives.
+#: Kinds of names; "random" is the result of `prng_step`.
 What: TypeAlias = Literal["tensor", "dimension", "random"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """How many dimensions a tensor has: `least`, or as many as one of `unknown` if that has more.
+    """The rank of a tensor: `least`, or that of one of `unknown` if it is larger.
 
     `unknown` are names of inputs that the header gives no dimensions.
     """
@@ -40,7 +40,7 @@ def broadcast(ranks: Iterable[Rank]) -> Rank:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What an expression is: arithmetic over dimensions, or a tensor of some rank."""
+    """The kind of an expression: arithmetic over dimensions, or a tensor of some rank."""
 
     what: What
     rank: Rank = Rank()
@@ -51,19 +51,19 @@ DIMENSION: Final = Kind("dimension")
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """What a name of a function stands for.
+    """The meaning of a name of a function.
 
     Attributes
     ----------
     name
         The name.
     kind
-        Whether it is a tensor or a dimension (an input that is a size, too), or "random": what
-        `prng_step` gives.
+        Whether it is a tensor or a dimension (also an input that is a size), or "random", the
+        result of `prng_step`.
     rank
-        How many dimensions a tensor has; None where the caller's arrays decide.
+        Rank of a tensor; None if it depends on the caller's arrays.
     span
-        Where it is defined.
+        Place of its definition.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Symbol:
 
 
 class SymbolTable:
-    """Names of a function as far as it has been read."""
+    """Names of the checked part of a function."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -82,15 +82,15 @@ class SymbolTable:
         self._found: dict[str, int] = {}
 
     def known(self) -> dict[str, Symbol]:
-        """Return all names, with what is known of them now."""
+        """Return all names with their present symbols."""
         return {n: replace(s, rank=self.rank(n).known) for n, s in self.symbols.items()}
 
     def wrong(self, span: Span, problem: str, advice: str = "") -> TileError:
-        """Return the error that says what is wrong at a place of the function."""
+        """Return an error at a place of the function."""
         return tile_error(self.function, span, problem, advice)
 
     def define(self, name: Name, kind: What, rank: Rank | None = None) -> None:
-        """Add a name, which must be new and begin with a capital; None is a rank of its own."""
+        """Add a name, which must be new and begin with a capital; a rank of None is unknown."""
         if is_index(name.text):
             raise self.wrong(
                 name.span,
@@ -110,15 +110,15 @@ class SymbolTable:
         self._ranks[name.text] = own
 
     def rank(self, name: str) -> Rank:
-        """Return how many dimensions a tensor has, as far as that is known now."""
+        """Return the rank of a tensor, as far as it is known now."""
         own = self._ranks[name]
         least = max((self._found[n] for n in own.unknown if n in self._found), default=0)
         return Rank(max(own.least, least), own.unknown - self._found.keys())
 
     def has_rank(self, name: str, rank: int) -> bool:
-        """Take down how many dimensions a tensor has; False if that cannot be.
+        """Set the rank of a tensor; return False if it contradicts the known rank.
 
-        Where it has as many as an input, and that alone has so many, the input's are known, too.
+        If the rank is that of a single unknown input, the input's rank is then known, too.
         """
         own = self.rank(name)
         if own.unknown and own.least <= rank:
@@ -129,14 +129,14 @@ class SymbolTable:
         return own == Rank(rank)
 
     def read(self, name: Name) -> Kind:
-        """Return what a name in an expression stands for."""
+        """Return the symbol of a name in an expression."""
         symbol = self.symbols.get(name.text)
         if symbol is None:
             raise self.undefined(name)
         return Kind(symbol.kind, self.rank(name.text))
 
     def undefined(self, name: Name, in_index: bool = False) -> TileError:
-        """Return the error for a name that stands for nothing here."""
+        """Return the error for an undefined name."""
         if is_index(name.text):
             capital = name.text[:1].upper() + name.text[1:]
             return self.wrong(
@@ -158,7 +158,7 @@ class SymbolTable:
         return self.wrong(name.span, f"{name.text} is not defined", advice)
 
     def read_tensor(self, name: Name) -> Kind:
-        """Return what a name with indices behind it stands for."""
+        """Return the symbol of a name with indices."""
         if is_index(name.text) and name.text not in self.symbols:
             capital = name.text[:1].upper() + name.text[1:]
             raise self.wrong(

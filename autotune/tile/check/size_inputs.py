@@ -1,4 +1,4 @@
-"""Which inputs of a Tile function are no tensors but sizes: those whose value a size needs."""
+"""Finds the inputs of a Tile function that are sizes instead of tensors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _TAKE_SIZES = ("reshape", "prng_step", "builtin_softmax", "builtin_logsoftmax")
 def size_inputs(function: Function) -> tuple[str, ...]:
     """Return the inputs that are called with whole numbers, in order.
 
-    These are scalars of which a size, a bound or an index expression is made, as in
-    ``function (X[N], M) -> (O) { O[i: M] = =(X[i]); }``.
+    These are scalars that a size, a bound or an index expression uses, as in ``function (X[N], M)
+    -> (O) { O[i: M] = =(X[i]); }``.
     """
     scalars = [i.name.text for i in function.inputs if not i.dimensions]
     if not scalars:
@@ -35,7 +35,7 @@ def size_inputs(function: Function) -> tuple[str, ...]:
 
 
 def in_sizes(function: Function) -> frozenset[str]:
-    """Return names that a size, a bound or an index expression is made of, however indirectly."""
+    """Return names that a size, a bound or an index expression uses, also indirectly."""
     found = {n.text for i in function.inputs for d in i.dimensions or () for n in names_in(d)}
     for statement in reversed(function.statements):
         for expr in _sizes(statement, statement.target.text in found):
@@ -44,7 +44,7 @@ def in_sizes(function: Function) -> frozenset[str]:
 
 
 def _sizes(statement: Statement, is_size: bool) -> Iterator[Expr]:
-    """Yield the arithmetic over dimensions in a statement, whose target may be such itself."""
+    """Yield the arithmetic over dimensions in a statement, also its own value if it is needed."""
     if isinstance(statement, Assignment):
         yield from (statement.value,) if is_size else _arguments(statement.value)
         return

@@ -1,6 +1,6 @@
-"""What a contraction computes: its valid index sets one by one, or many at a time.
+"""Evaluates a contraction: its valid index sets one by one, or in boxes of many.
 
-Many at a time: see `autotune.tile.index_sets.box_decomposition`.
+For boxes see `autotune.tile.index_sets.box_decomposition`.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ _COMBINE: Final[dict[str, Callable[..., Any]]] = {
     "": lambda a: a, "*": np.multiply, "+": np.add, "==": np.equal,
     "?": lambda a, b, c: np.where(a == b, c, np.zeros_like(c)),
 }  # fmt: skip
-#: At most one index set writes an element by "=", so that any will do.
+#: With "=" at most one index set writes an element, so any operation is right.
 _AGGREGATE: Final[dict[str, np.ufunc]] = {
     "+": np.add, "*": np.multiply, ">": np.maximum, "<": np.minimum, "=": np.maximum,
 }  # fmt: skip
-#: Combined values that are made at once.
+#: Number of combined values that are computed at once.
 _PIECE: Final = 1 << 22
 
-#: Row-major offsets in the output, and what is to be aggregated there: arrays of one shape.
+#: Row-major offsets in the output, and the values to aggregate there: arrays of one shape.
 Part = tuple[Any, Any]
 
 
 def contracted(
     step: Contract, tensors: Mapping[str, Any], in_boxes: bool | None = None
 ) -> Any:
-    """Aggregate over all valid index sets; elements that none writes are 0, or the default's.
+    """Aggregate over all valid index sets; elements without one are 0, or the default's.
 
     Parameters
     ----------
     tensors
         Arrays by name.
     in_boxes
-        Whether to look at index sets many at a time: the same values, but for the order in which
-        floats are added and multiplied. By default where that is quicker.
+        Whether to use boxes of index sets. The values are the same except for the order in which
+        floats are added and multiplied. By default the faster way is used.
 
     Notes
     -----
@@ -85,7 +85,7 @@ def _neutral(aggregation: str, dtype: str) -> Any:
 
 
 def _converted(step: Contract, tensors: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Any]:
-    """Return what a contraction reads, in the types in which it is combined."""
+    """Return the tensors of a contraction, converted to the types in which they are combined."""
     own = step.value_dtype if dtypes.is_half(step.value_dtype) else dtype.name
     compared = 2 if step.combination in ("?", "==") else 0
     return [
@@ -104,7 +104,7 @@ def _by_points(step: Contract, ends: Ends, read: list[Any], dtype: Any) -> Itera
 
 
 def _by_boxes(step: Contract, ends: Ends, read: list[Any], dtype: Any) -> Iterator[Part]:
-    """Yield what each box of valid index sets makes of the elements that it writes."""
+    """Yield the aggregated values of each box of valid index sets."""
     product = (step.aggregation, step.combination) == ("+", "*")
     product = product and not dtypes.is_half(step.value_dtype)
     for box in boxes(step.domain, ends):
@@ -149,7 +149,7 @@ def _reads_all(step: Contract, box: Box) -> bool:
 
 
 def _product_sum(step: Contract, read: list[Any], box: Box, kept: list[str]) -> Any:
-    """Return the sums of products of a box, by NumPy's matrix products where they are such."""
+    """Return the sums of products of a box, by NumPy's matrix product if possible."""
     words: list[Any] = []
     for r, array in zip(step.reads, read, strict=True):
         own = [n for n in box.free if any(n in form.names for form in r.indices)]

@@ -1,7 +1,7 @@
 """The reference evaluator of Tile: evaluates a bound function with NumPy.
 
-Contractions visit their valid index sets; element-wise statements are NumPy's operations.
-Compiled functions are held against this.
+Contractions visit their valid index sets; element-wise statements are NumPy's operations. Compiled
+functions are compared with it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _applied(apply: Apply, args: list[Any]) -> Any:
 
 
 def _gathered(apply: Apply, rows: Any, numbers: Any) -> Any:
-    """Return rows by their numbers; those that there are not are the first or the last one."""
+    """Return rows by their numbers, clamped to the first and the last row."""
     shapes = [arg.type.shape for arg in apply.args]
     rows, numbers = (np.broadcast_to(a, s) for a, s in zip((rows, numbers), shapes, strict=True))
     most = len(rows) - 1

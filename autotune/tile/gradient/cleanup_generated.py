@@ -24,7 +24,7 @@ from autotune.tile.syntax.syntax_tree import (
 )
 from autotune.tile.syntax.unparser import statement_code
 
-#: Characters of a statement that needless names are written out in.
+#: Largest length of a statement into which names are inlined.
 _WIDTH: Final = 88
 
 
@@ -34,7 +34,7 @@ def cleaned_up(function: Function, made: Collection[str], temporaries: Collectio
     Parameters
     ----------
     function
-        What is to be made shorter.
+        The function to shorten.
     made
         Names that may be replaced by those of their copies.
     temporaries
@@ -54,7 +54,7 @@ def _reads(statement: Statement) -> list[str]:
 
 
 def _asserts(expr: Expr) -> bool:
-    """Whether an expression checks something, so that it is never in vain."""
+    """Whether an expression contains an assertion, so that it must be kept."""
     own = isinstance(expr, CallExpr) and expr.function.text.startswith(ASSERTION)
     return own or any(map(_asserts, children(expr)))
 
@@ -73,7 +73,7 @@ def _used(function: Function, statements: Iterable[Statement]) -> list[Statement
 def _without_copies(
     function: Function, statements: list[Statement], made: Collection[str]
 ) -> list[Statement]:
-    """Call what is copied by its copy's name."""
+    """Replace the name of a copied tensor by the name of its copy."""
     replaceable = {s.target.text for s in statements if s.target.text in made}
     replaceable -= {name.text for name in function.outputs}
     renamed: dict[str, Expr] = {}
@@ -93,7 +93,7 @@ def _without_copies(
 def _written_out(
     statements: list[Statement], temporaries: Collection[str]
 ) -> tuple[Statement, ...]:
-    """Write temporaries out in the one statement that reads them, where that stays short."""
+    """Inline temporaries into the only statement that reads them, if it stays short."""
     counts = Counter(name for s in statements for name in _reads(s))
     pending: dict[str, Assignment] = {}
     kept: list[Statement] = []
@@ -114,7 +114,7 @@ def _written_out(
 
 
 def _replaced(statement: Statement, values: Mapping[str, Expr]) -> Statement:
-    """Return a statement with expressions in the place of names, its own included."""
+    """Return a statement with names replaced by expressions, including its own name."""
 
     def tensor(name: Name) -> Name:
         value = values.get(name.text, name)

@@ -1,4 +1,4 @@
-"""Gradients through contractions, and the tape that forward and backward statements go on."""
+"""Gradients of contractions, and the tape of forward and backward statements."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from autotune.tile.syntax.syntax_tree import (
 
 
 class Tape:
-    """Statements as they are made, and what is known of the tensors they define.
+    """The generated statements, and facts about the tensors that they define.
 
     Attributes
     ----------
     statements
-        All of them, in an order in which they can be computed.
+        All statements, in an order in which they can be computed.
     active
-        Tensors that have a derivative by some input in question.
+        Tensors with a derivative by one of the inputs.
     shapes
-        Size of each dimension, of every tensor.
+        Sizes of the dimensions of every tensor.
     terms
-        What is added up in the gradient of a tensor, each of the tensor's shape.
+        The terms of the gradient of a tensor, each of the tensor's shape.
     parts
-        Tensors that are a term of one gradient and of nothing else.
+        Tensors that are used only as a term of one gradient.
     temporaries
-        Tensors that may be inlined where they are read.
+        Tensors that may be inlined into their reader.
     """
 
     def __init__(self, names: TileNameSupply, active: set[str]) -> None:
@@ -59,7 +59,7 @@ class Tape:
         self.temporaries: set[str] = set()
 
     def temporary(self, stem: str) -> str:
-        """Return a new name for something that may be inlined where it is read."""
+        """Return a new name for a tensor that may be inlined."""
         name = self.names.numbered(stem)
         self.temporaries.add(name)
         return name
@@ -72,22 +72,22 @@ class Tape:
         return statement
 
     def contract(self, statement: Contraction) -> Name:
-        """Add a contraction and return what it defines."""
+        """Add a contraction and return its target."""
         self.shapes[statement.target.text] = statement.sizes
         self.statements.append(statement)
         return statement.target
 
     def add(self, name: str, term: Expr) -> None:
-        """Add something to the gradient of a tensor."""
+        """Add a term to the gradient of a tensor."""
         self.terms.setdefault(name, []).append(term)
 
     def add_part(self, name: str, part: Name) -> None:
-        """Add a tensor that was computed for the gradient of another alone."""
+        """Add a tensor that was computed only for this gradient."""
         self.parts.add(part.text)
         self.add(name, part)
 
     def add_broadcast(self, name: str, result: str, term: Expr) -> None:
-        """Add something of a result's shape to the gradient of an operand that was broadcast."""
+        """Add a term of the result's shape to the gradient of a broadcast operand."""
         own, shape = self.shapes[name], self.shapes[result]
         same = self.extents.same
         if len(own) == len(shape) and all(map(same, own, shape)):
@@ -132,10 +132,10 @@ class Contractions:
     # -- forwards ------------------------------------------------------------------------------
 
     def simple(self, statement: Contraction) -> list[Contraction]:
-        """Return a contraction as such that `pull_back` knows.
+        """Return a contraction in a form that `pull_back` supports.
 
         ``*``, ``>`` and ``<`` of several tensors become two contractions: the combined value of
-        each valid index set, in a tensor with a place for each, and the aggregation.
+        each valid index set, in a tensor with an element for each, and the aggregation.
         """
         tape, target = self.tape, statement.target.text
         tape.shapes[target] = statement.sizes
@@ -171,14 +171,14 @@ class Contractions:
         return [combined, aggregated]
 
     def places(self, access: AccessExpr) -> list[Place]:
-        """Return the index expressions of an access with the sizes that they stay below."""
+        """Return the index expressions of an access with their sizes."""
         sizes = self.tape.shapes[access.tensor.text]
         return [Place(form, size) for form, size in zip(access.indices, sizes, strict=True)]
 
     def constraints(
         self, statement: Contraction, wanted: Iterable[Place], present: Iterable[Place]
     ) -> tuple[IndexConstraint, ...]:
-        """Return a contraction's constraints and those for places that it has no longer."""
+        """Return a contraction's constraints and those for removed index expressions."""
         there = set(present)
         missing = [place for place in wanted if place not in there]
         return (*statement.constraints, *conditions(missing, index_names(statement)))
@@ -186,7 +186,7 @@ class Contractions:
     # -- backwards -----------------------------------------------------------------------------
 
     def pull_back(self, statement: Contraction, g: Name) -> None:
-        """Add to the gradients of what a contraction reads, given that of what it defines."""
+        """Add to the gradients of a contraction's inputs, given that of its output."""
         reads, at = statement.inputs, statement.output.indices
         if statement.default is not None and statement.default.text in self.tape.active:
             self.tape.add(statement.default.text, self.unwritten(statement, g))
@@ -209,7 +209,7 @@ class Contractions:
                     self.into(statement, read, "", AccessExpr(g, at), dropped=others)
 
     def unwritten(self, statement: Contraction, g: Name) -> Name:
-        """Return a gradient where a contraction writes nothing, 0 where it does."""
+        """Return a gradient for the elements that a contraction does not write, else 0."""
         name = statement.target.text
         none = self.tape.names.fresh(f"{name}_none")
         self.tape.assign(none, expression("1 < 0"))  # a condition: the type is the gradient's
@@ -232,7 +232,7 @@ class Contractions:
         *inputs: AccessExpr,
         dropped: tuple[AccessExpr, ...] = (),
     ) -> None:
-        """Sum over a contraction's index sets into the gradient of what it reads."""
+        """Sum over a contraction's index sets into the gradient of an input."""
         if read.tensor.text in self.tape.active:
             part = self.sum(statement, read, combination, *inputs, dropped=dropped)
             self.tape.add_part(read.tensor.text, part)
@@ -245,7 +245,7 @@ class Contractions:
         *inputs: AccessExpr,
         dropped: tuple[AccessExpr, ...] = (),
     ) -> Name:
-        """Sum over a contraction's index sets to where it reads."""
+        """Sum over a contraction's index sets at the elements that it reads."""
         target = AccessExpr(Name(self.tape.names.numbered(f"Grad{read.tensor.text}")), read.indices)
         wanted = [place for access in dropped for place in self.places(access)]
         present = [place for access in (read, *inputs) for place in self.places(access)]
@@ -262,7 +262,7 @@ class Contractions:
         *inputs: AccessExpr,
         aggregation: Aggregation = "+",
     ) -> Name:
-        """Aggregate something else over a contraction's index sets to where it writes."""
+        """Aggregate other values over a contraction's index sets at the elements that it writes."""
         output = AccessExpr(Name(self.tape.names.fresh(name)), statement.output.indices)
         made = replace(
             statement, output=output, aggregation=aggregation, combination=combination,
@@ -271,7 +271,7 @@ class Contractions:
         return self.tape.contract(made)
 
     def shared(self, statement: Contraction, g: Name) -> Name:
-        """Return the gradient of a maximum or minimum over how often it is attained."""
+        """Return the gradient of a maximum or minimum divided by its number of ties."""
         read, name = statement.inputs[0], statement.target.text
         if self.one is None:
             # An integer, so that the count does not widen half floats.
@@ -287,12 +287,12 @@ class Contractions:
         return Name(share)
 
     def product(self, statement: Contraction, g: Name) -> None:
-        """Differentiate a product: by each factor it is the product of all others.
+        """Differentiate a product: the derivative by a factor is the product of all others.
 
-        That is the product of the factors that are not 0, over the factor if it is one of these,
-        times the other factors that are 0: none, or one, which is the sum of all of them then. That
-        sum is 0, but its gradient is not, so second derivatives are right at zeros, too. Where two
-        others are 0 (or more) so are the first and second derivatives.
+        This is the product of the factors that are not 0, divided by this factor if it is not 0,
+        times the other factors that are 0. If one other factor is 0, it is the sum of all factors
+        that are 0. That sum is 0, but its gradient is not, so second derivatives are right at
+        zeros, too. If two or more others are 0, the first and second derivatives are 0.
         """
         tape, read, name = self.tape, statement.inputs[0], statement.target.text
         tensor = read.tensor.text
@@ -327,6 +327,6 @@ class Contractions:
 
 
 def _valued(statement: Contraction) -> tuple[AccessExpr, ...]:
-    """Return the tensors that a contraction has its values of; others are only compared."""
+    """Return the tensors with the values of a contraction; others are only compared."""
     compared = {"?": 2, "==": 2}.get(statement.combination, 0)
     return statement.inputs[compared:]

@@ -1,4 +1,4 @@
-"""Keeps the valid index sets of a contraction while its tensors are exchanged."""
+"""Keeps the valid index sets of a contraction when its tensors are replaced."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from autotune.tile.syntax.syntax_tree import (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An index expression, and the size of the dimension it stands in."""
+    """An index expression and the size of its dimension."""
 
     form: Expr
     size: Expr
 
 
 def conditions(places: Iterable[Place], taken: Iterable[str]) -> tuple[IndexConstraint, ...]:
-    """Return constraints that say of index expressions what their standing in brackets says.
+    """Return constraints that replace the brackets around index expressions.
 
-    That is ``form < size``, and that the form is whole: it equals a further index w, or
-    ``0 <= d * (form - w) < 1`` for a d that makes its coefficients whole.
+    They say ``form < size``, and that the form is whole: it equals a new index w, or ``0 <= d *
+    (form - w) < 1`` for a d that makes its coefficients whole.
 
     Parameters
     ----------
@@ -61,10 +61,10 @@ def conditions(places: Iterable[Place], taken: Iterable[str]) -> tuple[IndexCons
 def coordinates(
     function: Function, statement: Contraction, places: Iterable[Place]
 ) -> tuple[Place, ...]:
-    """Return few places that tell any two valid index sets of a contraction apart.
+    """Return few index expressions that together distinguish all valid index sets.
 
-    All of them, and the constraints, do, or there would be unboundedly many sets. What can be left
-    out is, compound expressions first. If coefficients are not known, nothing is.
+    All expressions and constraints together do, or there would be infinitely many sets. Redundant
+    ones are left out, compound expressions first. If coefficients are not known, all are kept.
     """
     kept = [*dict.fromkeys(places), *(_scaled(c) for c in statement.constraints)]
     names = index_names(statement)
@@ -81,7 +81,7 @@ def coordinates(
 
 
 def _scaled(constraint: IndexConstraint) -> Place:
-    """Return the form of a constraint, multiplied until it is whole, as a place."""
+    """Return the form of a constraint, multiplied so that it is whole, as a place."""
     form, size = constraint.form, constraint.bound
     for factor in _denominators(form):
         form, size = BinaryExpr("*", factor, form), BinaryExpr("*", factor, size)

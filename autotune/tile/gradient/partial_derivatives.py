@@ -30,7 +30,7 @@ OF_FIRST: Final = ("reshape", "gather", "scatter", "builtin_softmax", "builtin_l
 
 
 def differentiable(expr: Expr) -> tuple[Expr, ...]:
-    """Return the operands of an operation that it can be differentiated by."""
+    """Return the operands by which an operation can be differentiated."""
     match expr:
         case BinaryExpr(op) if op in (*COMPARISONS, *BITS):
             return ()
@@ -46,14 +46,14 @@ def differentiable(expr: Expr) -> tuple[Expr, ...]:
 
 
 def partial(expr: Expr, position: int, result: Expr, gradient: Expr) -> Expr:
-    """Return what one operand of an operation adds to its gradient.
+    """Return the contribution of an operation to the gradient of one operand.
 
     Parameters
     ----------
     expr
         One operation on names and numbers; none of `OF_FIRST`.
     position
-        Which of its `differentiable` operands.
+        Index of the operand among the `differentiable` ones.
     result
         The name of its value.
     gradient

@@ -1,4 +1,4 @@
-"""Shapes of what functions give, as expressions over dimensions."""
+"""Shapes of function results as expressions over dimensions."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from autotune.tile.syntax.syntax_tree import (
 )
 from autotune.tile.syntax.unparser import to_code
 
-#: Terms that are added in one statement: expressions do not nest without end.
+#: Largest number of terms in one statement, to limit the nesting of expressions.
 _TERMS: Final = 16
 
 
@@ -55,31 +55,31 @@ def gradient(
     function
         What `parse` returned.
     wrt
-        Names of the inputs to differentiate by; None for all that are floats.
+        Names of the inputs to differentiate by; None for all floats.
     dtypes_of
         Data types of inputs by name; float32 where none is given. The result is the same for all
         float types.
     ranks
-        How many dimensions inputs have that the header gives none, by name.
+        Ranks of inputs without dimensions in the header, by name.
 
     Returns
     -------
     Function
-        Its inputs are those of `function` and then, for each output O, the gradient GradO of
-        whatever is differentiated by O, in O's shape. Its outputs are GradX for each X of `wrt`.
+        Its inputs are those of `function` and then, for each output O, the gradient GradO of the
+        final result by O, in O's shape. Its outputs are GradX for each X of `wrt`.
 
     Raises
     ------
     TileError
-        For whatever `check` refuses, for integers in `wrt`, and for inputs whose rank is not known.
+        For all errors of `check`, for integers in `wrt`, and for inputs with an unknown rank.
     UsageError
         If `wrt` names no inputs, or one twice, or `ranks` or `dtypes_of` do not fit the function.
 
     Notes
     -----
-    Where a maximum or minimum is attained more than once its gradient is shared evenly. Products
-    are differentiated rightly at zeros. Conversions to integers, comparisons, `index`, `ceil`,
-    `floor` and `round` have the gradient 0.
+    If a maximum or minimum has ties, they share its gradient evenly. Derivatives of products are
+    right at zeros. Conversions to integers, comparisons, `index`, `ceil`, `floor` and `round` have
+    the gradient 0.
     """
     given = _wrt(function, wrt, dtypes_of or {})
     symbols = check(function)
@@ -98,14 +98,14 @@ def gradient(
         else:
             reverse.forward(statement)
     result = reverse.backward(given)
-    # Read again, so that what is said about it later can point into its text.
+    # Parsed again, so that later messages can point into its text.
     return parse(to_code(result), f"gradient of {function.name}")
 
 
 def _wrt(
     function: Function, wrt: Sequence[str] | None, dtypes_of: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the inputs to differentiate by, in the order they are asked for."""
+    """Return the inputs to differentiate by, in the requested order."""
     inputs = {i.name.text: i for i in function.inputs}
     for name in dtypes_of:
         if name not in inputs:
@@ -155,7 +155,7 @@ def _whole_numbers(function: Function) -> set[str]:
 def _ranks(
     function: Function, symbols: Mapping[str, Symbol], given: Mapping[str, int]
 ) -> dict[str, int | None]:
-    """Return how many dimensions each input has, None where neither code nor caller says."""
+    """Return the rank of each input; None if neither code nor caller gives it."""
     found = {i.name.text: symbols[i.name.text].rank for i in function.inputs}
     for name, rank in given.items():
         if name not in found:
@@ -187,10 +187,10 @@ def _with_dimensions(
 
 
 class _Reverse:
-    """Goes through a function forwards and back.
+    """Processes a function forwards and backwards.
 
-    Forwards, every statement that the inputs in question influence is cut into single operations
-    on names. Backwards, each of them adds to the gradients of its operands.
+    Forwards, every statement that depends on the inputs is split into single operations on names.
+    Backwards, each operation adds to the gradients of its operands.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class _Reverse:
         self.operation(name, self.flat(name, statement.value))
 
     def active(self, expr: Expr) -> bool:
-        """Whether an expression has a derivative by some input in question."""
+        """Whether an expression has a derivative by one of the inputs."""
         if isinstance(expr, Name):
             return expr.text in self.tape.active
         return any(map(self.active, differentiable(expr)))
@@ -239,7 +239,7 @@ class _Reverse:
             self.operations.append(statement)
 
     def flat(self, name: str, expr: Expr) -> Expr:
-        """Return an operation on names and numbers, which name its parts."""
+        """Return an operation on names and numbers; other operands get names."""
 
         def part(child: Expr) -> Expr:
             if isinstance(child, Name) or not self.tape.has_tensors(child):
@@ -289,7 +289,7 @@ class _Reverse:
         return Input(Name(name), dimensions)
 
     def total(self, name: str) -> Name:
-        """Return the gradient of a tensor that nothing further will add to."""
+        """Return the complete gradient of a tensor."""
         value = self.summed(name)
         if isinstance(value, Name) and value.text not in self.tape.parts:
             return value
@@ -300,7 +300,7 @@ class _Reverse:
         return Name(text)
 
     def summed(self, name: str) -> Expr:
-        """Return the sum of what was added to a gradient."""
+        """Return the sum of the terms of a gradient."""
         counts: dict[Expr, int] = {}
         for term in self.tape.terms[name]:
             counts[term] = counts.get(term, 0) + 1

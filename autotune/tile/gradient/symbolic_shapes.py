@@ -1,4 +1,4 @@
-"""Shapes as expressions over dimensions: which are equal, and what they broadcast to."""
+"""Shapes as expressions over dimensions: equality and broadcasting."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from autotune.tile.syntax.syntax_tree import (
 
 #: Size of each dimension of a tensor.
 Shape: TypeAlias = tuple[Expr, ...]
-#: Products of names (sorted), and what each is multiplied by; never 0.
+#: Products of names (sorted) and their coefficients, which are never 0.
 _Polynomial: TypeAlias = dict[tuple[str, ...], int]
 _Terms: TypeAlias = frozenset[tuple[tuple[str, ...], int]]
 
 ONE: Final = Number(1)
-#: Names, numbers and operations of a size that is written out without computed dimensions.
+#: Largest number of names, numbers and operations of a size without computed dimensions.
 _LONGEST: Final = 24
-#: Product of the lengths of two polynomials that are multiplied out.
+#: Largest product of the lengths of two polynomials to multiply.
 _WIDEST: Final = 1000
 
 
@@ -45,7 +45,7 @@ class Extents:
         self._written[name] = self.written_out(value)
 
     def written_out(self, expr: Expr) -> Expr | None:
-        """Return a size without the dimensions that are computed from others; None if too long."""
+        """Return a size without computed dimensions; None if it is too long."""
         values = {name.text: self._written.get(name.text, name) for name in names_in(expr)}
         known = {name: value for name, value in values.items() if value is not None}
         if len(known) < len(values):
@@ -54,7 +54,7 @@ class Extents:
         return whole if _length(whole) <= _LONGEST else None
 
     def same(self, a: Expr, b: Expr) -> bool:
-        """Whether two sizes are surely equal."""
+        """Whether two sizes are certainly equal."""
         return self._polynomial(a) == self._polynomial(b)
 
     def broadcast(self, shapes: Iterable[Shape]) -> Shape:
@@ -68,9 +68,9 @@ class Extents:
         return result
 
     def position(self, index: Expr, operand: Expr, result: Expr) -> Expr:
-        """Return where an index along a broadcast dimension is in an operand's dimension.
+        """Return the index in an operand for an index along a broadcast dimension.
 
-        Where it is not known whether the operand's size is 1 or the result's, their quotient tells:
+        If it is not known whether the operand's size is 1 or the result's, their quotient decides:
         rounded down it is 0 or 1.
         """
         if self.same(operand, result):
@@ -106,7 +106,7 @@ class Extents:
         raise AssertionError(f"not a dimension: {expr}")
 
     def _unknown(self, operation: str, *operands: _Polynomial) -> _Polynomial:
-        """Return a name for the value of an operation of which nothing more is known."""
+        """Return a name for the value of an opaque operation."""
         key = operation, tuple(frozenset(operand.items()) for operand in operands)
         return {(self._opaque.setdefault(key, f"({len(self._opaque)})"),): 1}
 

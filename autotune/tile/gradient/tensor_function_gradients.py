@@ -15,12 +15,12 @@ from autotune.tile.syntax.syntax_tree import (
 
 
 def pulled_back(tape: Tape, call: CallExpr, result: Name, gradient: Name) -> Expr:
-    """Return what a call of a function of `OF_FIRST` adds to its operand's gradient.
+    """Return the contribution of a call of a function in `OF_FIRST` to its operand's gradient.
 
     Parameters
     ----------
     tape
-        Takes the statements that this needs.
+        Collects the new statements.
     call
         The function, of names and sizes.
     result, gradient

@@ -29,12 +29,12 @@ class Affine:
         return cls(kept, Fraction(constant))
 
     def coefficient(self, name: str) -> Fraction:
-        """Return what an index is multiplied by, which may be 0."""
+        """Return the coefficient of an index, which may be 0."""
         return dict(self.terms).get(name, Fraction(0))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Indices it depends on, in order of first mention."""
+        """Indices with a coefficient, in order of first appearance."""
         return tuple(name for name, _ in self.terms)
 
     @property
@@ -43,7 +43,7 @@ class Affine:
         return math.lcm(self.constant.denominator, *(c.denominator for _, c in self.terms))
 
     def whole(self) -> tuple[dict[str, int], int, int]:
-        """Return whole coefficients, a whole constant and what their sum is to be divided by."""
+        """Return whole coefficients, a whole constant and their common denominator."""
         d = self.denominator
         return {name: int(c * d) for name, c in self.terms}, int(self.constant * d), d
 
@@ -53,7 +53,7 @@ class Affine:
         return sum((c * values[name] for name, c in terms.items()), start=constant), d
 
     def substituted(self, values: Mapping[str, Affine]) -> Affine:
-        """Return the polynomial with polynomials in the place of some of its indices."""
+        """Return the polynomial with some indices replaced by polynomials."""
         result = Affine((), self.constant)
         for name, c in self.terms:
             result += values[name] * c if name in values else Affine(((name, c),))
@@ -78,7 +78,7 @@ class Affine:
         return text
 
 
-#: Value of an expression without indices; None where it depends on a size not known yet.
+#: Value of an expression without indices; None if it depends on an unknown size.
 Valued = Callable[[Expr], Fraction | None]
 
 
@@ -125,12 +125,12 @@ def _known(expr: Expr, valued: Valued) -> Fraction:
 
 
 def is_index(name: str) -> bool:
-    """Whether a name is one of an index (lower case) and not of a tensor or dimension."""
+    """Whether a name is an index (lower case) and not a tensor or dimension."""
     return name[:1].islower()
 
 
 def free_direction(names: Iterable[str], forms: Iterable[Affine]) -> str | None:
-    """Return an index that can grow forever while no form changes, or None if there is none.
+    """Return an index that can grow without changing any form; None if there is none.
 
     Every form of a contraction is bounded from both sides, so a set of indices is finite exactly
     if the coefficients have full column rank: Gaussian elimination over the rationals.

@@ -1,7 +1,7 @@
-"""Cuts the valid index sets of a contraction into boxes, whose indices do not depend on each other.
+"""Splits the valid index sets of a contraction into boxes of independent indices.
 
-Some indices are fixed such that no condition relates any two others. For every value of the fixed
-ones, each of the others then has its own list of values, and all combinations are valid.
+Some indices are fixed such that no condition relates two other indices. For every value of the
+fixed ones, each other index has its own list of values, and all combinations are valid.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from autotune.tile.index_sets.enumerate_points import Ends, check_reach, enumerated
 from autotune.tile.index_sets.index_set import IndexSet
 
-#: Index sets of fewer points are enumerated as quickly.
+#: Smaller index sets are enumerated as fast.
 _FEW_POINTS: Final = 1 << 16
-#: Points that are enumerated in the time that a box takes by itself.
+#: Number of points that are enumerated in the time of a box's overhead.
 _BOX_POINTS: Final = 1 << 12
-#: With more indices it is not tried which to fix.
+#: With more indices, no choice of fixed indices is searched.
 _MAX_INDICES: Final = 12
 
 
@@ -69,7 +69,7 @@ class Box:
 
 
 def is_worthwhile(domain: IndexSet, ends: Ends) -> bool:
-    """Whether boxes are quicker to go through than points; `ends` are those of the indices."""
+    """Whether boxes are faster than points; `ends` are the ranges of the indices."""
     counts = {name: high - low + 1 for name, (low, high) in ends.items()}
     points = math.prod(counts.values())
     if points < _FEW_POINTS or len(counts) > _MAX_INDICES:
@@ -83,7 +83,7 @@ def boxes(domain: IndexSet, ends: Ends) -> Iterator[Box]:
     Parameters
     ----------
     domain
-        The valid index sets, of which there are some.
+        The valid index sets, which are not empty.
     ends
         Least and largest value of every index.
 
@@ -116,7 +116,7 @@ def boxes(domain: IndexSet, ends: Ends) -> Iterator[Box]:
 
 
 def _fixed(domain: IndexSet, counts: Mapping[str, int]) -> tuple[str, ...]:
-    """Return indices without which no condition relates two others; with the fewest values."""
+    """Return indices to fix, so that no condition relates two others; with the fewest values."""
     related = [set(c.form.names) for c in (*domain.ranges, *domain.conditions)]
     chosen: tuple[str, ...] = domain.names
     for length in range(len(domain.names)):

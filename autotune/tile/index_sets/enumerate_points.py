@@ -15,7 +15,7 @@ from autotune.tile.index_sets.index_conditions import Condition, RangeCondition,
 Block = dict[str, NDArray[np.int64]]
 #: Least and largest value of every index.
 Ends = Mapping[str, tuple[int, int]]
-#: Points that are looked at together.
+#: Number of points per block.
 _BLOCK: Final = 1 << 18
 
 
@@ -47,7 +47,7 @@ def _extended(
     conditions: Sequence[Condition],
     box: Ends,
 ) -> Iterator[Block]:
-    """Extend partial points by the next index, dropping what no extension makes valid."""
+    """Extend partial points by the next index; drop points without a valid extension."""
     if not rest:
         if count:
             yield values or {"": np.zeros(1, np.int64)}
@@ -72,7 +72,7 @@ def _possible(
     conditions: Sequence[Condition],
     box: Ends,
 ) -> NDArray[np.bool_]:
-    """Whether partial points may be extended: exactly, once no index is left."""
+    """Whether partial points may have a valid extension; exact for complete points."""
     kept: NDArray[np.bool_] = np.ones(len(next(iter(values.values()))), bool)
     for condition in conditions:
         if not any(name in rest for name in condition.form.names):

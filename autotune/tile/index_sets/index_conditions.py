@@ -72,7 +72,7 @@ Condition: TypeAlias = RangeCondition | AtLeast | Divides
 
 
 def reach(form: Affine, box: Mapping[str, tuple[int, int]]) -> int:
-    """Return what a form times its denominator is at most, in absolute value, inside a box."""
+    """Return the largest absolute value of a form times its denominator inside a box."""
     terms, constant, _ = form.whole()
     return abs(constant) + sum(abs(c) * max(map(abs, box[name])) for name, c in terms.items())
 

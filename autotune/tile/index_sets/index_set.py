@@ -1,6 +1,6 @@
-"""Sets of valid indices, exactly: emptiness, bounds, collisions, points (islpy's only home).
+"""Exact queries on sets of valid indices: emptiness, bounds, collisions, points.
 
-Questions go to isl, which solves them over the integers without rounding or giving up; see
+isl solves them over the integers without rounding; only this file imports islpy. See
 docs/decisions/087-isl-answers-questions-on-index-sets.md.
 """
 
@@ -27,7 +27,7 @@ from autotune.tile.index_sets.index_conditions import (
 if TYPE_CHECKING:
     import islpy
 
-#: Operations of isl, of which it does about a million a second, for an answer and for a nicety.
+#: Limits of isl's operations (about a million a second) for required and for optional results.
 _MOST: Final = 3_000_000
 _FEW: Final = 100_000
 #: Binary digits of coefficients, all together, up to which isl is asked what it answers by
@@ -56,7 +56,7 @@ class IndexSet:
         return IndexSet(self.names, self.ranges, (*self.conditions, *conditions))
 
     def unbounded(self) -> str | None:
-        """Return an index that can grow forever while every form stays the same, or None."""
+        """Return an index that can grow without changing any form, or None."""
         return free_direction(self.names, (r.form for r in self.ranges))
 
     def is_empty(self) -> bool:
@@ -111,8 +111,8 @@ class IndexSet:
         Returns
         -------
         tuple or None
-            Conditions on points of `onto` that hold for these alone, none where all extend; None
-            where it takes more than conditions that hold together, or too long to find out.
+            A conjunction of conditions on points of `onto`, empty if all extend; None if no
+            conjunction describes them, or if the search takes too long.
         """
         kept = len(onto.names)
         names = onto.names
@@ -173,7 +173,7 @@ class IndexSet:
 
 
 def _example(pairs: Any, simple: bool) -> Any:
-    """Return the first point of a set that has some, or any if that takes long to find."""
+    """Return the first point of a nonempty set, or any point if the first takes too long."""
     with contextlib.suppress(IndexSetTooComplexError), _limited(_FEW):
         if simple:
             return pairs.lexmin().sample_point()
@@ -183,7 +183,7 @@ def _example(pairs: Any, simple: bool) -> Any:
 
 @contextlib.contextmanager
 def _limited(operations: int) -> Iterator[None]:
-    """Let isl do so many operations at most; limits may stand in one another, the inner rules."""
+    """Limit isl's operations; limits may be nested, and the inner one counts."""
     context = _context()
     before = context.get_max_operations()
     context.reset_operations()

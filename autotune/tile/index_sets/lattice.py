@@ -33,7 +33,7 @@ def echelon(rows: Sequence[Sequence[int]], n: int) -> tuple[Matrix, Matrix]:
     rows
         m rows of n integers.
     n
-        Number of columns, which tells where there are no rows.
+        Number of columns, needed if there are no rows.
     """
     h, u = [list(row) for row in rows], identity(n)
     done = 0

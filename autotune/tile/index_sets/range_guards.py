@@ -1,4 +1,4 @@
-"""Ranges as guards: without common divisors, and only those that are needed."""
+"""Ranges as guards: removes common divisors and redundant guards."""
 
 from __future__ import annotations
 

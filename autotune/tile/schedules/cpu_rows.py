@@ -16,10 +16,10 @@ from autotune.tile.schedules.vector_partial_sums import LaneReduction
 if TYPE_CHECKING:
     from autotune.trace.template_knobs import Knobs
 
-#: Rows below which a group is by default computed stage by stage.
+#: Least number of rows for computing a group row by row by default.
 _FEW: Final = 8
 
-#: Tasks that there are at least by default, where there are as many rows.
+#: Least number of tasks by default, if there are enough rows.
 _TASKS: Final = 16
 
 
@@ -32,7 +32,7 @@ class RowLoops:
         Where knobs are defined.
     schedule
     stages
-        What each stage reads.
+        The reads of each stage.
     lanes
         The reductions in lanes, by each of their stages.
     """
@@ -50,7 +50,7 @@ class RowLoops:
         self.lanes = lanes
 
     def apply(self, group: RowGroup, may_choose: bool) -> bool:
-        """Schedule a group; whether row by row may be a choice, and is returned if it was."""
+        """Schedule a group; return the knob that chooses row by row, if there is one."""
         axes, own = group.root.op.axis, self.lanes.get(group.root)
         if own is not None and group.root is not own.result:
             return False  # a reduction without rows: its parts are scheduled with it
@@ -67,13 +67,13 @@ class RowLoops:
         return is_choice
 
     def is_lanes_alone(self, group: RowGroup) -> bool:
-        """Whether a group is nothing but the lanes of one reduction."""
+        """Whether a group consists only of the lanes of one reduction."""
         own = self.lanes.get(group.root)
         parts = [] if own is None else [own.parts, own.vector]
         return all(any(t is p for p in parts) for t, _ in group.members)
 
     def apart(self, tensor: te.Tensor) -> None:
-        """Schedule a stage by itself; partial results belong to the reduction that they are of."""
+        """Schedule a single stage; partial results are scheduled with their reduction."""
         own = self.lanes.get(tensor)
         if own is None:
             self.rows(RowGroup(tensor, (), ()))
@@ -83,7 +83,7 @@ class RowLoops:
             self.rows(RowGroup(tensor, tuple(range(rank)), tuple(members)))
 
     def rows(self, group: RowGroup) -> None:
-        """Compute all of a group in the loop of its root over rows."""
+        """Compute a whole group in the loop of its root over rows."""
         root, stage = group.root, self.schedule[group.root]
         axes = list(root.op.axis)
         lanes = self.vector_of(root)
@@ -142,7 +142,7 @@ class RowLoops:
         stage.reorder(*axes, *reduced, *vector)
 
     def is_worth_threads(self, tensor: te.Tensor) -> bool:
-        """Whether a stage is so much work that threads should share it."""
+        """Whether a stage has enough work for several threads."""
         own = self.lanes.get(tensor)
         return is_worth_threads(tensor if own is None else own.whole)
 

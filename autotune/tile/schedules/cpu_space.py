@@ -1,8 +1,8 @@
 """The search space of any Tile function on CPUs: tiles, vectors and rows that its axes allow.
 
-Contractions are cut into register tiles over packed panels where an output axis can lie in vectors,
-and the statement that only reads such a one is computed at its tiles. Reductions along rows have
-partial results in vectors. Statements that share rows are computed a row at a time.
+A contraction is split into register tiles over packed panels if an output axis can be vectorised,
+and its only element-wise consumer is computed at its tiles. Reductions along rows have partial
+results in vectors. Statements that share rows are computed a row at a time.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from autotune.tile.to_te.program_to_te import Tensors, to_te
 if TYPE_CHECKING:
     from autotune.trace.template_knobs import Knobs
 
-#: Groups of statements with a knob for where they are computed; each doubles what is traced.
+#: Largest number of groups with a knob for their placement; each doubles the traces.
 _CHOICES: Final = 2
 
-#: Contractions, those of most work, with knobs for more than the width of their tiles.
+#: Number of contractions, those with the most work, that have all tile knobs.
 _TUNED: Final = 3
 
 
@@ -43,20 +43,20 @@ def cpu_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, Tensors]:
     Knobs
     -----
     NAME_vector
-        The axis of contraction NAME that lies in vectors.
+        The vectorised axis of contraction NAME.
     NAME_rows, NAME_columns
-        Its register tile: elements along another axis, and along that of the vectors.
+        Its register tile: elements along another axis, and along the vectorised one.
     NAME_block_rows, NAME_block_columns, NAME_order
         Tiles that one task computes, and which of them come first.
     NAME_unroll
         Steps of the reduction that are unrolled.
     NAME_vectors
-        Of reductions along rows: vectors of partial results.
+        For reductions along rows: vectors of partial results.
     NAME_lanes
-        Of other statements: elements in a vector.
+        For other statements: elements in a vector.
     NAME_at, NAME_task
-        Of statements that share rows, NAME the last of them: whether they are computed row by row,
-        and how many rows a task has.
+        For statements that share rows (NAME is the last of them): whether they are computed row by
+        row, and the rows of a task.
     """
     space = _Space(cfg, program)
     return space.schedule, space.tensors
@@ -84,7 +84,7 @@ class _Space:
             choices += loops.apply(group, is_choice)
 
     def refine(self, tensor: te.Tensor) -> Sequence[te.Tensor]:
-        """Return the stages of a reduction: in tiles, in lanes, or as it is."""
+        """Return the stages of a reduction: in tiles, in lanes, or unchanged."""
         tensor = written_out(tensor, self.fused)
         panels = tiles(self.cfg, tensor, self.efforts[tensor.name])
         if panels is not None:
@@ -100,7 +100,7 @@ class _Space:
         return lanes.parts, lanes.vector, lanes.result
 
     def inline(self) -> None:
-        """Inline the stages that are computed where they are read, and are still read."""
+        """Inline the fused stages that still have readers."""
         for stage in self.schedule.stages:
             if stage.op.name in self.fused:
                 stage.compute_inline()
@@ -122,7 +122,7 @@ class _Space:
 
 
 def _efforts(tensors: Tensors) -> dict[str, Effort]:
-    """Return how much tuning each contraction is worth."""
+    """Return the effort (number of knobs) of each contraction."""
     contractions = [t for t in tensors.stages if t.op.reduce_axis]
     contractions.sort(key=iterations, reverse=True)
     efforts = [Effort.ALL, *[Effort.NUMBERS] * (_TUNED - 1), *[Effort.FEW] * len(contractions)]
@@ -135,6 +135,6 @@ def _fused(tensors: Tensors) -> frozenset[str]:
     names = []
     for tensor in tensors.stages:
         if is_fused(schedule, tensor, tensors.outputs):
-            schedule[tensor].compute_inline()  # what it is fused into becomes longer by it
+            schedule[tensor].compute_inline()  # fusing makes its reader longer
             names.append(tensor.name)
     return frozenset(names)

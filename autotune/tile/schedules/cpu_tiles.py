@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from autotune.trace.template_knobs import Knobs
 
 
-#: Axes that the vectors may lie along, the most promising ones.
+#: Largest number of choices of the vectorised axis.
 _VECTORS: Final = 2
 
 #: Vectors of a result from which on blocks of four tiles leave enough tasks for some threads: 16
@@ -28,7 +28,7 @@ _LARGE: Final = 16 * 4 * 6 * 4
 
 
 class Effort(IntEnum):
-    """How many knobs a contraction has: whole spaces are products, and choices multiply traces."""
+    """Number of knobs of a contraction; each multiplies the size of the space and the traces."""
 
     FEW = 0  # the width of its tiles
     NUMBERS = 1  # no axes or orders to choose
@@ -41,7 +41,7 @@ def lanes_in(cfg: Knobs, dtype: str) -> int:
 
 
 def tiles(cfg: Knobs, tensor: te.Tensor, effort: Effort) -> Panels | None:
-    """Define the knobs of a contraction's tiles; None if no axis of it can lie in vectors."""
+    """Define the knobs of a contraction's tiles; None if no axis can be vectorised."""
     lanes = lanes_in(cfg, tensor.dtype)
     found = {str(tensor.op.axis[r.vector].var): r for r in roles_of(tensor, lanes)}
     if not found:
@@ -70,7 +70,7 @@ def tiles(cfg: Knobs, tensor: te.Tensor, effort: Effort) -> Panels | None:
 def schedule_tiles(
     cfg: Knobs, s: Schedule, panels: Panels, end: te.Tensor, effort: Effort
 ) -> list[te.Tensor]:
-    """Compute tiles in registers, blocks of them in tasks, and panels before all that.
+    """Compute tiles in registers, blocks of tiles in tasks, and panels before them.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def schedule_tiles(
     s
     panels
     end
-        What is computed of the tiles where they are: the result, or what alone reads that.
+        The stage computed at the tiles: the result, or its only element-wise consumer.
     effort
         How many knobs it has.
 

@@ -16,13 +16,13 @@ from autotune.tile.schedules.stage_graph import extent, is_contiguous, iteration
 from autotune.tile.to_te.program_to_te import ASSIGNED, BEHIND, ELEMENT_WISE, Tensors
 
 PARALLEL: Final = 1 << 16
-"""Operations from which on a stage is worth starting threads for."""
+"""Least number of operations of a stage with several threads."""
 
 _THREADS: Final = 256
-#: Expressions that a fused stage may consist of: more would be copied, and nest, without end.
+#: Largest number of expressions of a fused stage, to limit copies and nesting.
 _MAX_FUSED: Final = 500
 
-#: What may be computed where it is read, and how often a reduction may do that again.
+#: Largest cost of a fused stage, and how often a reduction may repeat it.
 _FUSED: Final = (ELEMENT_WISE, ASSIGNED, BEHIND)
 _OFTEN: Final = 4
 
@@ -46,9 +46,9 @@ def fallback_schedule(tensors: Tensors, target: Target) -> Schedule:
 
 
 def is_fused(schedule: Schedule, tensor: te.Tensor, outputs: tuple[te.Tensor, ...]) -> bool:
-    """Whether a stage is computed where it is read: each element once, or cheaply and not often.
+    """Whether a stage is fused into its readers: each element once, or cheaply and rarely.
 
-    What stages before it were fused into it counts: it comes to a limited length.
+    Stages that are fused into it count, because its length is limited.
     """
     op = _compute(tensor)
     if op.tag not in _FUSED or any(tensor is output for output in outputs):
@@ -64,7 +64,7 @@ def is_fused(schedule: Schedule, tensor: te.Tensor, outputs: tuple[te.Tensor, ..
 
 
 def _length(schedule: Schedule, tensor: te.Tensor) -> int:
-    """Return how many expressions a stage is made of, with those of what is fused into it."""
+    """Return the number of expressions of a stage, including stages fused into it."""
     own = [e for value in _compute(tensor).body for e in walk_expr(value)]
     read = (e.tensor for e in own if isinstance(e, Read) and isinstance(e.tensor.op, ComputeOp))
     fused = (t for t in read if schedule[t].attach is Attach.INLINE)

@@ -1,4 +1,4 @@
-"""Knobs of a Tile function's kernels on GPUs: which there are, and which of them are shared."""
+"""Knobs of a Tile function's kernels on GPUs, some of them shared by several kernels."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from autotune.tile.schedules.stage_graph import extent
 if TYPE_CHECKING:
     from autotune.trace.template_knobs import Knobs
 
-#: Configurations that the spaces of all kernels of a function have together, at most.
+#: Largest number of configurations of all kernels of a function together.
 _MOST: Final = 1 << 60
 #: Steps from which on threads share a reduction by default, and fewer where elements are few.
 _LONG: Final = 128
 _LESS_LONG: Final = 32
 _FEW: Final = 1 << 14
-#: Elements fetched one by one that a thread holds until they are stored: their addresses and
-#: conditions take registers, too.
+#: Largest number of single elements that a thread loads before it stores them: their addresses and
+#: conditions need registers, too.
 _MAX_WAITING: Final = 16
 
 
 class GpuKnobs:
     """Defines the knobs of kernels.
 
-    The kernel of each kind that has most work has knobs of its own; all others of a kind have the
-    same ones together, with fewer values, as spaces would grow beyond all bounds.
+    In each kind, the kernel with the most work has its own knobs. All other kernels of the kind
+    share knobs with fewer values, because spaces would become too large.
     """
 
     def __init__(self, cfg: Knobs, made: FusionPlan) -> None:
@@ -58,7 +58,7 @@ class GpuKnobs:
         return self._defined(name, values if own else values[:2])
 
     def define_common(self, name: str, values: Sequence[Any]) -> Any:
-        """Return the value of a knob that all kernels have together."""
+        """Return the value of a knob that all kernels share."""
         return self._defined(name, list(values))
 
     def _defined(self, name: str, values: list[Any]) -> Any:
@@ -69,14 +69,14 @@ class GpuKnobs:
         return self.cfg.define_knob(name, values)
 
     def require(self, kernel: FusedKernel, condition: Any, message: str) -> None:
-        """Make a condition of a kernel's own knobs; shared ones suit some kernels less well."""
+        """Add a constraint on a kernel's own knobs; shared knobs have none."""
         if kernel.tail.name in self.own:
             self.cfg.add_constraint(condition, message)
 
     # -- kinds of kernels ----------------------------------------------------------------------
 
     def tiles(self, kernel: FusedKernel, product: Product, widths: Sequence[int]) -> Tiles:
-        """Return how a product is cut up."""
+        """Return the tiles of a product."""
         found = runs_of(product)
         runs = [run for _, run in found if run > 1]
         own = _OfProduct(self, kernel, runs)
@@ -92,7 +92,7 @@ class GpuKnobs:
         return tiles
 
     def rows(self, kernel: FusedKernel, columns: int, lanes: Sequence[int]) -> RowMapping:
-        """Return how the threads of a kernel share rows of so many elements."""
+        """Return the mapping of rows to the threads of a kernel."""
         usual = min(256, max(WARP, _power(columns)))
         counts = _first(usual, [8, 16, 32, 64, 128, 256, 512, 1024])
         threads = self.define(kernel, "threads", counts)
@@ -101,7 +101,7 @@ class GpuKnobs:
         return RowMapping(rows, threads, 1, self.define(kernel, "lanes", lanes), across=True)
 
     def cells(self, kernel: FusedKernel, elements: int, steps: int, across: bool) -> RowMapping:
-        """Return how threads share the reductions of so many elements."""
+        """Return the mapping of reductions to threads."""
         together = _kind(kernel) == "long"
         powers = [1, 2, 4, 8, 16, 32, 64, 128, 256]
         most, longest = _power(elements), _power(steps)
@@ -118,7 +118,7 @@ class GpuKnobs:
 
 
 class _OfProduct:
-    """Defines the knobs of one product; what products have in common fits all their sizes."""
+    """Defines the knobs of one product; shared knobs fit the sizes of all products."""
 
     def __init__(self, knobs: GpuKnobs, kernel: FusedKernel, runs: Sequence[int]) -> None:
         self.knobs = knobs
@@ -144,7 +144,7 @@ class _OfProduct:
 
 
 def _kind(kernel: FusedKernel) -> str:
-    """Return what a kernel does: kernels of a kind may have knobs together."""
+    """Return the kind of a kernel; kernels of a kind may share knobs."""
     if kernel.product is not None:
         return "product"
     if not kernel.members:
@@ -162,5 +162,5 @@ def _first(usual: int, values: Sequence[int]) -> list[int]:
 
 
 def _power(number: int) -> int:
-    """Return the least power of 2 that is no less than a number."""
+    """Return the least power of 2 that is at least a number."""
     return 1 << (number - 1).bit_length()

@@ -1,8 +1,8 @@
-"""Decides what of a Tile function each GPU kernel computes.
+"""Decides which statements of a Tile function each GPU kernel computes.
 
-A kernel stores one tensor, its tail. With it are computed the contraction whose elements it is made
-of, reductions of the rows that it has (the largest element and the sum of a softmax), and
-element-wise statements that only it reads, or that are cheap enough to be repeated.
+A kernel stores one tensor, its tail. The same kernel computes the contraction whose elements the
+tail uses, reductions of its rows (the maximum and the sum of a softmax), and element-wise
+statements that only this kernel reads or that are cheap to repeat.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from autotune.tile.schedules.gpu_products import Product, product_of
 from autotune.tile.schedules.stage_graph import extent, iterations
 from autotune.tile.to_te.program_to_te import Tensors
 
-#: Calls that choose or hint and compute nothing.
+#: Calls that only select or hint.
 _FREE: Final = ("if_then_else", "likely")
-#: Operations that are done again for each reader, at most.
+#: Largest number of operations that are repeated for each reader.
 _MAX_REPEATED: Final = 64
 
 
 @dataclass(slots=True)
 class FusedKernel:
-    """What one kernel computes.
+    """The stages of one kernel.
 
     Attributes
     ----------
     tail
         The tensor that it stores.
     product
-        The contraction in it that is done in tiles.
+        Its contraction that is computed in tiles.
     reductions
         Other reductions in it, in order: their elements are those of the tail's rows.
     rows
-        How many of the tail's axes longer than 1, from the first on, say which row it is.
+        Number of the tail's first axes longer than 1 that index rows.
     """
 
     tail: te.Tensor
@@ -65,14 +65,14 @@ class FusedKernel:
 
 @dataclass(frozen=True, slots=True)
 class FusionPlan:
-    """The kernels of a function, and names of what is computed where it is read.
+    """The kernels of a function, and the names of inlined stages.
 
     Attributes
     ----------
     kernels
         By the names of their tails, in order.
     inline
-        Names of element-wise stages without a place of their own.
+        Names of inlined element-wise stages.
     hosts
         Names of the kernels in which each stage is computed.
     """
@@ -103,7 +103,7 @@ def long_axes(tensor: te.Tensor) -> list[Any]:
 
 
 def computed_with(kernel: FusedKernel) -> list[te.Tensor]:
-    """Return the tensors whose sizes say how much work a kernel has."""
+    """Return the tensors whose sizes determine the work of a kernel."""
     own = [] if kernel.product is None else [kernel.product.tensor]
     return [kernel.tail, *own, *kernel.reductions]
 
@@ -120,7 +120,7 @@ def body_of(tensor: te.Tensor) -> Expr:
 
 
 class _Planner:
-    """Places stages, the last one first, so that who reads a stage has its place already."""
+    """Places stages, the last one first, so that the readers of a stage are already placed."""
 
     def __init__(self, tensors: Tensors) -> None:
         self.outputs = {t.name for t in tensors.outputs}
@@ -136,7 +136,7 @@ class _Planner:
             self._read(tensor)
 
     def _read(self, tensor: te.Tensor) -> None:
-        """Note who reads what, how many operations each element takes, what rows are reduced."""
+        """Collect the readers of tensors, operations per element, and reduced rows."""
         product = product_of(tensor) if is_reduction(tensor) else None
         if product is not None:
             self.products[tensor.name] = product
@@ -177,21 +177,21 @@ class _Planner:
             self.hosts[name] = frozenset([name])
 
     def _fuses(self, tensor: te.Tensor) -> bool:
-        """Whether an element-wise stage is computed where it is read."""
+        """Whether an element-wise stage is inlined into its readers."""
         name, readers = tensor.name, self.readers[tensor.name]
         if name in self.outputs or not readers or (len(readers) > 1 and self._follows(tensor)):
             return False
         hosts = frozenset().union(*(self.hosts[r.name] for r in readers))
         fetched = any(r in self.products for r in self._users(tensor))
         if fetched and name in self.of_rows:
-            return False  # rows are reduced once, not for each tile that is fetched
+            return False  # rows are reduced once, not for each tile that is loaded
         if name in self.repeated:
             return True
         size = math.prod(map(extent, tensor.op.axis))
         return len(hosts) == 1 and not fetched and all(iterations(r) <= 2 * size for r in readers)
 
     def _follows(self, tensor: te.Tensor) -> bool:
-        """Whether a contraction can store a stage in its own place, being read by nobody else."""
+        """Whether a stage is the only reader of a contraction and can be stored in its place."""
         own = list(dict.fromkeys(r.tensor for r in reads(body_of(tensor))))
         return any(
             t.name in self.products
@@ -202,7 +202,7 @@ class _Planner:
         )
 
     def _users(self, tensor: te.Tensor) -> set[str]:
-        """Return the stages that read a tensor, directly or by way of what is inline."""
+        """Return the stages that read a tensor, directly or through inlined stages."""
         found = set()
         for reader in self.readers[tensor.name]:
             found |= self._users(reader) if reader.name in self.inline else {reader.name}
@@ -222,7 +222,7 @@ class _Planner:
         return tensor.name
 
     def _row(self, tensor: te.Tensor) -> str:
-        """Return the kernel among whose rows' reductions one is, or itself."""
+        """Return the kernel that can compute a reduction with its rows, or the reduction itself."""
         own = tensor.name
         if own in self.outputs or not long_axes(tensor) or len(self.hosts_of(tensor)) != 1:
             return own
@@ -247,7 +247,7 @@ class _Planner:
         return frozenset().union(*(self.hosts[r.name] for r in self.readers[tensor.name]))
 
     def _uses(self, tensor: te.Tensor) -> Iterator[tuple[str, tuple[Expr, ...]]]:
-        """Yield who reads a tensor where, inline stages expanded."""
+        """Yield the readers of a tensor with their indices, inlined stages expanded."""
         for reader in self.readers[tensor.name]:
             own = [r.children for r in reads(body_of(reader)) if r.tensor is tensor]
             if reader.name not in self.inline:
@@ -262,7 +262,7 @@ class _Planner:
 
 
 def _is_same_element(tensor: te.Tensor, reader: te.Tensor) -> bool:
-    """Whether a stage reads that element of a tensor, and only that, which is where it stores."""
+    """Whether a stage reads only the element of a tensor at the index that it stores."""
     if list(map(extent, tensor.op.axis)) != list(map(extent, reader.op.axis)):
         return False
     found = [r for r in reads(body_of(reader)) if r.tensor is tensor]

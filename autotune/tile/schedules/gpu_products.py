@@ -1,8 +1,8 @@
-"""Finds the product of matrices in a contraction, so that a GPU computes it in tiles.
+"""Finds the matrix product in a contraction, so that a GPU computes it in tiles.
 
-Output axes that only some of what is read depends on are rows or columns; those that all of it
-depends on are a batch. Several axes of a kind count as one, and so do reduced indices: a
-convolution is the product of its weights and of windows that are made while they are fetched.
+Output axes on which only one operand depends are rows or columns; axes on which both depend are a
+batch. Several axes of a kind count as one, and so do reduced indices: a convolution is the product
+of its weights and its windows, which are formed while they are loaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from autotune.schedule.recipes.gpu_product import Operand, Tiles
 from autotune.tile.schedules.stage_graph import extent, reduction_of
 from autotune.tile.to_te.program_to_te import CONTRACTION
 
-#: Rows, columns and steps of the smallest product that is worth tiles.
+#: Rows, columns and steps of the smallest product with tiles.
 LEAST: Final = 8
 
 
@@ -37,9 +37,9 @@ class Product:
     batch, rows, columns
         Its output axes by kind.
     steps
-        Its reduced axes, in the order that what is read lies in.
+        Its reduced axes, in the order of the operands' memory.
     sides
-        What is read, each with 0 if it has rows, 1 if it has columns.
+        Its operands, each with 0 if it has the rows, 1 if it has the columns.
     """
 
     tensor: te.Tensor
@@ -69,7 +69,7 @@ class Product:
         return batch, rows, columns
 
     def run_of_result(self) -> int:
-        """Return how many columns in a row are neighbours in memory, over and over again."""
+        """Return the number of consecutive columns that are adjacent in memory, throughout."""
         axes = list(self.tensor.op.axis)
         run = 1
         for axis in reversed(self.columns):
@@ -81,7 +81,7 @@ class Product:
 
 
 def product_of(tensor: te.Tensor) -> Product | None:
-    """Return a contraction as a product; None if it is none, or too small for tiles."""
+    """Return a contraction as a product; None if it is not one, or too small for tiles."""
     body = reduction_of(tensor)
     found = reads_of(body)
     axes = [axis for axis in tensor.op.axis if extent(axis) > 1]
@@ -100,12 +100,12 @@ def product_of(tensor: te.Tensor) -> Product | None:
 
 
 def reads_of(body: Reduce) -> list[Read]:
-    """Return what a reduction reads, each once."""
+    """Return the reads of a reduction, each once."""
     return list(dict.fromkeys(r for source in body.sources for r in reads(source)))
 
 
 def steps_of(body: Reduce) -> tuple[Any, ...]:
-    """Return the reduced axes as they follow one another in what has most of them for itself."""
+    """Return the reduced axes in the order of the operand that alone has the most of them."""
 
     def alone(read: Read) -> dict[Var, int]:
         return {i: n for n, i in enumerate(read.children) if isinstance(i, Var)}
@@ -120,7 +120,7 @@ def steps_of(body: Reduce) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tiled:
-    """A product in tiles: what is fetched, the sums, and the elements where they belong."""
+    """A product in tiles: the operands, the sums, and the result."""
 
     product: Product
     tiles: Tiles
@@ -135,12 +135,12 @@ class Tiled:
 
 
 def runs_of(product: Product) -> list[tuple[int, int]]:
-    """Return, for each side, which it is, and how many neighbours of what is read lie in a row."""
+    """Return for each operand its side and the number of adjacent elements in memory."""
     return [(way, _run(product, read, way)) for read, way in product.sides]
 
 
 def tiled(product: Product, tiles: Tiles) -> Tiled:
-    """Return the tensors of a product whose edges are filled up to whole tiles."""
+    """Return the tensors of a product with edges padded to whole tiles."""
     body, sizes = reduction_of(product.tensor), product.sizes
     padded = tiles.padded(*sizes)
     name, batch = product.tensor.name, [extent(axis) for axis in product.batch]
@@ -182,7 +182,7 @@ def tiled(product: Product, tiles: Tiles) -> Tiled:
 
 
 def _is_product(node: Expr) -> bool:
-    """Whether an expression is 0 as soon as one element that it reads is."""
+    """Whether an expression is 0 if one of its reads is 0."""
     match node:
         case Read():
             return True
@@ -213,7 +213,7 @@ def digits(axes: Sequence[Any], number: Any) -> dict[Var, Any]:
 
 
 def joined(axes: Sequence[Any], at: Mapping[Any, Any]) -> Any:
-    """Return the number that the values of some axes make."""
+    """Return the combined number of the values of some axes."""
     first, *others = axes
     total = at[first]
     for axis in others:
@@ -241,7 +241,7 @@ def _operand(
     guards: Sequence[Expr],
     padded: Sequence[Any],
 ) -> tuple[Operand, list[Expr]]:
-    """Return what is fetched of a read, zeros where that is outside, and the guards it keeps."""
+    """Return the operand for a read, with zeros outside, and its guards."""
     own, steps = getattr(product, _kind(way)), product.steps
     known = {axis.var for axis in (*product.batch, *own, *steps)}
     kept = [guard for guard in guards if known.issuperset(free_vars(guard))]
@@ -267,7 +267,7 @@ def _operand(
 
 
 def _within(product: Product, read: Read, guards: Iterable[Expr]) -> list[Expr]:
-    """Return conditions under which what is read exists and counts, none of them twice."""
+    """Return conditions under which an element exists and counts, each once."""
     axes = (*product.tensor.op.axis, *product.steps)
     relaxer = Relaxer({axis.var: const(extent(axis)) for axis in axes})
     forms: list[Poly] = []
@@ -304,7 +304,7 @@ def _steps_last(read: Read, own: Sequence[Any], steps: Sequence[Any]) -> bool:
 
 
 def _run(product: Product, read: Read, way: int) -> int:
-    """Return how many neighbours, from the first on, always exist and lie in a row."""
+    """Return the number of adjacent elements that always exist and are consecutive."""
     body = reduction_of(product.tensor)
     own = getattr(product, _kind(way))
     loops = list(product.steps if _steps_last(read, own, product.steps) else own)

@@ -1,7 +1,7 @@
-"""The search space of any Tile function on GPUs: products in tiles, rows by threads, the rest flat.
+"""The search space of any Tile function on GPUs: tiled products, shared rows, and single elements.
 
-`gpu_plan` says what each kernel computes, `gpu_knobs` which knobs it has; here are its loops.
-Contractions that are products of matrices get those of the `matmul` template.
+`gpu_plan` decides which statements each kernel computes, and `gpu_knobs` its knobs; this file makes
+its loops. Matrix products get the loops of the `matmul` template.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from autotune.tile.to_te.program_to_te import CONTRACTION, Tensors, to_te
 if TYPE_CHECKING:
     from autotune.trace.template_knobs import Knobs
 
-#: Bytes of a row that may lie in shared memory.
+#: Largest size of a row in shared memory in bytes.
 _KEPT_BYTES: Final = 32 * 1024
 
 
 def gpu_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, Tensors]:
     """Define the knobs of a program's kernels and return the schedule that they make.
 
-    The kernel with most work of each kind has knobs NAME_..., by the name of what it stores; all
-    others of a kind have knobs others_KIND_... together.
+    In each kind, the kernel with the most work has knobs NAME_..., with the name of its tensor; all
+    other kernels of the kind share knobs others_KIND_...
 
     Knobs
     -----
     warps_m, warps_n, lanes_m, own_m, own_n, virtual_m, virtual_n, depth, unroll, fetch, pad, ...
-        Of products, as of the `matmul` template.
+        For products: as in the `matmul` template.
     ahead
-        The same, for all products.
+        The same knob for all products.
     threads, rows, each, lanes
         Of reductions: threads of a row, rows of a block, rows that a thread works on one after the
-        other, elements of a row that it stores together. Where nothing is reduced: threads of a
-        block, elements of a thread, and those it computes together.
+        other, elements of a row that it stores together. Without a reduction: threads of a block,
+        elements of a thread, and elements that it computes together.
     keep
         Whether rows that are read several times are kept in shared memory.
     """
@@ -109,7 +109,7 @@ def _widest(kernel: FusedKernel, product: Product) -> str:
 
 
 def _flattened(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
-    """Return a reduction with one axis over all its elements, and these where they belong."""
+    """Return a reduction with one axis over all its elements, and the result in its own shape."""
     axes, body = list(tensor.op.axis), reduction_of(tensor)
 
     def element(number: Any) -> Any:
@@ -147,7 +147,7 @@ class _Loops:
         )
 
     def kernel(self, kernel: FusedKernel, tail: te.Tensor) -> None:
-        """Compute what is no product."""
+        """Compute a kernel that is not a product."""
         if not tail.op.axis:
             self._scalar(kernel, tail)
         elif not kernel.members:
@@ -158,7 +158,7 @@ class _Loops:
             self._rows(kernel, tail)
 
     def _scalar(self, kernel: FusedKernel, tail: te.Tensor) -> None:
-        """Compute one element, by the threads of one block together if it is a reduction."""
+        """Compute one element, with all threads of one block if it is a reduction."""
         reduced = list(tail.op.reduce_axis)
         if not reduced:
             return
@@ -182,7 +182,7 @@ class _Loops:
         bind(stage, {"blockIdx.x": block, "threadIdx.x": thread})
 
     def _lanes(self, tail: te.Tensor, length: int) -> list[int]:
-        """Return how many elements of rows of this length may move together, the most first."""
+        """Return the possible vector lengths for rows of this length, the largest first."""
         types = [tail.dtype, *(r.dtype for r in reads(body_of(tail)))]
         counts = lane_counts(self.knobs.target, max(types, key=dtypes.itemsize))
         return [lanes for lanes in counts[::-1] if length % lanes == 0]
@@ -198,7 +198,7 @@ class _Loops:
         schedule_rows(self.s, tail, ((), fused, None), reductions, (), how)
 
     def _rows(self, kernel: FusedKernel, tail: te.Tensor) -> None:
-        """Compute rows, of which something is reduced first."""
+        """Compute rows after their reductions."""
         axes = list(tail.op.axis)
         last = axes.index(long_axes(tail)[kernel.rows - 1])
         around, row, along = axes[:last], axes[last], axes[last + 1 :]
@@ -213,7 +213,7 @@ class _Loops:
     def _kept(
         self, kernel: FusedKernel, tail: te.Tensor, last: int
     ) -> list[tuple[te.Tensor, Any, Sequence[Any]]]:
-        """Return what of rows is kept in shared memory: what is read several times."""
+        """Return the rows to keep in shared memory: those that are read several times."""
         own = frozenset([kernel.tail.name])
         within = [t for name, t in self.stages.items() if self.made.hosts.get(name) == own]
         found: dict[te.Tensor, list[te.Tensor]] = {}
@@ -234,7 +234,7 @@ class _Loops:
         return [(c, c.op.axis[last], c.op.axis[last + 1 :]) for c in caches]
 
     def _uses(self, reader: te.Tensor) -> int:
-        """Return how often a stage is computed for an element."""
+        """Return the number of times that a stage is computed for an element."""
         if reader.name not in self.made.inline:
             return 1
         return sum(self._uses(t) for t in self.stages.values() if _is_read(reader, t))
@@ -261,7 +261,7 @@ def _steps(tensor: te.Tensor) -> tuple[Any, ...]:
 
 
 def _goes_along(tensor: te.Tensor) -> bool:
-    """Whether neighbouring steps of a reduction are neighbours in memory, not its elements."""
+    """Whether adjacent steps of a reduction are adjacent in memory, and its elements are not."""
     body = reduction_of(tensor)
     element, step = tensor.op.axis[0].var, steps_of(body)[-1].var
     last = [set(free_vars(r.children[-1])) for r in reads_of(body) if r.children]

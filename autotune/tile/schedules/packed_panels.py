@@ -1,7 +1,7 @@
 """Rewrites a contraction into register tiles over packed panels: the structure of a fast product.
 
-Output axis v runs over vectors and axis u over rows of a tile. Tiles that stick out compute on the
-last element again and are cut when the result is stored, so inner loops carry no guards.
+Output axis v is vectorised and axis u gives the rows of a tile. Tiles at the edge repeat the last
+element, and the extra elements are not stored, so inner loops have no guards.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.tile.schedules.stage_graph import extent, iterations, reduction_of
 from autotune.tile.to_te.program_to_te import CONTRACTION
 
-#: A panel may hold this many times the elements of the tensor that it is packed from, and each of
-#: its elements is read so often at least.
+#: Largest size of a panel relative to its tensor, and the least number of reads of each of its
+#: elements.
 _MAX_COPIES: Final = 2
 _OFTEN: Final = 4
 
@@ -30,7 +30,7 @@ class Roles:
     Attributes
     ----------
     vector
-        Position of the output axis that lies in vectors.
+        Position of the vectorised output axis.
     rows
         Position of the output axis that makes the rows of a tile; None if there is none.
     """
@@ -46,11 +46,11 @@ class Panels:
     Attributes
     ----------
     packed
-        Panels that lie as the tiles read them; their last axis is one tile's vectors.
+        Panels in the order in which tiles read them; their last axis is one tile's vectors.
     tile
         The contraction, with an axis for all tiles along v and u, then one within each.
     result
-        The elements where they belong.
+        The result in its own shape.
     roles
         Of the axes.
     work
@@ -68,10 +68,10 @@ class Panels:
 
 
 def roles_of(tensor: te.Tensor, lanes: int) -> list[Roles]:
-    """Return how a contraction can be cut into tiles, the most promising way first.
+    """Return the possible roles of a contraction's axes, the most promising first.
 
-    An axis may lie in vectors if everything that depends on it can be packed, or already lies
-    along it; none if that is so for no axis as long as a vector.
+    An axis can be vectorised if every read that depends on it can be packed or is already
+    contiguous along it. The result is empty if there is no such axis of at least one vector.
     """
     axes = list(tensor.op.axis)
     found: list[tuple[bool, Roles]] = []
@@ -93,7 +93,7 @@ def _reads(tensor: te.Tensor) -> list[Read]:
 
 
 def _lies_along(read: Read, var: Expr) -> bool:
-    """Whether neighbours along an axis are neighbours in memory, as the last index is var + c."""
+    """Whether adjacent elements along an axis are adjacent in memory: the last index is var + c."""
     *front, last = read.children
     return not any(var is w for i in front for w in free_vars(i)) and var is last
 
@@ -104,7 +104,7 @@ def _used(read: Read, axes: Sequence[Any]) -> list[Any]:
 
 
 def _packs(read: Read, tensor: te.Tensor, v: int, rows: int | None) -> bool:
-    """Whether a panel of what a read takes is worth it: read often, for all rows, not too large."""
+    """Whether packing a read is worthwhile: it is read often, by all rows, and not too large."""
     axes = list(tensor.op.axis)
     used = _used(read, [*axes, *tensor.op.reduce_axis])
     if rows is not None and any(axis is axes[rows] for axis in used):
@@ -117,7 +117,7 @@ def _packs(read: Read, tensor: te.Tensor, v: int, rows: int | None) -> bool:
 def _panel(
     tensor: te.Tensor, read: Read, v: int, tile_v: Any, number: int
 ) -> tuple[te.Tensor, list[Any], list[Any]]:
-    """Return what a read takes, one tile of v in a row, with the other axes it is read along."""
+    """Return the panel of a read: consecutive tiles of v, with the other axes of the read."""
     along = tensor.op.axis[v]
     used = [axis for axis in _used(read, tensor.op.axis) if axis is not along]
     reduced = _used(read, tensor.op.reduce_axis)
@@ -130,7 +130,7 @@ def _panel(
         values = {a.var: i for a, i in zip([*used, None, *reduced], front, strict=True) if a}
         values[along.var] = _position(front[len(used)], last, tile_v, extent(along))
         moved = [substitute(i, values) for i in read.children]
-        if guarded:  # what the condition rules out is read from anywhere
+        if guarded:  # elements that the condition excludes may have any value
             sizes = map(int, read.tensor.shape)
             moved = [te.max(_clamped(i, n), 0) for i, n in zip(moved, sizes, strict=True)]
         return read.tensor[tuple(moved)]
@@ -145,7 +145,7 @@ def _clamped(index: Any, size: int) -> Any:
 
 
 def _position(outer: Any, inner: Any, tile: Any, size: int) -> Any:
-    """Return where an element of a tile is; the last element where that is outside."""
+    """Return the position of an element of a tile, clamped to the last element."""
     return _clamped(outer * tile + inner, size)
 
 

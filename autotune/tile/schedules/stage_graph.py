@@ -1,4 +1,4 @@
-"""Relations of the stages of a Tile function: which share rows, which end a contraction."""
+"""Relations of the stages of a Tile function: shared rows, and consumers of contractions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def extent(axis: Any) -> int:
 
 
 def iterations(tensor: te.Tensor) -> int:
-    """Return how often a stage's expression is evaluated."""
+    """Return the number of evaluations of a stage's expression."""
     return math.prod(extent(axis) for axis in (*tensor.op.axis, *tensor.op.reduce_axis))
 
 
@@ -57,7 +57,7 @@ def written_out(tensor: te.Tensor, names: Collection[str]) -> te.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A stage that is computed by itself, and what it reads with what is fused inlined."""
+    """A stage that is not inlined, and its reads with fused stages inlined."""
 
     tensor: te.Tensor
     reads: tuple[Read, ...]
@@ -83,7 +83,7 @@ def readers_of(tensor: te.Tensor, stages: Sequence[Reading]) -> list[Reading]:
 
 
 def ends_in(tensor: te.Tensor, stages: Sequence[Reading]) -> te.Tensor | None:
-    """Return the only stage that reads a tensor, if it does so element by element."""
+    """Return the only reader of a tensor, if it is element-wise."""
     readers = readers_of(tensor, stages)
     if len(readers) != 1 or readers[0].tensor.op.reduce_axis:
         return None
@@ -102,16 +102,16 @@ def ends_in(tensor: te.Tensor, stages: Sequence[Reading]) -> te.Tensor | None:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Stages that can be computed for some elements of certain axes at a time, each once.
+    """Stages that can be computed together for some elements of certain axes, each once.
 
     Attributes
     ----------
     root
-        The stage that nothing in the group needs.
+        The last stage of the group.
     rows
-        Positions of its axes that all of the group have.
+        Positions of its axes that all stages of the group have.
     members
-        The others, those that need others first; for each one the axes that are `rows`.
+        The others, consumers first, with the axes of each that are `rows`.
     """
 
     root: te.Tensor
@@ -122,7 +122,7 @@ class RowGroup:
 def row_groups(
     schedule: Schedule, stages: Sequence[Reading], alone: Collection[te.Tensor]
 ) -> list[RowGroup]:
-    """Return groups of stages that share rows; every stage but those `alone` is in one."""
+    """Return groups of stages that share rows; every stage except those in `alone` is in one."""
     left = [s for s in stages if not any(s.tensor is t for t in alone)]
     groups: list[RowGroup] = []
     while left:
@@ -157,7 +157,7 @@ def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading
 
 
 def _shared(tensor: te.Tensor, readers: Sequence[tuple[Reading, dict[int, Any]]]) -> dict[int, Any]:
-    """Return which of the readers' rows are axes of a tensor, at the same place everywhere."""
+    """Return the readers' rows that are axes of a tensor, in the same position everywhere."""
     shared: dict[int, Any] = {}
     places: dict[int, set[int | None]] = {}
     for stage, rows in readers:

@@ -1,7 +1,7 @@
-"""Rewrites a reduction along rows into partial results side by side: vectors, then their lanes.
+"""Rewrites a reduction along rows into vectors of partial results, which are then combined.
 
-Partial result (u, v) of U vectors of W lanes has every element U * W behind another one. The
-vectors are folded into one, and its lanes pairwise into the element.
+With U vectors of W lanes, partial result (u, v) has every (U * W)-th element. The vectors are
+combined into one, and then its lanes pairwise into the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LaneReduction:
     Attributes
     ----------
     whole
-        The reduction as it was.
+        The original reduction.
     parts
         Partial results; its last axes are the vectors and their lanes.
     vector
@@ -92,7 +92,7 @@ def lanes_of(tensor: te.Tensor, lanes: int, vectors: Any) -> LaneReduction:
 
 
 def _folded(reduced: Reduce, values: Sequence[Expr]) -> Expr:
-    """Combine values pairwise: those one half apart, as halves of a vector are combined."""
+    """Combine values pairwise: each with the one half a vector further."""
     (lhs,), (rhs,), (combined,) = (
         reduced.combiner.lhs, reduced.combiner.rhs, reduced.combiner.result
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The functions of expressions: how many arguments, and what types they give."""
+"""The functions of expressions: numbers of arguments and result types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ElementWise:
     Attributes
     ----------
     arguments
-        How many it takes.
+        Number of arguments.
     of
         "number": of any number, in its type; "fraction": integers become floats first; "bits":
         of integers and conditions, in their type.
@@ -39,7 +39,7 @@ ELEMENT_WISE: Final = {
 #: Functions and operators whose result is a dimension if all operands are.
 OF_DIMENSIONS: Final = ("max", "min", "~")
 
-#: Widths in bits that casts take; conditions have one whatever is said.
+#: Widths in bits of casts; conditions always have one.
 CASTS: Final[dict[str, tuple[int, ...]]] = {
     "as_float": (16, 32, 64),
     "as_int": (8, 16, 32, 64),
@@ -61,12 +61,12 @@ WHOLE: Final[dict[str, tuple[int, int | None]]] = {
     "prng_state": (1, 1),
 }
 
-#: Names of functions that begin so check that something holds of dimensions.
+#: Prefix of the names of assertions on dimensions.
 ASSERTION: Final = "assert_"
 
 KNOWN: Final = (*(name for name in ELEMENT_WISE if name.isidentifier()), *CASTS, *WHOLE)
 
-#: What to write instead of functions that other Tile compilers have.
+#: Replacements for functions of other Tile compilers.
 INSTEAD: Final = {
     "broadcast": "of sizes that are equal or 1 it is max(A, B)",
     "mod": "of sizes it is A - A / B * B",

@@ -9,19 +9,19 @@ from autotune.errors import TileError, UsageError
 from autotune.system.words import closest
 from autotune.tile.syntax.syntax_tree import Function, Span
 
-#: How much of a long line is shown on either side of the caret.
+#: Number of characters shown on either side of the caret in a long line.
 _AROUND: Final = 80
-#: What is said is cut to this length, for names and numbers may have any.
+#: Largest length of a message, because names and numbers may have any length.
 _LONGEST: Final = 400
 
 
 def tile_error(function: Function, span: Span, problem: str, advice: str = "") -> TileError:
-    """Return the error that says what is wrong at a place of a function."""
+    """Return an error at a place of a function."""
     return tile_error_in(function.source, function.name, span.start, problem, advice)
 
 
 def tile_error_in(source: str, name: str, at: int, problem: str, advice: str = "") -> TileError:
-    """Return the error that says what is wrong at an offset of a text."""
+    """Return an error at an offset of a text."""
     start = source.rfind("\n", 0, at) + 1
     end = source.find("\n", at)
     text = source[start : end if end >= 0 else len(source)]
@@ -39,7 +39,7 @@ def _cut(text: str) -> str:
 
 
 def unknown(function: Function, what: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for something that is given for a name that a header does not have."""
+    """Return the error for a name that the header does not have."""
     names = sorted(known)
     hint = nearest(name, names)
     return UsageError(

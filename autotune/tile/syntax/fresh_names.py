@@ -14,11 +14,11 @@ class TileNameSupply:
         self.made: set[str] = set()
 
     def fresh(self, wanted: str) -> str:
-        """Return a name that nothing has: the one wanted, or it with a number behind it."""
+        """Return an unused name: the given one, or the name with a number."""
         return self._make(wanted) if wanted not in self._used else self.numbered(wanted)
 
     def numbered(self, stem: str) -> str:
-        """Return a name that nothing has, with the least number behind it."""
+        """Return an unused name with the least number."""
         names = (f"{stem}_{k}" for k in itertools.count(1))
         return self._make(next(n for n in names if n not in self._used))
 

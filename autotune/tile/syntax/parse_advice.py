@@ -11,18 +11,18 @@ from autotune.tile.syntax.elementwise_functions import KNOWN
 
 @dataclass(frozen=True, slots=True)
 class ParseFailure:
-    """Where reading stopped: a token that cannot stand there.
+    """An unexpected token, and its context.
 
     Attributes
     ----------
     kind, text, at
         The token: its name in the grammar, its text and its offset.
     expected
-        Kinds of tokens that could have stood there.
+        Kinds of expected tokens.
     before, before_end
-        The text of the token before it ("" if there is none), and the offset behind it.
+        Text of the token before it ("" if there is none), and the offset of its end.
     after
-        The text of the token behind it ("" if there is none).
+        Text of the token after it ("" if there is none).
     """
 
     kind: str
@@ -38,13 +38,13 @@ _AGGREGATES: Final = {"sum": "+", "prod": "*", "max": ">", "min": "<"}
 _AGGREGATIONS: Final = {"PLUS", "STAR", "GREATER", "LESS", "EQUAL"}
 _ARITHMETIC: Final = ("PLUS", "MINUS", "STAR", "SLASH")
 _COMPARISONS: Final = ("SAME", "OTHER", "LESS", "ATMOST", "GREATER", "ATLEAST")
-#: What can stand behind a contraction.
+#: Tokens that may follow a contraction.
 _BEHIND: Final = {"COMMA", "SEMICOLON", "NO_DEFRACT", "DEFAULT"}
 _ELSEWHERE: Final = "do the rest element-wise in another statement"
 
 
 def advice(stop: ParseFailure) -> str:
-    """Return what to write instead, or "" where there is no telling."""
+    """Return a correction, or "" if none is known."""
     return next(filter(None, (advise(stop) for advise in _ADVICE)), "")
 
 

@@ -1,4 +1,4 @@
-"""Explains why a text is no Tile function."""
+"""Explains syntax errors of Tile code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPELLED: Final = {
     "LBRACE": "'{'", "RBRACE": "'}'", "COMMA": "','", "COLON": "':'", "SEMICOLON": "';'",
     "$END": "the end of the text",
 }  # fmt: skip
-#: What to write instead of characters that Tile does not have.
+#: Replacements for characters that Tile does not have.
 _INSTEAD: Final = {
     "%": "Tile has no remainder: x - y * floor(x / y) is one",
     "_": "names begin with a letter",
@@ -40,7 +40,7 @@ _INSTEAD: Final = {
 
 
 def unexpected(code: str, name: str, stop: ParseFailure) -> TileError:
-    """Return the error for a token that cannot stand where it does."""
+    """Return the error for an unexpected token."""
     stop = _with_neighbours(code, stop)
     if "SEMICOLON" in stop.expected and _ends_a_statement(code, stop):
         return tile_error_in(
@@ -65,7 +65,7 @@ def _with_neighbours(code: str, stop: ParseFailure) -> ParseFailure:
 
 
 def _ends_a_statement(code: str, stop: ParseFailure) -> bool:
-    """Whether a token begins what can only stand behind a whole statement."""
+    """Whether a token can only follow a complete statement."""
     if stop.kind != "NAME":
         return stop.kind in ("RBRACE", "$END")
     return "\n" in code[stop.before_end : stop.at] or stop.after in ("=", "[")

@@ -1,4 +1,4 @@
-"""Reads Tile code: text in, syntax tree out (the only module that knows lark)."""
+"""Parses Tile code to a syntax tree; only this file imports lark."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from autotune.tile.syntax.syntax_tree import (
     substituted,
 )
 
-#: Expressions that nest deeper are refused, so that walks over trees may be recursive.
+#: Largest nesting of expressions, so that traversals of trees may be recursive.
 MAX_DEPTH: Final = 100
-#: Whole numbers are to fit in 64 bits with room for arithmetic.
+#: Largest number of digits of whole numbers, which must fit in 64 bits with room for arithmetic.
 MAX_DIGITS: Final = 18
 
 
@@ -48,7 +48,7 @@ def parse(code: str, name: str = "tile") -> Function:
     code
         One function: ``function (A[M, L], B[L, N]) -> (C) { ... }``.
     name
-        What messages call the text, such as the path of its file.
+        Name of the text in messages, such as the path of its file.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def _expression(text: str) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class ContractionDefault:
-    """What stands behind the constraints of a contraction."""
+    """The default of a contraction, after its constraints."""
 
     default: Name | None
 
@@ -93,7 +93,7 @@ class ContractionDefault:
 class _Builder(Transformer[Token, Any]):
     """Makes the nodes of the tree while the text is parsed, from the leaves up.
 
-    The items of a rule are all its tokens and what its parts became.
+    The items of a rule are its tokens and the nodes of its parts.
     """
 
     def name(self, items: list[Any]) -> Name:
@@ -171,7 +171,7 @@ class _Builder(Transformer[Token, Any]):
 
 
 def _listed(items: list[Any]) -> tuple[Any, ...]:
-    """Return what stands between commas and brackets."""
+    """Return the items between commas and brackets."""
     return tuple(item for item in items if not isinstance(item, Token))
 
 
@@ -194,7 +194,7 @@ def _parser() -> Lark:
 
 
 def _check_literals(function: Function) -> None:
-    """Refuse expressions that nest too deep, and numbers that no type holds."""
+    """Raise an error for too deep expressions, and for numbers that no type can represent."""
     pending = [(e, 1) for declared in function.inputs for e in declared.dimensions or ()]
     pending += [(e, 1) for statement in function.statements for e in expressions(statement)]
     while pending:
@@ -224,7 +224,7 @@ def _check_number(function: Function, number: Number) -> None:
 
 
 def _stop(code: str, error: UnexpectedToken) -> ParseFailure:
-    """Return what a diagnosis needs to know, without lark's classes."""
+    """Return the facts for a diagnosis, without lark's classes."""
     token = error.token
     expected = frozenset(error.accepts or error.expected)
     if token.type == "$END":

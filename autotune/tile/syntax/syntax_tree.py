@@ -1,6 +1,6 @@
-"""The syntax tree of Tile: frozen dataclasses that know where in the text they stand.
+"""The syntax tree of Tile: frozen dataclasses with their positions in the text.
 
-Trees are equal if they say the same, wherever that stands. `unparser.to_code` is their text.
+Equality of trees ignores positions. `unparser.to_code` returns their text.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ BITS: Final = ("&", "|", "^", "<<", ">>")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Offsets of the first character of something and of the one behind it."""
+    """Offset of the first character of a node, and the offset of its end."""
 
     start: int
     end: int
 
 
-#: Where a node stands that was not read from a text.
+#: Span of a node that was not parsed from a text.
 NOWHERE: Final = Span(0, 0)
 
 
@@ -117,7 +117,7 @@ class Assignment:
 class Contraction:
     """``Output[indices: sizes] = aggregation(inputs combined), constraints default D;``.
 
-    Elements that nothing is aggregated to are those of `default`; 0 if that is None.
+    Elements without an index set are those of `default`; 0 if that is None.
     """
 
     output: AccessExpr
@@ -140,15 +140,15 @@ Statement: TypeAlias = Assignment | Contraction
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A tensor that the caller gives.
+    """A tensor that the caller passes.
 
     Attributes
     ----------
     name
         Its name.
     dimensions
-        What the header says of each size: a name that stands for it, or arithmetic over such names
-        that gives it; None where it says nothing, not even how many there are.
+        Each size in the header: a name, or arithmetic over names; None if the header gives no
+        dimensions.
     """
 
     name: Name
@@ -168,11 +168,11 @@ class Function:
     Attributes
     ----------
     inputs, outputs, statements
-        What it consists of, in order.
+        Its parts in order.
     source
         The text that the spans of its nodes point into ("" if it was not read from one).
     name
-        What messages call the text: a file's path, or "tile".
+        Name of the text in messages: a file's path, or "tile".
     """
 
     inputs: tuple[Input, ...]
@@ -216,7 +216,7 @@ def with_operands(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
 
 
 def substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """Return an expression with others in the place of some of its names."""
+    """Return an expression with some of its names replaced."""
     if isinstance(expr, Name):
         return values.get(expr.text, expr)
     return with_operands(expr, lambda operand: substituted(operand, values))

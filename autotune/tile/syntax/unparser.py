@@ -47,7 +47,7 @@ def statement_code(statement: Statement) -> str:
 
 
 def expr_code(expr: Expr, level: int = _CONDITIONAL) -> str:
-    """Return an expression as text; in parentheses if it binds less than `level` asks for."""
+    """Return an expression as text; in parentheses if it binds less tightly than `level`."""
     own, text = _parts(expr)
     return text if own >= level else f"({text})"
 

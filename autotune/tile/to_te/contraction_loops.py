@@ -1,13 +1,13 @@
-"""Turns the index sets of a contraction into loops: over its output, and over what is reduced.
+"""Converts the index sets of a contraction to loops over its output and over reduced indices.
 
-A contraction names its indices as it likes; loops run over the elements of the output, and for
-each of them over what is aggregated there. That takes a change of indices that is whole both ways:
+The indices of a contraction are arbitrary; loops run over the elements of the output and, for each
+of them, over the aggregated values. This needs a unimodular change of indices:
 
-1. congruences (index expressions with fractions) are solved, which leaves free integers;
-2. the output's index expressions are brought into echelon form, so that an output element gives
-   some of these integers, or shows that nothing is written there (`Loops.solved`);
+1. congruences (index expressions with fractions) are solved; the solutions have free integers;
+2. the output's index expressions are brought into echelon form, so that an output element
+   determines some of these integers, or is not written (`Loops.solved`);
 3. the others are chosen among the contraction's own ranges, those of fewest values first, so that
-   their bounds need no guard; what is left over is completed to a basis;
+   their bounds need no guard; the rest is completed to a basis;
 4. a reduced index that the output confines to a window (``0 <= o - 3 * g < 3``) is counted from
    the start of that window (``g = o // 3``);
 5. a range that these bounds do not imply becomes a guard.
@@ -67,22 +67,21 @@ class Loops:
     Attributes
     ----------
     output
-        Names of the output's dimensions: that of an index, if that alone stands there.
+        Names of the output's dimensions: the name of an index, if it is the whole expression.
     reduced
-        Reduced indices with tight bounds; one that has a single value is none.
+        Reduced indices with tight bounds; an index with a single value is left out.
     quotients
         Names for quotients of output indices.
     reads
-        What is read, one polynomial in output indices, quotients and reduced indices for each
-        dimension of each tensor. They are whole where `solved` holds.
+        The reads: for each dimension of each tensor a polynomial in output indices, quotients and
+        reduced indices. They are whole where `solved` holds.
     solved
-        Conditions on output indices without which an element is not written.
+        Necessary conditions on output indices for an element to be written.
     guards
-        Conditions, over all of these, that are to hold beside the bounds: none is implied by the
-        others.
+        Conditions, over all of these, in addition to the bounds; none is implied by the others.
     written
-        Conditions on output indices that say which elements are written at all (`solved`
-        included); () if all are. None if that is no conjunction of such conditions.
+        Conditions on output indices for the written elements (`solved` included); () if all are
+        written. None if no conjunction of such conditions describes them.
     empty
         Whether no index set is valid: all elements are 0.
     """
@@ -132,7 +131,7 @@ def _output_names(contract: Contract) -> tuple[str, ...]:
 
 
 def _name(form: Affine, otherwise: str, contract: Contract, taken: Sequence[str]) -> str:
-    """Return the index that a form is, if it is one and free, else a name nobody has."""
+    """Return the index that equals a form, if it is free, else a new name."""
     alone = next((name for name in form.names if form == Affine.of({name: 1})), otherwise)
     if alone not in taken and alone != otherwise:
         return alone
@@ -143,7 +142,7 @@ def _name(form: Affine, otherwise: str, contract: Contract, taken: Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A reduced index to be: a form in z with whole coefficients `row` of the free ones."""
+    """A candidate for a reduced index: a form in z with whole coefficients `row` of the free z."""
 
     place: int
     name: str
@@ -156,9 +155,9 @@ class _Choice:
 class _Change:
     """The change of indices of one contraction.
 
-    Original indices are ``offset + basis @ z`` for integers z. The first `rank` of them follow from
-    the output (`leading`); the others are free, and what is reduced are as many forms that give
-    them.
+    Original indices are ``offset + basis @ z`` for integers z. The output determines the first
+    `rank` of them (`leading`). The others are free, and the reduced indices are as many forms that
+    determine them.
     """
 
     def __init__(
@@ -196,7 +195,7 @@ class _Change:
         return [int(form.coefficient(name)) for name in self.z[first:]]
 
     def solve(self) -> tuple[tuple[Divides, ...], list[Affine]]:
-        """Solve the output's forms for the leading z: each by the pivot it has, if any."""
+        """Solve the output's forms for the leading z, each by its pivot, if it has one."""
         conditions: list[Divides] = []
         leading: list[Affine] = []
         for name, r in zip(self.output, self.domain.ranges, strict=False):
@@ -219,7 +218,7 @@ class _Change:
         return only and (value % modulus == 0 if modulus else value == 0)
 
     def loops(self) -> Loops:
-        """Put everything together."""
+        """Return the loops."""
         choices = self.choices()
         reduced = [Reduced(c.name, c.low, c.high) for c in choices if c.low < c.high]
         values = dict(zip(self.z, [*self.leading, *self.following(choices)], strict=True))
@@ -246,7 +245,7 @@ class _Change:
     def check_reach(
         self, reduced: Sequence[Reduced], quotients: Sequence[Quotient], forms: Sequence[Affine]
     ) -> None:
-        """Refuse loops in which a number might not fit in 64 bits."""
+        """Raise an error for loops in which a number might not fit in 64 bits."""
         shape = zip(self.output, self.contract.type.shape, strict=True)
         box = {name: (0, size - 1) for name, size in shape}
         box |= {r.name: (r.low, r.high) for r in reduced}
@@ -259,9 +258,9 @@ class _Change:
     def windowed(
         self, reduced: Sequence[Reduced], ranges: list[RangeCondition]
     ) -> tuple[list[Reduced], tuple[Quotient, ...], dict[str, Affine]]:
-        """Count reduced indices from the start of the windows that outputs confine them to.
+        """Count reduced indices from the start of their windows in the output.
 
-        Bounds of those that are moved join `ranges`.
+        The bounds of moved indices are added to `ranges`.
         """
         kept: list[Reduced] = []
         quotients: list[Quotient] = []
@@ -285,7 +284,7 @@ class _Change:
         return kept, tuple(quotients), moved
 
     def window(self, r: Reduced, x: RangeCondition) -> tuple[int, Affine, int] | None:
-        """Return how many values a range leaves a reduced index for each output element.
+        """Return the number of values of a reduced index in its window for each output element.
 
         Where ``0 <= e - c * w < size`` and e is a form of output indices, w is ``e // c - t`` with
         ``0 <= t <= (size - 1) // c``.
@@ -304,7 +303,7 @@ class _Change:
         return (x.size - 1) // int(abs(step)) + 1, rest, int(abs(step))
 
     def box(self, reduced: Sequence[Reduced], quotients: Sequence[Quotient]) -> IndexSet:
-        """Return the points that the bounds of the loops and `solved` leave."""
+        """Return the points within the bounds of the loops and `solved`."""
         shape = zip(self.output, self.contract.type.shape, strict=True)
         ranges = [RangeCondition(Affine.of({name: 1}), size) for name, size in shape]
         ranges += [
@@ -317,7 +316,7 @@ class _Change:
         return IndexSet(names, tuple(ranges), self.solved)
 
     def choices(self) -> list[_Choice]:
-        """Choose as many forms as z are free, which give these as whole numbers."""
+        """Choose as many forms as there are free z, which determine these as whole numbers."""
         free = len(self.z) - self.rank
         chosen: list[_Choice] = []
         for candidate in self.candidates():
@@ -337,7 +336,7 @@ class _Change:
         return chosen
 
     def candidates(self) -> list[_Choice]:
-        """Return the contraction's own forms that are whole, those of fewest values first."""
+        """Return the contraction's own whole forms, those with the fewest values first."""
         found = []
         for place, r in enumerate(self.domain.ranges[len(self.output) :]):
             row = self.row(r.form, self.rank)
@@ -346,7 +345,7 @@ class _Change:
         return sorted(found, key=lambda c: (c.high - c.low, not c.name, c.place))
 
     def choice(self, place: int, form: Affine, row: list[int]) -> _Choice:
-        """Make a choice of a form; up to a constant it may be an index, whose name it gets."""
+        """Make a choice from a form, named after an index if they differ by a constant only."""
         same = [(n, index) for n, index in self.indices.items() if index.terms == form.terms]
         name, form = same[0] if same else ("", form)
         bounds = self.domain.bounds(form)

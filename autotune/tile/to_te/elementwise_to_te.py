@@ -55,7 +55,7 @@ def _unravelled(index: Index, shape: Sequence[int], inner: Sequence[int]) -> Ind
 
 
 def _listed(numbers: Sequence[int], at: Any, dtype: str) -> Any:
-    """Return the number at a place of a list."""
+    """Return an element of a list by an index expression."""
     found: Any = te.const(numbers[-1], dtype)
     for place in reversed(range(len(numbers) - 1)):
         found = te.select(at == place, te.const(numbers[place], dtype), found)
@@ -63,7 +63,7 @@ def _listed(numbers: Sequence[int], at: Any, dtype: str) -> Any:
 
 
 def _gathered(value: Apply, index: Index, tensors: Mapping[str, te.Tensor]) -> Any:
-    """Return an element of the row that a number says: the first or last one if there is none."""
+    """Return an element of the row with a number, clamped to the first and last row."""
     rows, numbers = value.args
     places = len(numbers.type.shape)
     number = expression(numbers, index[:places], numbers.type.shape, tensors)

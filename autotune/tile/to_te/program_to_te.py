@@ -1,7 +1,7 @@
 """Turns a bound Tile function into tensor expressions.
 
-Every statement becomes a compute of its own, so that schedules can fuse or place it; a contraction
-may need a second one behind it (a conversion, or zeros where nothing is written).
+Every statement becomes a compute, so that schedules can fuse or place it. A contraction may need a
+second compute (a conversion, or zeros for elements that are not written).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _COMBINE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "*": lambda a, b: a * b, "+": lambda a, b: a + b
 }  # fmt: skip
 
-#: Marks of computes: what an element-wise statement is, a contraction that aggregates something,
-#: one that does not, and what stands behind a contraction.
+#: Tags of computes: an element-wise statement, a contraction that aggregates, one that does not,
+#: and a compute after a contraction.
 ELEMENT_WISE: Final = "tile.elementwise"
 CONTRACTION: Final = "tile.contraction"
 ASSIGNED: Final = "tile.assigned"
@@ -60,13 +60,13 @@ def _as_it_is(tensor: te.Tensor) -> Sequence[te.Tensor]:
 
 
 def to_te(program: Program, refine: Refine = _as_it_is) -> Tensors:
-    """Return the tensor expressions that a program stands for.
+    """Return the tensor expressions of a program.
 
     Parameters
     ----------
     program
     refine
-        Returns what takes the place of a reduction: computes, the last of which has its elements.
+        Returns the computes that replace a reduction; the last one has its elements.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def to_te(program: Program, refine: Refine = _as_it_is) -> Tensors:
 
 
 def _read(outputs: Sequence[te.Tensor]) -> set[te.Tensor]:
-    """Return some tensors and all that they read, by whatever way."""
+    """Return some tensors and all tensors that they read, directly or indirectly."""
     found, pending = set(outputs), list(outputs)
     while pending:
         for tensor in pending.pop().op.input_tensors:
@@ -155,7 +155,7 @@ def _contraction(
 
 
 def _assigned(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) -> te.Tensor:
-    """Return the compute of a contraction with one index set for each element, at most."""
+    """Return the compute of a contraction with at most one index set per element."""
 
     def body(*index: Index) -> Any:
         spelled = _spelled(found, index, {})
@@ -168,7 +168,7 @@ def _assigned(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) ->
 
 
 def _other(step: Contract, tensors: Mapping[str, te.Tensor]) -> Callable[[Index], Any]:
-    """Return what stands where no index set writes, by its place."""
+    """Return the element at a position without an index set."""
     if step.default:
         return lambda index: tensors[step.default][index].astype(step.type.dtype)
     return lambda index: te.const(_zero(step.type.dtype), step.type.dtype)
@@ -192,7 +192,7 @@ def _reduced(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) -> 
 
 
 def _counted(step: Contract, found: Loops) -> te.Tensor:
-    """Return how many index sets write each element."""
+    """Return the number of index sets of each element."""
     axes, values = _axes(found)
 
     def body(*index: Index) -> Any:
@@ -234,7 +234,7 @@ def _zero(dtype: str) -> int | float | bool:
 
 
 def _where(conditions: Sequence[Any], value: Any, other: Any) -> Any:
-    """Return one value where all conditions hold, else another; each is read only there."""
+    """Return one value where all conditions hold, else another; each is evaluated only there."""
     return te.if_then_else(te.all(*conditions), value, other) if conditions else value
 
 
