@@ -24,6 +24,9 @@ kernel has left them."""
 SLOW_S = 0.05
 """Of a kernel that takes longer one turn is enough, and the first call is as good as the second."""
 
+OVERTIME = 2.0
+"""Turns that are taken again make a round at most so many times as long."""
+
 WARM_SHARE = 1 / 3
 """Share of a turn that does not count."""
 
@@ -45,7 +48,8 @@ def time_interleaved(
     In each lap every kernel has a turn, in random order. The first third of a turn is not counted;
     of the rest the lower quartile of loops of half a millisecond counts. A turn in which the
     kernel's threads had to wait for a processor does not count if there is another; kernels of
-    which most turns were such have up to as many turns again.
+    which most turns were such have up to as many turns again. There is no new lap after `OVERTIME`
+    times the seconds.
 
     The speed of a machine wanders by some percent within a tenth of a second, for all kernels
     alike. So a kernel's cost is what is left of its turns when what they have in common with the
@@ -57,7 +61,7 @@ def time_interleaved(
     calls : mapping of int to callable
         Runs each kernel once. Each has been called before.
     seconds : float
-        How long all of it may take, about: every kernel is called at least twice.
+        How long all of it should take: every kernel has at least one turn.
     rng : numpy.random.Generator
         Draws the order.
     loop : callable, optional
@@ -77,13 +81,17 @@ def time_interleaved(
     turn_s = max(share_s / LAPS, SHORTEST_TURN_S)
     calm: dict[int, dict[int, float]] = {index: {} for index in calls}
     disturbed: dict[int, dict[int, float]] = {index: {} for index in calls}
+    begun = clock_ns()
     with gc_disabled():
         timer = _Turn(loop, flush, begin, clock_ns)
         pace_s = {index: timer.call_s(call) for index, call in calls.items()}
         mean_s = statistics.fmean(pace_s.values())
         least = 1 if mean_s > SLOW_S else 2
         laps = max(least, math.floor(share_s / max(turn_s, 1.5 * mean_s)))
+        end = begun + OVERTIME * seconds * 1e9
         for lap in range(2 * laps):
+            if lap and clock_ns() > end:
+                break
             wanted = [i for i in calls if lap < laps or 2 * len(calm[i]) < laps]
             for index in rng.permutation(wanted).tolist():
                 waiting = waiting_share()

@@ -58,8 +58,20 @@ FRESH_S = 0.1
 CHECKING = 8
 """Computing the right answers is assumed to take this many times as long as drawing the inputs."""
 
-ENTER_S = 0.006
-"""Assumed seconds to load one finalist and call it, and to begin a round."""
+BEGIN_S = 0.01
+"""Assumed seconds to begin a round."""
+
+ENTER_S = 0.002
+"""Assumed seconds to load one finalist."""
+
+BUILDERS = 2
+"""So many finalists are assumed to be built beside each other."""
+
+ENTER_SHARE = 0.05
+"""Checking one finalist is assumed to take this share of the time that the right answers take."""
+
+CALLS = 6
+"""A finalist is called so many times in a round at least: to see how long it takes, and in turns."""
 
 CAREFUL = 1.2
 """Safety factor of the planned time of a round, when it must fit into the time that is left."""
@@ -192,18 +204,26 @@ class FinalComparison:
 
     def _fits(self, count: int) -> bool:
         """Whether there is time for as many rounds of so many finalists as decide anything."""
-        enter_s = count * (ENTER_S + self._call_s)
+        enter_s = count * (ENTER_S + self._build_s / BUILDERS + 2 * self._call_s)
+        if self._checks:
+            enter_s += count * ENTER_SHARE * (self._measurer.opening_s or 0.0)
         screening_s = sum(self._least_s(size, SCREENING_S) for size in screening_sizes(count))
-        rounds_s = MIN_ROUNDS * self._least_s(min(count, FEW + 1))
+        rounds_s = MIN_ROUNDS * (BEGIN_S + self._least_s(min(count, FEW + 1)))
         return CAREFUL * (self._fresh_s + enter_s + screening_s + rounds_s) <= self.budget_s
+
+    @property
+    def _build_s(self) -> float:
+        """Seconds that it takes to build a finalist."""
+        found = [record.build_s for record in self.trials.recorded if record.build_s is not None]
+        return statistics.median(found or [0.0])
 
     @property
     def _call_s(self) -> float:
         return self.trials.best_s or 0.0
 
     def _least_s(self, count: int, each_s: float = SHORTEST_S) -> float:
-        """Seconds that a round of so many finalists takes at least: a slow one is called twice."""
-        return count * max(each_s, 2.5 * self._call_s)
+        """Seconds that a round of so many finalists takes at least."""
+        return count * max(each_s, CALLS * self._call_s)
 
     # -- rounds ----------------------------------------------------------------------------
 
@@ -232,8 +252,8 @@ class FinalComparison:
         comparison, passes = self._comparison, list[Mapping[int, float]]()
         while (sizes := screening_sizes(len(comparison.finalists))) and self._lost <= LOST:
             seconds = self._least_s(sizes[0], SCREENING_S)
-            begin_s = ENTER_S if passes else self._fresh_s
-            rounds_s = MIN_ROUNDS * self._least_s(FEW + 1)
+            begin_s = BEGIN_S if passes else self._fresh_s
+            rounds_s = MIN_ROUNDS * (BEGIN_S + self._least_s(FEW + 1))
             count = sizes[1] if len(sizes) > 1 else FEW + 1
             if CAREFUL * (begin_s + seconds + rounds_s) > self._left_s:
                 count = FEW + 1
@@ -254,7 +274,7 @@ class FinalComparison:
         least_s = self._least_s(count)
         share_s = self._left_s / max(1, PLANNED_ROUNDS - self.rounds)
         fresh = not self._worked or self._fresh_s + least_s <= share_s
-        begin_s = self._fresh_s if fresh else ENTER_S
+        begin_s = self._fresh_s if fresh else BEGIN_S
         seconds = min(max(share_s - begin_s, least_s), max(count * LONGEST_S, least_s))
         return (seconds if CAREFUL * (begin_s + seconds) <= self._left_s else 0.0), fresh
 
@@ -269,7 +289,7 @@ class FinalComparison:
         self._tries += 1
         results = self._measurer.compare(configs, seconds, seed, fresh, check)
         if fresh:
-            self._fresh_s = max(self.clock() - begin - seconds, ENTER_S)
+            self._fresh_s = max(self.clock() - begin - seconds, BEGIN_S)
         failed = {i: result for i, result in results.items() if result.error is not None}
         for index, result in failed.items():
             assert result.error is not None

@@ -158,7 +158,7 @@ def test_many_are_screened_first_and_few_take_part_in_rounds(task, store):
 def test_a_screening_leaves_the_time_that_rounds_need(task, store):
     class Slowly(Simulated):
         def compare(self, configs, seconds, seed, fresh, check):
-            self.now += 0.012 * len(configs) if fresh else 0.0  # three times as long as assumed
+            self.now += 0.012 * len(configs) if fresh else 0.0  # longer than was assumed
             return super().compare(configs, seconds, seed, fresh, check)
 
     alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
