@@ -71,7 +71,7 @@ ENTER_SHARE = 0.05
 """Checking one finalist is assumed to take this share of the time that the right answers take."""
 
 CALLS = 6
-"""A finalist is called so many times in a round at least: to see how long it takes, and in turns."""
+"""Seconds to check one finalist, as an assumed share of what computing the right answers takes."""
 
 CAREFUL = 1.2
 """Safety factor of the planned time of a round, when it must fit into the time that is left."""
