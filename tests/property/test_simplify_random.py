@@ -123,7 +123,7 @@ def test_direct_evaluation_of_stored_values_is_what_the_interpreter_does() -> No
         expr = Generator(rng, leaves, EVERY, lazy=False).number(rng.randrange(1, 6), "int32")
         body = For(X, ops.const(12), LoopKind.SERIAL, Store(out, X, expr))
         result = np.zeros(12, np.int32)
-        interpret(PrimFunc("f", (out,), (out,), body, (), {}), [result])
+        interpret(PrimFunc("f", (out,), (out,), body, ()), [result])
         values = Grid({X: np.arange(12)}, wraps=True)(expr)
         assert result.tolist() == np.broadcast_to(values, 12).tolist(), expr
 

@@ -56,7 +56,7 @@ ROWS: list[Row] = [
     ),
     Mistake(
         ["run", "templates.py:good", "--set", "n=2000000000", "--seed", "1"],
-        "MemoryError",
+        "has too little memory: the arrays of good take .*Unable to allocate",
         setup=LITTLE_MEMORY,
         printed=True,
     ),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
-from autotune.measure.roofline import Ceiling
+
+if TYPE_CHECKING:  # with NumPy, which `autotune run --help` does without
+    from autotune.measure.roofline import Ceiling
 
 EXAMPLES = "'1.2 ms', '200 GFLOPS', '50 GB/s', '0.9 of copy', '0.8 of peak' or '0.8 of ceiling'"
 
