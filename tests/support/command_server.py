@@ -60,7 +60,7 @@ PRELOADED = (
     "autotune.operators.conv2d",
     "autotune.operators.matmul",
     "autotune.operators.softmax",
-    "autotune.tuner.run.fixed_configs",
+    "autotune.tuner.fixed_configs",
     "autotune.tuner.replay.compare_tuners",
     "autotune.tuner.factory",
     "autotune.tuner.model.model_tuner",

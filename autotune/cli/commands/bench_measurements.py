@@ -19,7 +19,7 @@ from autotune.report.units import Work
 from autotune.system.host import cache_bytes
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.tuner.run.fixed_configs import MeasuredConfigs, measure_configs
+from autotune.tuner.fixed_configs import MeasuredConfigs, measure_configs
 from records import Record, RecordStore
 from search_spaces import KnobValue, SpaceError
 

@@ -45,7 +45,7 @@ Values = Mapping[str, Any]
 """Options by name, without dashes before it; values as typed words or as a job file has them."""
 
 
-class Scope(Enum):
+class OptionScope(Enum):
     """Where an option may stand."""
 
     WORKLOAD = auto()  # on the command line, or in each workload of a job file
@@ -58,7 +58,7 @@ def option(
     declared: Any,
     read: Callable[[Any], Any] | None = None,
     default: Any = None,
-    scope: Scope = Scope.WORKLOAD,
+    scope: OptionScope = OptionScope.WORKLOAD,
     name: str = "",
 ) -> Any:
     """Return a field of `WorkloadOptions`.
@@ -71,7 +71,7 @@ def option(
         Checks a value and returns what the field holds.
     default
         What the field holds if the option is not given, or what makes that.
-    scope : Scope
+    scope : OptionScope
     name : str, optional
         That of the option; by default the field's, with dashes for underscores.
     """
@@ -86,7 +86,7 @@ def _typer(text: str, metavar: str | None, kind: Any = str | None, *flags: str, 
     return Annotated[kind, typer.Option(*flags, metavar=metavar, help=text, **more)]
 
 
-def _count(help_text: str, least: int = 1, scope: Scope = Scope.WORKLOAD) -> Any:
+def _count(help_text: str, least: int = 1, scope: OptionScope = OptionScope.WORKLOAD) -> Any:
     """Return a field for a whole number of at least `least`."""
     return option(_typer(help_text, "N", int | None, min=least), whole(least), scope=scope)
 
@@ -213,13 +213,13 @@ class WorkloadOptions:
     shapes: Mapping[str, str] = option(Shape, _shapes, dict, name="shape")
     target: str = option(TargetText, _text, "llvm")
     job: str | None = option(
-        _typer("Tune the workloads of a TOML or YAML file.", "FILE"), scope=Scope.COMMAND_LINE
+        _typer("Tune the workloads of a TOML or YAML file.", "FILE"), scope=OptionScope.COMMAND_LINE
     )
     trials: int | None = _count("Measurements wanted in the log.  [64; no limit with --time]")
     time_s: float | None = option(
         _typer("Begin no measurement after 90s, 30m or 1h30m.", "TIME", str | None, "--time"),
         duration,
-        scope=Scope.RUN,
+        scope=OptionScope.RUN,
         name="time",
     )
     until: Goal | None = option(
@@ -235,7 +235,7 @@ class WorkloadOptions:
     transfer: tuple[str, ...] = option(Transfer, _texts, ())
     log: str | None = option(_typer("Log of measurements.  [TEMPLATE.jsonl]", "FILE"), _text)
     seed: int | None = _count(
-        "Seed of every random choice.  [chosen and printed]", 0, scope=Scope.RUN
+        "Seed of every random choice.  [chosen and printed]", 0, scope=OptionScope.RUN
     )
     timeout_s: float = option(Timeout, _timeout, 10.0, name="timeout")
     repeats: int | None = _count("Times to take of a candidate; their median counts.  [5]")
@@ -260,15 +260,15 @@ class WorkloadOptions:
     quiet: bool = option(
         _typer("Print nothing but the last line.", None, bool, "--quiet", "-q"),
         default=False,
-        scope=Scope.COMMAND_LINE,
+        scope=OptionScope.COMMAND_LINE,
     )
     json_lines: bool = option(
         _typer("Print events as lines of JSON, nothing else.", None, bool, "--json-lines"),
         default=False,
-        scope=Scope.COMMAND_LINE,
+        scope=OptionScope.COMMAND_LINE,
     )
-    weight: float = option(None, _positive, 1.0, Scope.JOB_FILE)
-    name: str | None = option(None, _name, scope=Scope.JOB_FILE)
+    weight: float = option(None, _positive, 1.0, OptionScope.JOB_FILE)
+    name: str | None = option(None, _name, scope=OptionScope.JOB_FILE)
 
     @property
     def limits(self) -> Limits:
@@ -288,18 +288,18 @@ _FIELDS = {f.metadata["name"] or f.name.replace("_", "-"): f for f in fields(Wor
 """The fields by the names of their options."""
 
 
-def _readers(*scopes: Scope) -> dict[str, Callable[[Any], Any]]:
+def _readers(*scopes: OptionScope) -> dict[str, Callable[[Any], Any]]:
     found = {name: f.metadata for name, f in _FIELDS.items()}
     return {name: data["read"] for name, data in found.items() if data["scope"] in scopes}
 
 
-RUN = _readers(Scope.RUN)
+RUN = _readers(OptionScope.RUN)
 """Readers of what concerns a run as a whole."""
 
-WORKLOAD = _readers(Scope.WORKLOAD)
+WORKLOAD = _readers(OptionScope.WORKLOAD)
 """Readers of what concerns a workload."""
 
-IN_JOB = _readers(Scope.WORKLOAD, Scope.JOB_FILE)
+IN_JOB = _readers(OptionScope.WORKLOAD, OptionScope.JOB_FILE)
 """Readers of what a workload of a job file may have."""
 
 
@@ -319,7 +319,7 @@ def on_command_line() -> list[inspect.Parameter]:
             annotation=f.metadata["declared"],
         )
         for f in fields(WorkloadOptions)
-        if f.metadata["scope"] is not Scope.JOB_FILE
+        if f.metadata["scope"] is not OptionScope.JOB_FILE
     ]
 
 

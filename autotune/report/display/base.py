@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Self
 
 from autotune.report.job import WorkloadInfo
-from autotune.report.progress import RunProgress
+from autotune.report.outcome import last_line
+from autotune.report.progress import RunProgress, WorkloadStatus
+from autotune.system.terminal_escapes import printable
 from autotune.tuner.run.events import Event
 
 
 class Display:
-    """Follows a run and says nothing; a context manager around the run.
+    """Follows a run and prints one line at its end; a context manager around the run.
 
     Parameters
     ----------
@@ -45,3 +47,16 @@ class Display:
 
     def conclude(self) -> None:
         """Say what the run achieved; after the last workload is finished."""
+        self._write(self._last_line())
+
+    def _write(self, text: str) -> None:
+        """Print a line of which parts may be from a log."""
+        self._write_as_it_is(printable(text))
+
+    def _last_line(self) -> str:
+        progress = self._progress
+        return last_line(self._finished(), progress.elapsed_s, progress.worst_noise)
+
+    def _finished(self) -> list[WorkloadStatus]:
+        statuses = self._progress.standings.values()
+        return [status for status in statuses if status.summary is not None]

@@ -15,11 +15,10 @@ from autotune.report.display.events_json import JsonDisplay
 from autotune.report.display.live_region import LiveRegion, print_above
 from autotune.report.display.panel import Glyphs, StyledText, TextStyle, glyphs_for, panel
 from autotune.report.job import WorkloadInfo
-from autotune.report.outcome import LIBRARY, last_line, outcome_table, remarks
+from autotune.report.outcome import LIBRARY, outcome_table, remarks
 from autotune.report.progress import RunProgress, WorkloadStatus
 from autotune.report.text_tables import wrap_clauses
 from autotune.report.units import time_text
-from autotune.system.terminal_escapes import printable
 from autotune.tuner.run.events import (
     Compared,
     Event,
@@ -48,27 +47,7 @@ class View(StrEnum):
     JSON_LINES = "json-lines"
 
 
-class QuietDisplay(Display):
-    """Prints one line at the end."""
-
-    def conclude(self) -> None:
-        """Print the last line."""
-        self._write(self._last_line())
-
-    def _write(self, text: str) -> None:
-        """Print a line of which parts may be from a log."""
-        self._write_as_it_is(printable(text))
-
-    def _last_line(self) -> str:
-        progress = self._progress
-        return last_line(self._finished(), progress.elapsed_s, progress.worst_noise)
-
-    def _finished(self) -> list[WorkloadStatus]:
-        statuses = self._progress.standings.values()
-        return [status for status in statuses if status.summary is not None]
-
-
-class PlainDisplay(QuietDisplay):
+class PlainDisplay(Display):
     """Prints a line at each improvement, at the last trial, and every few trials.
 
     Parameters
@@ -240,7 +219,7 @@ def make_display(view: View, progress: RunProgress, write: Callable[[str], None]
     if view is View.JSON_LINES:
         return JsonDisplay(progress, write)
     if view is View.QUIET:
-        return QuietDisplay(progress, write)
+        return Display(progress, write)
     if sys.stdout is None or not sys.stdout.isatty():
         return PlainDisplay(progress, write)
     block = LiveRegion(sys.stdout, colour=not os.environ.get("NO_COLOR"))

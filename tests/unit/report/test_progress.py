@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from support.report_events import followed, job, machine, record, run_events, summary
 
+from autotune.report.display.base import Display
 from autotune.report.display.run_display import (
     LiveDisplay,
     PlainDisplay,
-    QuietDisplay,
     View,
     make_display,
 )
@@ -163,7 +163,7 @@ def test_a_run_ends_with_its_table_and_its_last_line_and_a_quiet_one_with_the_li
     assert lines[-4].split() == ["default", "1.00", "s", "1.00", "GFLOPS", "25", "%"]
     assert lines[-2].split()[:3] == ["ceiling", "250", "ms"]
     assert lines[-1].startswith("best 500 ms, 2.00 GFLOPS, 50 % of peak, 2.00x the default (")
-    assert printed(events, display=QuietDisplay) == lines[-1:]
+    assert printed(events, display=Display) == lines[-1:]
 
 
 @pytest.mark.parametrize("term", ["", "dumb"])
@@ -183,6 +183,6 @@ def test_the_view_that_suits_the_output_is_chosen(monkeypatch, term):
     assert chosen() is LiveDisplay
     monkeypatch.setenv("TERM", term)
     assert chosen() is PlainDisplay
-    assert type(make_display(View.QUIET, RunProgress(), print)) is QuietDisplay
+    assert type(make_display(View.QUIET, RunProgress(), print)) is Display
     monkeypatch.setattr("sys.stdout", None)
     assert chosen() is PlainDisplay
