@@ -71,7 +71,7 @@ ENTER_SHARE = 0.05
 """Checking one finalist is assumed to take this share of the time that the right answers take."""
 
 CALLS = 6
-"""Seconds to check one finalist, as an assumed share of what computing the right answers takes."""
+"""Each finalist is called at least so many times in a round: to see its time, then in its turns."""
 
 CAREFUL = 1.2
 """Safety factor of the planned time of a round, when it must fit into the time that is left."""
