@@ -15,8 +15,8 @@ class KnobDefiner(Protocol):
     def target(self) -> Target:
         """The target of the schedule."""
 
-    def define_knob(self, name: str, values: Sequence[Any]) -> Any:
-        """Define a knob and return its value; the first one is its default."""
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
+        """Define a knob and return its value; its default is the first one if none is given."""
 
     def add_constraint(self, condition: Any, message: str) -> None:
         """Make configurations infeasible in which a condition is false."""
@@ -38,9 +38,9 @@ class StageKnobs:
         self.target = cfg.target
         self.suffix = f"_{number}" if number > 1 else ""
 
-    def define_knob(self, name: str, values: Sequence[Any]) -> Any:
-        """Define a knob of this stage and return its value; the first one is its default."""
-        return self.cfg.define_knob(f"{name}{self.suffix}", values)
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
+        """Define a knob of this stage and return its value, as `KnobDefiner.define_knob`."""
+        return self.cfg.define_knob(f"{name}{self.suffix}", values, default)
 
     def add_constraint(self, condition: Any, message: str) -> None:
         """Make configurations infeasible in which a condition is false."""
