@@ -17,6 +17,7 @@ from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Expr, Read
 from autotune.ir.ops import binary, const, negate
 from autotune.ir.visitor import reads, substitute
+from autotune.rules.stage_graph import extent
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp
 
@@ -221,7 +222,7 @@ def recurrence_of(op: ScanOp) -> Recurrence | None:
         assert weight is not None
         return at(weight, getattr(t, "var", t), i)
 
-    steps, *shape = (int(n) for n in op.output().shape)
+    steps, *shape = map(extent, update.axis)
     dtype = op.output().dtype
     return Recurrence(
         steps, tuple(shape), dtype, kind, value_at, None if weight is None else weight_at

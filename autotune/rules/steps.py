@@ -73,8 +73,7 @@ class Series:
     @property
     def is_along_rows(self) -> bool:
         """Whether the steps are neighbours in memory."""
-        rest = self.result.shape[self.time + 1 :]
-        return all(int(n) == 1 for n in rest)
+        return all(n == 1 for n in self.result.shape[self.time + 1 :])
 
     def stage(self, element: Callable[..., Any]) -> te.Tensor:
         """Return the stage that stores the result, given the elements of the scan."""
@@ -123,7 +122,7 @@ def _read_by(scan: te.Tensor, reader: Operation) -> Series | None:
     ]
     if sorted(places) != list(range(len(axes))):
         return None
-    if any(int(n) != extent(reader.axis[p]) for n, p in zip(scan.shape, places, strict=True)):
+    if any(n != extent(axes[p]) for n, p in zip(scan.shape, places, strict=True)):
         return None
     return Series(scan, reader.output(), places[0], tuple(places[1:]))
 
@@ -327,16 +326,15 @@ class SeriesLoops:
         inner = axes.pop(self.series.time)
         s[Y].reorder(*axes, inner)
         row = (s[Y].fuse(*axes) if len(axes) > 1 else axes[0]) if axes else None
-        if row is None and length is None:
-            s[sums.groups].vectorize(sums.groups.op.axis[-1])
-            return inner
-        if length is None:
+        if length is not None:
+            columns, inner = s[Y].split(inner, factor=length)
+            rows = task = columns if row is None else s[Y].fuse(row, columns)
+            self._row_ends(s, sums)
+        elif row is not None:
             rows, task = s[Y].split(row, factor=width)
         else:
-            columns, inner = s[Y].split(inner, factor=length)
-            task = columns if row is None else s[Y].fuse(row, columns)
-            rows = task
-            self._row_ends(s, sums)
+            s[sums.groups].vectorize(sums.groups.op.axis[-1])
+            return inner
         if self.bytes >= _SHARED // 8:
             s[Y].parallel(rows)
         s[sums.before].compute_at(s[Y], task)
