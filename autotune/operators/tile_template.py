@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from autotune.errors import UsageError
 from autotune.ir import dtypes
+from autotune.rules.apply_rules import schedule as rules_schedule
+from autotune.rules.apply_rules import scheduled_outputs
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
@@ -23,7 +25,6 @@ from autotune.tile.binding.given_shapes import shapes_of
 from autotune.tile.check.check_function import check
 from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.evaluation.reference_evaluator import evaluate
-from autotune.tile.schedules.cpu_space import cpu_schedule
 from autotune.tile.schedules.default_schedule import fallback_schedule
 from autotune.tile.schedules.gpu_space import gpu_schedule
 from autotune.tile.syntax.error_locations import tile_error
@@ -86,8 +87,11 @@ def tile_template(
 
 def tuned_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, list[Tensor]]:
     """Define the knobs of a program; return the schedule that they make, and its tensors."""
-    space = cpu_schedule if cfg.target.kind == "llvm" else gpu_schedule
-    schedule, tensors = space(cfg, program)
+    if cfg.target.kind == "llvm":
+        plain = to_te(program)
+        schedule = rules_schedule(cfg, plain.outputs)
+        return schedule, [*plain.inputs, *scheduled_outputs(schedule, plain.outputs)]
+    schedule, tensors = gpu_schedule(cfg, program)
     return schedule, [*tensors.inputs, *tensors.outputs]
 
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from autotune.rules.stage_graph import extent
 from autotune.schedule.recipes.gpu_loops import WARP
 from autotune.schedule.recipes.gpu_product import Tiles, define_tiles
 from autotune.schedule.recipes.gpu_rows import RowMapping
 from autotune.target import Target
 from autotune.tile.schedules.gpu_plan import FusedKernel, FusionPlan, computed_with
 from autotune.tile.schedules.gpu_products import Product, runs_of
-from autotune.tile.schedules.stage_graph import extent
 
 if TYPE_CHECKING:
     from autotune.trace.template_knobs import Knobs

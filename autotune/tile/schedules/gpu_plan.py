@@ -15,9 +15,9 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir.expr import Call, Expr, Read, Var
 from autotune.ir.visitor import reads, substitute, walk_expr
+from autotune.rules.stage_graph import extent, iterations
 from autotune.te.tensor import ComputeOp
 from autotune.tile.schedules.gpu_products import Product, product_of
-from autotune.tile.schedules.stage_graph import extent, iterations
 from autotune.tile.to_te.program_to_te import Tensors
 
 #: Calls that only select or hint.

@@ -18,8 +18,8 @@ from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read, Reduce, Var
 from autotune.ir.ops import cast, const
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.nest.regions import Interval, Relaxer
+from autotune.rules.stage_graph import extent, reduction_of
 from autotune.schedule.recipes.gpu_product import Operand, Tiles
-from autotune.tile.schedules.stage_graph import extent, reduction_of
 from autotune.tile.to_te.program_to_te import CONTRACTION
 
 #: Rows, columns and steps of the smallest product with tiles.

@@ -15,6 +15,7 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Reduce
 from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.rules.stage_graph import extent, reduction_of
 from autotune.schedule.recipes.gpu_loops import bind, lane_counts
 from autotune.schedule.recipes.gpu_product import schedule_product
 from autotune.schedule.recipes.gpu_rows import schedule_rows
@@ -39,7 +40,6 @@ from autotune.tile.schedules.gpu_products import (
     steps_of,
     tiled,
 )
-from autotune.tile.schedules.stage_graph import extent, reduction_of
 from autotune.tile.to_te.program_to_te import CONTRACTION, Tensors, to_te
 
 if TYPE_CHECKING:

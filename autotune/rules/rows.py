@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from autotune import te
+from autotune.rules.flat import is_worth_threads, lanes_in
+from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.stage_graph import Reading, RowGroup, extent, is_contiguous
+from autotune.rules.vector_partial_sums import LaneReduction
 from autotune.schedule.schedule import Schedule
-from autotune.tile.schedules.cpu_tiles import lanes_in
-from autotune.tile.schedules.default_schedule import is_worth_threads
-from autotune.tile.schedules.stage_graph import Reading, RowGroup, extent, is_contiguous
-from autotune.tile.schedules.vector_partial_sums import LaneReduction
-
-if TYPE_CHECKING:
-    from autotune.trace.template_knobs import Knobs
 
 #: Least number of rows for computing a group row by row by default.
 _FEW: Final = 8
@@ -35,16 +32,20 @@ class RowLoops:
         The reads of each stage.
     lanes
         The reductions in lanes, by each of their stages.
+    numbers
+        The numbers of stages in names of knobs.
     """
 
     def __init__(
         self,
-        cfg: Knobs,
+        cfg: KnobDefiner,
         schedule: Schedule,
         stages: Sequence[Reading],
         lanes: Mapping[te.Tensor, LaneReduction],
+        numbers: Mapping[te.Tensor, int],
     ) -> None:
         self.cfg = cfg
+        self.numbers = numbers
         self.schedule = schedule
         self.reads = {s.tensor: s.reads for s in stages}
         self.lanes = lanes
@@ -58,13 +59,17 @@ class RowLoops:
         is_choice = may_choose and not self.is_lanes_alone(group)
         if is_choice:
             ways = ["rows", "whole"] if by_rows else ["whole", "rows"]
-            by_rows = self.cfg.define_knob(f"{group.root.name}_at", ways) == "rows"
+            by_rows = self.knobs(group.root).define_knob("at", ways) == "rows"
         if by_rows:
             self.rows(group)
         else:
             for tensor in (group.root, *(t for t, _ in group.members)):
                 self.apart(tensor)
         return is_choice
+
+    def knobs(self, tensor: te.Tensor) -> StageKnobs:
+        """Return what defines the knobs of a stage."""
+        return StageKnobs(self.cfg, self.numbers[tensor])
 
     def is_lanes_alone(self, group: RowGroup) -> bool:
         """Whether a group consists only of the lanes of one reduction."""
@@ -111,7 +116,7 @@ class RowLoops:
             if count < _TASKS * counts[0]:
                 counts.remove(1)
                 counts.insert(0, 1)
-            tasks, at = stage.split(at, factor=self.cfg.define_knob(f"{root.name}_task", counts))
+            tasks, at = stage.split(at, factor=self.knobs(root).define_knob("task", counts))
         if any(map(self.is_worth_threads, (root, *(t for t, _ in group.members)))):
             stage.parallel(tasks)
         blocked = lanes > 1 and group.rows[-1:] == (len(axes) - 1,)
@@ -149,11 +154,11 @@ class RowLoops:
     def vector_of(self, tensor: te.Tensor) -> int:
         """Return the lanes of the vectors that a stage can be computed in; 1 if it cannot."""
         axes = tensor.op.axis
-        lanes = lanes_in(self.cfg, tensor.dtype)
+        lanes = lanes_in(self.cfg.target, tensor.dtype)
         if tensor in self.lanes or not axes or extent(axes[-1]) < lanes:
             return 1
         return lanes if is_contiguous(tensor, self.reads[tensor]) else 1
 
     def width(self, tensor: te.Tensor, lanes: int) -> Any:
         """Define the length of a stage's vectors."""
-        return self.cfg.define_knob(f"{tensor.name}_lanes", [lanes, 2 * lanes, 4 * lanes])
+        return self.knobs(tensor).define_knob("lanes", [lanes, 2 * lanes, 4 * lanes])
