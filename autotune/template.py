@@ -322,10 +322,7 @@ def _scheduled(cfg: Knobs, graph: TensorGraph) -> tuple[Schedule, list[Tensor]]:
     """Return the schedule that rules make of a computation, and its tensors."""
     constants = [graph.inputs[position] for position in cfg.constants]
     schedule = rules.schedule(cfg, graph.outputs, constants)
-    given = dict.fromkeys(tensor.op for tensor in graph.outputs)
-    ops = dict(zip(given, schedule.outputs, strict=True))
-    outputs = [ops[tensor.op].output(tensor.value_index) for tensor in graph.outputs]
-    return schedule, [*graph.inputs, *outputs]
+    return schedule, [*graph.inputs, *rules.scheduled_outputs(schedule, graph.outputs)]
 
 
 def _given(
