@@ -63,24 +63,21 @@ def attention(
     """
     check_arguments("attention", dtype, dtypes.FLOATS, b=b, heads=heads, s=s, d=d)
     wide = dtypes.accumulator(dtype)
-    block = cfg.define_knob("block", [size for size in (64, 16, 32, 128, 256) if size <= s] or [s])
-    steps = te.ceildiv(s, block) + 1
+    sizes = [min(64, s), *(size for size in (16, 32, 128, 256) if size < s)]
+    block = int(cfg.define_knob("block", list(dict.fromkeys(sizes))))  # rules look at sizes
     rows, out = (b, heads, s), (b, heads, s, d)
     Q, K, V = (te.placeholder(out, dtype, name=name) for name in "QKV")
-    top, total = (te.placeholder((steps, *rows), wide, name=name) for name in ("top", "total"))
-    sums = te.placeholder((steps, *out), wide, name="sums")
-    lowest, zero = te.min_value(wide), te.const(0, wide)
-    scale = te.const(1 / math.sqrt(d), wide)
+    scale, lowest, zero = te.const(1 / math.sqrt(d), wide), te.min_value(wide), te.const(0, wide)
     r = te.reduce_axis((0, d), name="r")
     j1, j2, j3 = (te.reduce_axis((0, block), name=name) for name in ("j1", "j2", "j3"))
 
-    def key(t: Any, j: Any) -> Any:
-        """Return the key of a step; the last one again, where the last block has no more."""
-        return te.min((t - 1) * block + j, s - 1)
+    # Step t takes block t - 1. Past the last key, the last one is read again and not counted.
+    steps = te.ceildiv(s, block) + 1
+    top, total = (te.placeholder((steps, *rows), wide, name=name) for name in ("top", "total"))
+    mixed = te.placeholder((steps, *out), wide, name="mixed")
 
-    def seen(t: Any, i: Any, j: Any) -> Any:
-        at = (t - 1) * block + j
-        return at <= i if causal else at < s
+    def key(t: Any, j: Any) -> Any:
+        return te.max(te.min((t - 1) * block + j, s - 1), 0)
 
     S = te.compute(
         (steps, *rows, block),
@@ -89,3 +86,64 @@ def attention(
         ),
         name="S",
     )
+
+    def score(t: Any, n: Any, h: Any, i: Any, j: Any) -> Any:
+        """Return a scaled score, or the lowest number where the query does not see the key."""
+        at = (t - 1) * block + j
+        return te.select(at <= i if causal else at < s, S[t, n, h, i, j] * scale, lowest)
+
+    W = te.compute((steps, *rows, block), score, name="W")
+    own_top = te.compute(
+        (steps, *rows), lambda t, n, h, i: te.max(W[t, n, h, i, j1], axis=j1), name="own_top"
+    )
+    new_top = te.compute(
+        (steps, *rows), lambda t, n, h, i: te.max(top[t - 1, n, h, i], own_top[t, n, h, i]),
+        name="new_top",
+    )
+    kept = te.compute(
+        (steps, *rows), lambda t, n, h, i: te.exp(top[t - 1, n, h, i] - new_top[t, n, h, i]),
+        name="kept",
+    )
+    P = te.compute(
+        (steps, *rows, block),
+        lambda t, n, h, i, j: te.exp(W[t, n, h, i, j] - new_top[t, n, h, i]),
+        name="P",
+    )
+    own_total = te.compute(
+        (steps, *rows), lambda t, n, h, i: te.sum(P[t, n, h, i, j2], axis=j2), name="own_total"
+    )
+    own_mixed = te.compute(
+        (steps, *out),
+        lambda t, n, h, i, c: te.sum(
+            P[t, n, h, i, j3] * V[n, h, key(t, j3), c].astype(wide), axis=j3
+        ),
+        name="own_mixed",
+    )
+    new_total = te.compute(
+        (steps, *rows),
+        lambda t, n, h, i: total[t - 1, n, h, i] * kept[t, n, h, i] + own_total[t, n, h, i],
+        name="new_total",
+    )
+    new_mixed = te.compute(
+        (steps, *out),
+        lambda t, n, h, i, c: mixed[t - 1, n, h, i, c] * kept[t, n, h, i]
+        + own_mixed[t, n, h, i, c],
+        name="new_mixed",
+    )
+    first_top = te.compute((1, *rows), lambda *_: lowest, name="first_top")
+    first_total = te.compute((1, *rows), lambda *_: zero, name="first_total")
+    first_mixed = te.compute((1, *out), lambda *_: zero, name="first_mixed")
+    _, totals, mixtures = te.scan(
+        [first_top, first_total, first_mixed],
+        [new_top, new_total, new_mixed],
+        [top, total, mixed],
+        inputs=[Q, K, V],
+        name="attended",
+    )
+    last = steps - 1
+    O = te.compute(  # noqa: E741 - the operator's name in the literature
+        out,
+        lambda n, h, i, c: (mixtures[last, n, h, i, c] / totals[last, n, h, i]).astype(dtype),
+        name="O",
+    )
+    return [Q, K, V, O]

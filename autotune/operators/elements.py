@@ -48,7 +48,7 @@ def relu_reference(x: Array) -> Array:
 def gelu_reference(x: Array) -> Array:
     """Return what `gelu` computes."""
     error = np.asarray(_ERF(x * x.dtype.type(math.sqrt(0.5)))).astype(x.dtype)
-    return x.dtype.type(0.5) * x * (x.dtype.type(1) + error)
+    return np.asarray(x.dtype.type(0.5) * x * (x.dtype.type(1) + error))
 
 
 ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {

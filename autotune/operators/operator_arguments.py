@@ -30,6 +30,12 @@ def check_choice(template: str, name: str, value: object, choices: Iterable[obje
         raise UsageError(f"{template}: {name} must be one of {listed}, got {value!r}")
 
 
+def check_positive(template: str, name: str, value: float) -> None:
+    """Raise `UsageError` if a number is not above 0."""
+    if value <= 0:
+        raise UsageError(f"{template}: {name} must be above 0, got {value}")
+
+
 def result_type(template: str, dtype: str, out_dtype: str) -> str:
     """Return the type of a product's result: `out_dtype`, or `dtype` if that is empty.
 
@@ -50,6 +56,6 @@ def result_type(template: str, dtype: str, out_dtype: str) -> str:
 
 
 def sum_type(dtype: str, out_dtype: str) -> str:
-    """Return the type in which products of `dtype` are summed: the wider one; float32 for halves."""
+    """Return the type in which products are summed: the wider of the two; float32 for halves."""
     wider = max(dtype, out_dtype, key=dtypes.bits)
     return dtypes.accumulator(wider)

@@ -28,6 +28,16 @@ ANY = "any"
 
 BUILTIN: dict[tuple[str, str | None], str] = {
     ("broadcast_add", "llvm"): "autotune.operators.broadcast_add:broadcast_add",
+    ("batch_matmul", None): "autotune.operators.batch_matmul:batch_matmul",
+    ("dense", None): "autotune.operators.dense:dense",
+    ("conv2d_nhwc", None): "autotune.operators.conv2d_nhwc:conv2d_nhwc",
+    ("pool2d", None): "autotune.operators.pool2d:pool2d",
+    ("layer_norm", None): "autotune.operators.layer_norm:layer_norm",
+    ("rms_norm", None): "autotune.operators.rms_norm:rms_norm",
+    ("reduce", None): "autotune.operators.reduce:reduce",
+    ("transpose", None): "autotune.operators.transpose:transpose",
+    ("bias_gelu", None): "autotune.operators.bias_gelu:bias_gelu",
+    ("attention", None): "autotune.operators.attention:attention",
     ("matmul", "llvm"): "autotune.operators.matmul:matmul",
     ("conv2d_nchw", "llvm"): "autotune.operators.conv2d:conv2d_nchw",
     ("softmax", "llvm"): "autotune.operators.softmax:softmax",
