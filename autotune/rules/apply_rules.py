@@ -8,6 +8,8 @@
 `flat`                everything else is one loop, in vectors
 ====================  ============================================================================
 
+For GPUs `rules.gpu` has rules of its own, and a table of their knobs.
+
 Rules look at axes, reads and sizes, never at names, so that the same computation has the same space
 whatever its tensors are called.
 """
@@ -19,6 +21,7 @@ from typing import Final
 
 from autotune import te
 from autotune.rules.flat import lanes_in
+from autotune.rules.gpu.gpu_rules import gpu_schedule
 from autotune.rules.inline import inlined_stages
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.packed_panels import Panels
@@ -80,6 +83,8 @@ def schedule(
     at, task
         For stages that share rows: whether they are computed row by row, and the rows of a task.
     """
+    if cfg.target.kind != "llvm":
+        return gpu_schedule(cfg, outputs)
     return _Rules(cfg, outputs).schedule
 
 
