@@ -22,10 +22,10 @@ from support.tile_tools import bound, floats
 from autotune import tile
 from autotune.builder import BuiltFunction
 from autotune.codegen.cuda.cuda_source import emit
+from autotune.rules.gpu.fusion_plan import plan
 from autotune.runtime.cuda.nvrtc import compile_cubin
 from autotune.task.task import Task
 from autotune.tile import Function
-from autotune.rules.gpu.fusion_plan import plan
 from autotune.tile.to_te.program_to_te import to_te
 
 ON_CPU, ON_GPU = "cuda -arch=sm_90 -on=cpu", "cuda -arch=sm_90"
