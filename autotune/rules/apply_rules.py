@@ -77,8 +77,10 @@ def schedule(
         For reductions along rows: vectors of partial results.
     lanes
         For other stages: elements in a vector.
-    at, task
-        For stages that share rows: whether they are computed row by row, and the rows of a task.
+    at
+        For stages that share rows: whether they are computed row by row.
+    threads
+        The number of parts of a loop that threads share; see `rules/threads.py`.
     """
     return _Rules(cfg, outputs).schedule
 
