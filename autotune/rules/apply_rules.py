@@ -93,8 +93,10 @@ def schedule(
         Steps that are unrolled, and those of a block.
     scan_stream, scan_ahead
         Whether the result is stored past the caches, and the prefetch distance in steps.
-    at, task
-        For stages that share rows: whether they are computed row by row, and the rows of a task.
+    at
+        For stages that share rows: whether they are computed row by row.
+    threads
+        The number of parts of a loop that threads share; see `rules/threads.py`.
     """
     if cfg.target.kind != "llvm":
         return gpu_schedule(cfg, outputs)
