@@ -10,7 +10,7 @@ from autotune.ir import dtypes
 from autotune.operators.operator_arguments import check_arguments
 from autotune.operators.reduce import reduce as by_rules
 from autotune.operators.reduce import reference
-from autotune.schedule.recipes.gpu_loops import bind, lane_counts
+from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.template import Knobs, template
 
 _REDUCERS: dict[str, Callable[..., Any]] = {"sum": te.sum, "max": te.max, "min": te.min}
