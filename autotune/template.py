@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -321,8 +321,35 @@ def _takes_cfg(function: Callable[..., Any]) -> bool:
 def _scheduled(cfg: Knobs, graph: TensorGraph) -> tuple[Schedule, list[Tensor]]:
     """Return the schedule that rules make of a computation, and its tensors."""
     constants = [graph.inputs[position] for position in cfg.constants]
-    schedule = rules.schedule(cfg, graph.outputs, constants)
+    schedule = rules.schedule(_RuleKnobs(cfg), graph.outputs, constants)
     return schedule, [*graph.inputs, *rules.scheduled_outputs(schedule, graph.outputs)]
+
+
+class _RuleKnobs:
+    """Defines the knobs of rules for a computation, which may have defined knobs of its own.
+
+    Stages have other sizes, and the rules' knobs other values, for each value of these. So their
+    names end with it: ``tile_rows_block64``.
+    """
+
+    def __init__(self, cfg: Knobs) -> None:
+        self.target = cfg.target
+        self.add_constraint = cfg.add_constraint
+        self._define = cfg.define_knob
+        self._suffix = "".join(f"_{name}{_text(cfg[name])}" for name in cfg)
+
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
+        """Define a knob and return its value."""
+        return self._define(f"{name}{self._suffix}", values, default)
+
+
+def _text(value: Any) -> str:
+    """Return a knob's value as part of a name; this makes one trace per value of a number."""
+    if isinstance(value, (AxisOrder, AnnotationChoice)):
+        value = value.value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "x".join(map(_text, value))
+    return str(value) if isinstance(value, (str, bool, float)) else str(int(value))
 
 
 def _given(
