@@ -6,9 +6,9 @@
       f(i)           ->      for (i, 0, min(chunk, n - p*chunk))
                                f(p*chunk + i)
 
-with chunk = ceildiv(n, threads). The knob `threads` is the number of parts. With one part the loop is serial and nothing is launched.
-A launch takes no more threads than there are parts, and no more than the process has. So the
-values need not depend on the machine: they follow from the work.
+with chunk = ceildiv(n, threads). The knob `threads` is the number of parts; with one part the loop
+is serial and nothing is launched. A launch takes no more threads than there are parts, and no more
+than the process has, so the values need not depend on the machine: they follow from the work.
 """
 
 from __future__ import annotations
