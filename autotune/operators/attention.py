@@ -63,7 +63,7 @@ def attention(
     """
     check_arguments("attention", dtype, dtypes.FLOATS, b=b, heads=heads, s=s, d=d)
     wide = dtypes.accumulator(dtype)
-    sizes = [min(64, s), *(size for size in (16, 32, 128, 256) if size < s)]
+    sizes = [min(64, s), min(128, s)]
     block = int(cfg.define_knob("block", list(dict.fromkeys(sizes))))  # rules look at sizes
     rows, out = (b, heads, s), (b, heads, s, d)
     Q, K, V = (te.placeholder(out, dtype, name=name) for name in "QKV")
