@@ -43,7 +43,7 @@ WORKLOADS: list[tuple[str, dict[str, Any]]] = [
     ),
     ("transpose", {"m": 13, "n": 35}),
     ("bias_gelu", {"m": 5, "n": 70}),
-    ("attention", {"b": 1, "heads": 2, "s": 37, "d": 9}),
+    ("attention", {"b": 1, "heads": 2, "s": 77, "d": 9}),
     ("attention", {"b": 2, "heads": 1, "s": 40, "d": 16, "causal": True}),
 ]
 OF_NUMBERS = ("batch_matmul", "conv2d_nhwc", "pool2d", "reduce", "transpose")
