@@ -31,10 +31,21 @@ class Knobs:
         Source of the values.
     target : Target
         The target of the template.
+    constants : tuple of int
+        Positions of the inputs that do not change: what depends on these alone is computed before
+        the first call.
+
+    Attributes
+    ----------
+    target, constants
+        As given.
     """
 
-    def __init__(self, source: ValueSource, target: Target) -> None:
+    def __init__(
+        self, source: ValueSource, target: Target, constants: tuple[int, ...] = ()
+    ) -> None:
         self.target = target
+        self.constants = constants
         self._source = source
         self._values: dict[str, Any] = {}
 

@@ -62,7 +62,7 @@ class Computation:
     @classmethod
     def _with_values(cls, task: Task, values: Mapping[str, KnobValue]) -> Computation:
         source = ConcreteValues(KnobTable(task.template.name), values)
-        made = task.template(Knobs(source, task.target), **task.args)
+        made = task.template(Knobs(source, task.target, task.constant), **task.args)
         if isinstance(made, RawKernel):
             return cls((*made.inputs, *made.outputs), made.reduction_length)
         return cls(tuple(made[1]))
