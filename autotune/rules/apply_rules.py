@@ -9,6 +9,8 @@
 `flat`                everything else is one loop, in vectors
 ====================  ============================================================================
 
+For GPUs `rules.gpu` has rules of its own, and a table of their knobs.
+
 Rules look at axes, reads and sizes, never at names, so that the same computation has the same space
 whatever its tensors are called.
 """
@@ -20,6 +22,7 @@ from typing import Final
 
 from autotune import te
 from autotune.rules.flat import lanes_in
+from autotune.rules.gpu.gpu_rules import gpu_schedule
 from autotune.rules.inline import inlined_stages
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.packed_panels import Panels
@@ -90,9 +93,13 @@ def schedule(
         Steps that are unrolled, and those of a block.
     scan_stream, scan_ahead
         Whether the result is stored past the caches, and the prefetch distance in steps.
-    at, task
-        For stages that share rows: whether they are computed row by row, and the rows of a task.
+    at
+        For stages that share rows: whether they are computed row by row.
+    threads
+        The number of parts of a loop that threads share; see `rules/threads.py`.
     """
+    if cfg.target.kind != "llvm":
+        return gpu_schedule(cfg, outputs)
     return _Rules(cfg, outputs).schedule
 
 

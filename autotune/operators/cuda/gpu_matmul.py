@@ -13,8 +13,8 @@ import numpy as np
 from autotune import te
 from autotune.ir import dtypes
 from autotune.operators.operator_arguments import check_arguments
-from autotune.schedule.recipes.gpu_loops import lane_counts
-from autotune.schedule.recipes.gpu_product import Operand, define_tiles, schedule_product
+from autotune.rules.gpu.product_loops import Operand, define_tiles, schedule_product
+from autotune.rules.gpu.thread_loops import lane_counts
 from autotune.template import Knobs, template
 
 
@@ -57,7 +57,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     """
     check_arguments("matmul", dtype, dtypes.NUMBERS, m=m, n=n, k=k)
     widths = lane_counts(cfg.target, dtype)
-    tiles = define_tiles(cfg, m, widths, runs=(k, n))
+    tiles = define_tiles(cfg, (1, m, n, k), widths, runs=(k, n))
     A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
     # Tiles at the edge are padded with zeros, so that their use needs no guards.
     rows, columns, steps = tiles.padded(m, n, k)

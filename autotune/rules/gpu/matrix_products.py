@@ -18,9 +18,8 @@ from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read, Reduce, Var
 from autotune.ir.ops import cast, const
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.nest.regions import Interval, Relaxer
+from autotune.rules.gpu.product_loops import Operand, Tiles
 from autotune.rules.stage_graph import extent, reduction_of
-from autotune.schedule.recipes.gpu_product import Operand, Tiles
-from autotune.tile.to_te.program_to_te import CONTRACTION
 
 #: Rows, columns and steps of the smallest product with tiles.
 LEAST: Final = 8
@@ -56,9 +55,9 @@ class Product:
         return m, n, k
 
     @property
-    def work(self) -> int:
-        """Index sets in all."""
-        return math.prod(self.sizes) * math.prod(map(extent, self.batch))
+    def count(self) -> int:
+        """Number of products."""
+        return math.prod(map(extent, self.batch))
 
     def loops(self, stage: Any) -> tuple[list[Any], Any, Any]:
         """Return a stage's loops over the batch, rows and columns; its axes are the product's."""
@@ -177,7 +176,7 @@ def tiled(product: Product, tiles: Tiles) -> Tiled:
         front = [at[axis] for axis in product.batch]
         return sums[(*front, joined(product.rows, at), joined(product.columns, at))]
 
-    whole = te.compute(product.tensor.shape, result, name=name, tag=CONTRACTION)
+    whole = te.compute(product.tensor.shape, result, name=name)
     return Tiled(product, tiles, tuple(operands.values()), sums, whole)
 
 
@@ -263,7 +262,7 @@ def _operand(
     batch = [extent(axis) for axis in product.batch]
     name = f"{product.tensor.name}_{read.tensor.name}{number}.shared"
     tensor = te.compute((*batch, *shape), body, name=name)
-    return Operand(tensor, way, steps_last, _run(product, read, way) > 1), kept
+    return Operand(tensor, way, steps_last, _run(product, read, way) % 2 == 0), kept
 
 
 def _within(product: Product, read: Read, guards: Iterable[Expr]) -> list[Expr]:
