@@ -60,6 +60,14 @@ def test_a_constant_may_have_any_layout():
     np.testing.assert_allclose(result(function, A), A @ B, rtol=1e-5)
 
 
+def test_a_tile_function_takes_constants(tmp_path):
+    path = tmp_path / "product.tile"
+    path.write_text("function (A[M, K], B[K, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }")
+    sizes = {"M": 7, "N": 20, "K": 33}
+    function = autotune.build(str(path), sizes, constants={"B": B})
+    np.testing.assert_allclose(result(function, A), A @ B, rtol=1e-5)
+
+
 MISTAKES = {
     "dtype": (
         {"B": B.astype("f8")},
