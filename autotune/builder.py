@@ -27,6 +27,7 @@ from autotune.target import Target
 from autotune.task.task import Task, Workload
 from autotune.task.valid_records import valid_records, why_unused
 from autotune.te.tensor import Tensor
+from autotune.template import template_of
 from records import Record, RecordStore, RecordWarning, ranked
 from records.caller_warnings import warn
 from records.formats import load_own
@@ -176,7 +177,7 @@ class BuiltFunction:
 
 
 def build(
-    what: Schedule | str,
+    what: Schedule | str | Callable[..., Any],
     arguments: Sequence[Tensor] | Mapping[str, Any],
     target: str | Target = "llvm",
     name: str | None = None,
@@ -187,10 +188,12 @@ def build(
 
     Parameters
     ----------
-    what : Schedule or str
-        A schedule, or a template: its name, ``path/to/file.py:function`` or ``path/to/file.tile``.
+    what : Schedule, str or function
+        A schedule; a template's name, ``path/to/file.py:function`` or ``path/to/file.tile``; or a
+        template itself, or a function that returns tensors.
     arguments : sequence of Tensor, or mapping
-        The schedule's tensors, inputs then outputs; or the template's arguments by name.
+        The schedule's tensors, inputs then outputs; or the arguments of the template or function
+        by name.
     target : str or Target
         What to build for.
     name : str, optional
@@ -231,15 +234,20 @@ def build(
         function = split_constants(whole, tuple(given)).final_form(target)
         any_strides = strided if whole.sizes else None
         return BuiltFunction(function, target, strided=any_strides, constants=list(given.values()))
-    if not isinstance(what, str):
+    if not isinstance(what, str) and not callable(what):
         raise UsageError(
-            f"build: expected a schedule or the name of a template, got {type(what).__name__}"
+            "build: expected a schedule, the name of a template or a function that returns "
+            f"tensors, got {type(what).__name__}"
         )
     if not isinstance(arguments, Mapping):
+        said = what if isinstance(what, str) else getattr(what, "__name__", what)
         raise UsageError(
-            f"build: template {what!r} takes its arguments as a mapping, such as {{'n': 512}}"
+            f"build: template {said!r} takes its arguments as a mapping, such as {{'n': 512}}"
         )
-    task = Task.from_reference(what, arguments, target)
+    if isinstance(what, str):
+        task = Task.from_reference(what, arguments, target)
+    else:
+        task = Task(template_of(what), arguments, target)
     return build_task(task, _loaded(records), name, constants)
 
 

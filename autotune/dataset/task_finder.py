@@ -9,8 +9,8 @@ from functools import partial
 from autotune.errors import UsageError
 from autotune.operators.template_lookup import (
     BUILTIN,
+    entry_of,
     find_template,
-    list_templates,
     names_file,
     names_tile,
     template_in_file,
@@ -66,14 +66,13 @@ class TaskFinder:
     """
 
     def __init__(self, references: Sequence[str] = ()) -> None:
-        self._own: dict[tuple[str, str], tuple[Template, str]] = {}
+        self._own: dict[tuple[str, str | None], tuple[Template, str]] = {}
         for reference in references:
             for template in _templates(reference):
                 key = (template.name, template.target)
                 if key in self._own:
-                    raise UsageError(
-                        f"the templates give {template.name!r} for {template.target} twice"
-                    )
+                    kind = template.target or "any target"
+                    raise UsageError(f"the templates give {template.name!r} for {kind} twice")
                 self._own[key] = template, reference
 
     def find(self, workload: Workload, target: str, vector_bytes: int | None = None) -> Task | str:
@@ -104,14 +103,15 @@ class TaskFinder:
             return BAD_ARGUMENTS
 
     def _template(self, name: str, kind: str) -> tuple[Template, str] | None:
-        if (name, kind) in self._own:
-            return self._own[name, kind]
-        for entry in list_templates():
-            if (entry.name, entry.target) == (name, kind):
-                try:
-                    return run_isolated(entry.load), name
-                except UsageError as error:
-                    _log.info("%s", error)
+        own = self._own.get((name, kind)) or self._own.get((name, None))
+        if own is not None:
+            return own
+        entry = entry_of(name, kind)
+        if entry is not None:
+            try:
+                return run_isolated(entry.load), name
+            except UsageError as error:
+                _log.info("%s", error)
         return None
 
 

@@ -90,7 +90,7 @@ class Task:
         self.args = template.bind(args)
         self.constant = _positions(constant)
         self.target = Target.of(target)
-        if self.target.kind != template.target:
+        if template.target not in (None, self.target.kind):
             raise UsageError(
                 f"template {template.name!r} is for {template.target!r} targets, "
                 f"not {str(self.target)!r}"
@@ -101,7 +101,7 @@ class Task:
         self._digests: WeakKeyDictionary[Structure, str] = WeakKeyDictionary()
         self._structures = Structures(
             template.name,
-            lambda cfg: template.function(cfg, **self.args),
+            lambda cfg: template(cfg, **self.args),
             self.target,
             template.source_file,
             guarded,

@@ -59,6 +59,10 @@ class Knobs:
     def __contains__(self, name: object) -> bool:
         return name in self._values
 
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the knobs that are defined so far."""
+        return iter(self._values)
+
     def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
         """Define a value chosen out of a list, and return it.
 

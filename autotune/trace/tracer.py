@@ -325,8 +325,8 @@ class Structures:
             if isinstance(tensors, (list, tuple)) and all(isinstance(t, Tensor) for t in tensors):
                 return schedule, tuple(tensors)
         raise UsageError(
-            f"template {self.name!r} must return its schedule and a list of tensors, as in "
-            f"`return s, [A, B]`, or an rtc.RawKernel; it returned {result!r}"
+            f"template {self.name!r} must return its tensors, as in `return [A, B]`, its schedule "
+            f"and them, as in `return s, [A, B]`, or an rtc.RawKernel; it returned {result!r}"
         )
 
     def discover_knobs(self, values: Mapping[str, object]) -> None:
