@@ -48,13 +48,14 @@ class Knobs:
     def __contains__(self, name: object) -> bool:
         return name in self._values
 
-    def define_knob(self, name: str, values: Sequence[Any]) -> Any:
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
         """Define a value chosen out of a list, and return it.
 
         Integers are symbols during a trace; flags, strings and floats are decided, one trace each.
+        The default is the first value if no other one is given.
         """
         plain = [int(v) if isinstance(v, SymbolicInt) else v for v in values]
-        knob = self._source.define(ChoiceKnob(name, plain))
+        knob = self._source.define(ChoiceKnob(name, plain, default))
         (value,) = self._source.numbers(knob)
         return self._keep(value, name)
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from autotune import te
-from autotune.ir import dtypes
 from autotune.ir.axes import IterVar
+from autotune.rules.flat import PARALLEL, lanes_in
+from autotune.rules.knob_definer import KnobDefiner
+from autotune.rules.packed_panels import Panels, panels_of, roles_of
+from autotune.rules.stage_graph import extent
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
-from autotune.tile.schedules.default_schedule import PARALLEL
-from autotune.tile.schedules.packed_panels import Panels, panels_of, roles_of
-from autotune.tile.schedules.stage_graph import extent
-
-if TYPE_CHECKING:
-    from autotune.trace.template_knobs import Knobs
-
 
 #: Largest number of choices of the vectorised axis.
 _VECTORS: Final = 2
@@ -35,30 +31,25 @@ class Effort(IntEnum):
     ALL = 2
 
 
-def lanes_in(cfg: Knobs, dtype: str) -> int:
-    """Return how many elements of a type a vector of the target has."""
-    return max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
-
-
-def tiles(cfg: Knobs, tensor: te.Tensor, effort: Effort) -> Panels | None:
+def tiles(cfg: KnobDefiner, tensor: te.Tensor, effort: Effort) -> Panels | None:
     """Define the knobs of a contraction's tiles; None if no axis can be vectorised."""
-    lanes = lanes_in(cfg, tensor.dtype)
-    found = {str(tensor.op.axis[r.vector].var): r for r in roles_of(tensor, lanes)}
+    lanes = lanes_in(cfg.target, tensor.dtype)
+    found = {f"axis{r.vector}": r for r in roles_of(tensor, lanes)}
     if not found:
         return None
     found = dict(list(found.items())[: _VECTORS if effort is Effort.ALL else 1])
-    roles = found[cfg.define_knob(f"{tensor.name}_vector", list(found))]
+    roles = found[cfg.define_knob("vector", list(found))]
     axes, ways = list(tensor.op.axis), list(found.values())
     length, longest = extent(axes[roles.vector]), max(extent(axes[r.vector]) for r in ways)
     wide = cfg.target.vector_bytes >= 64
     counts = [n for n in ([4, 1, 2, 3] if wide else [2, 1, 3, 4]) if n * lanes <= longest]
-    columns = cfg.define_knob(f"{tensor.name}_columns", [n * lanes for n in counts])
+    columns = cfg.define_knob("tile_columns", [n * lanes for n in counts])
     cfg.add_constraint(columns <= length, "a tile is no wider than the result")
     if roles.rows is None:
         return panels_of(tensor, roles, 1, columns)
     height, tallest = extent(axes[roles.rows]), max(extent(axes[r.rows or 0]) for r in ways)
     sizes = [n for n in (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16) if n <= tallest]
-    rows = cfg.define_knob(f"{tensor.name}_rows", sizes if effort else sizes[:1])
+    rows = cfg.define_knob("tile_rows", sizes if effort else sizes[:1])
     cfg.add_constraint(rows <= height, "a tile is no taller than the result")
     registers = 32 if wide else 16
     cfg.add_constraint(
@@ -68,7 +59,7 @@ def tiles(cfg: Knobs, tensor: te.Tensor, effort: Effort) -> Panels | None:
 
 
 def schedule_tiles(
-    cfg: Knobs, s: Schedule, panels: Panels, end: te.Tensor, effort: Effort
+    cfg: KnobDefiner, s: Schedule, panels: Panels, end: te.Tensor, effort: Effort
 ) -> list[te.Tensor]:
     """Compute tiles in registers, blocks of tiles in tasks, and panels before them.
 
@@ -87,7 +78,7 @@ def schedule_tiles(
     list of Tensor
         Stages that were added.
     """
-    lanes = lanes_in(cfg, panels.result.dtype)
+    lanes = lanes_in(cfg.target, panels.result.dtype)
     acc = s.cache_write(panels.tile, "local")
     last = _blocks(cfg, s[end], panels, lanes, effort)
     rank = len(end.op.axis)
@@ -97,7 +88,7 @@ def schedule_tiles(
         if stage is s[acc]:
             reduced = list(stage.op.reduce_axis)
             steps = [n for n in (4, 1, 2, 8) if extent(reduced[-1]) % n == 0]
-            unroll = cfg.define_knob(f"{panels.result.name}_unroll", steps) if effort else steps[0]
+            unroll = cfg.define_knob("unroll", steps) if effort else steps[0]
             ko, ki = stage.split(reduced[-1], factor=unroll)
             stage.reorder(*own[:rank], *reduced[:-1], ko, ki, *own[rank:])
             stage.unroll(ki)
@@ -112,16 +103,15 @@ def schedule_tiles(
     return [acc]
 
 
-def _blocks(cfg: Knobs, stage: Stage, panels: Panels, lanes: int, effort: Effort) -> IterVar:
+def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, lanes: int, effort: Effort) -> IterVar:
     """Write the loops over blocks of tiles; return the innermost one over tiles."""
-    roles, name = panels.roles, panels.result.name
-    columns = cfg[f"{name}_columns"]
+    roles, columns = panels.roles, panels.columns
     axes = list(stage.op.axis)
     length = extent(axes[roles.vector])
     vo, vi = stage.split(axes[roles.vector], factor=columns)
     block_columns, block_rows = 1, 1
     if effort:
-        block_columns = cfg.define_knob(f"{name}_block_columns", [1, 2, 4, 8, 16])
+        block_columns = cfg.define_knob("block_columns", [1, 2, 4, 8, 16])
         cfg.add_constraint(
             block_columns * columns <= max(4 * lanes, length), "a block is no wider than the result"
         )
@@ -130,18 +120,18 @@ def _blocks(cfg: Knobs, stage: Stage, panels: Panels, lanes: int, effort: Effort
     if roles.rows is None:
         outer, middle, inner = [*others, vo], [vm], [vi]
     else:
-        rows, height = cfg[f"{name}_rows"], extent(axes[roles.rows])
+        rows, height = panels.rows, extent(axes[roles.rows])
         uo, ui = stage.split(axes[roles.rows], factor=rows)
         across = True
         if effort:
             is_large = math.prod(map(extent, axes)) >= _LARGE * lanes
             blocks = [4, 1] if is_large else [1, 4]
-            block_rows = cfg.define_knob(f"{name}_block_rows", [*blocks, 2, 8, 16, 32])
+            block_rows = cfg.define_knob("block_rows", [*blocks, 2, 8, 16, 32])
             cfg.add_constraint(
                 block_rows * rows <= max(16, height), "a block is no taller than the result"
             )
         if effort is Effort.ALL:
-            across = cfg.define_knob(f"{name}_order", ["columns", "rows"]) == "columns"
+            across = cfg.define_knob("order", ["columns", "rows"]) == "columns"
         uo, um = stage.split(uo, factor=block_rows)
         front = [vo, uo] if across else [uo, vo]
         outer, middle = [*others, *front], [vm, um]

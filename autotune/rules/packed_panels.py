@@ -14,8 +14,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir.expr import Const, Expr, Read
 from autotune.ir.visitor import free_vars, reads, substitute
-from autotune.tile.schedules.stage_graph import extent, iterations, reduction_of
-from autotune.tile.to_te.program_to_te import CONTRACTION
+from autotune.rules.stage_graph import extent, iterations, reduction_of
 
 #: Largest size of a panel relative to its tensor, and the least number of reads of each of its
 #: elements.
@@ -53,6 +52,8 @@ class Panels:
         The result in its own shape.
     roles
         Of the axes.
+    rows, columns
+        Of a tile; integers or knobs.
     work
         Index sets of the contraction.
     copied
@@ -63,6 +64,8 @@ class Panels:
     tile: te.Tensor
     result: te.Tensor
     roles: Roles
+    rows: Any
+    columns: Any
     work: int
     copied: tuple[int, ...]
 
@@ -189,9 +192,9 @@ def panels_of(tensor: te.Tensor, roles: Roles, tile_u: Any, tile_v: Any) -> Pane
             rest.insert(0, index[u] % tile_u)
         return tiles[(*cut, *rest)]
 
-    whole = te.compute(tensor.shape, result, name=tensor.name, tag=CONTRACTION)
+    whole = te.compute(tensor.shape, result, name=tensor.name)
     copied = tuple(
         math.prod(map(extent, (axes[v], *used, *reduced))) for _, used, reduced in packed.values()
     )
     panels = tuple(panel for panel, _, _ in packed.values())
-    return Panels(panels, tiles, whole, roles, iterations(tensor), copied)
+    return Panels(panels, tiles, whole, roles, tile_u, tile_v, iterations(tensor), copied)

@@ -13,9 +13,8 @@ from typing import Any
 from autotune import te
 from autotune.ir.expr import Const, Expr, Read, Reduce, Var
 from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.rules.stage_graph import extent, reduction_of
 from autotune.te.reduction import reduction
-from autotune.tile.schedules.stage_graph import extent, reduction_of
-from autotune.tile.to_te.program_to_te import CONTRACTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def lanes_of(tensor: te.Tensor, lanes: int, vectors: Any) -> LaneReduction:
     def result(*place: Any) -> Any:
         return _folded(reduced, [folded[(*place, v)] for v in range(lanes)])
 
-    total = te.compute(tensor.shape, result, name=tensor.name, tag=CONTRACTION)
+    total = te.compute(tensor.shape, result, name=tensor.name)
     return LaneReduction(tensor, parts, folded, total)
 
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from autotune import te
+from autotune.rules.flat import lanes_in
+from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.stage_graph import Reading, RowGroup, extent, is_contiguous
+from autotune.rules.threads import serial_seconds, share
+from autotune.rules.vector_partial_sums import LaneReduction
 from autotune.schedule.schedule import Schedule
-from autotune.tile.schedules.cpu_tiles import lanes_in
-from autotune.tile.schedules.default_schedule import is_worth_threads
-from autotune.tile.schedules.stage_graph import Reading, RowGroup, extent, is_contiguous
-from autotune.tile.schedules.vector_partial_sums import LaneReduction
-
-if TYPE_CHECKING:
-    from autotune.trace.template_knobs import Knobs
 
 #: Least number of rows for computing a group row by row by default.
 _FEW: Final = 8
-
-#: Least number of tasks by default, if there are enough rows.
-_TASKS: Final = 16
 
 
 class RowLoops:
@@ -35,16 +30,20 @@ class RowLoops:
         The reads of each stage.
     lanes
         The reductions in lanes, by each of their stages.
+    numbers
+        The numbers of stages in names of knobs.
     """
 
     def __init__(
         self,
-        cfg: Knobs,
+        cfg: KnobDefiner,
         schedule: Schedule,
         stages: Sequence[Reading],
         lanes: Mapping[te.Tensor, LaneReduction],
+        numbers: Mapping[te.Tensor, int],
     ) -> None:
         self.cfg = cfg
+        self.numbers = numbers
         self.schedule = schedule
         self.reads = {s.tensor: s.reads for s in stages}
         self.lanes = lanes
@@ -58,13 +57,17 @@ class RowLoops:
         is_choice = may_choose and not self.is_lanes_alone(group)
         if is_choice:
             ways = ["rows", "whole"] if by_rows else ["whole", "rows"]
-            by_rows = self.cfg.define_knob(f"{group.root.name}_at", ways) == "rows"
+            by_rows = self.knobs(group.root).define_knob("at", ways) == "rows"
         if by_rows:
             self.rows(group)
         else:
             for tensor in (group.root, *(t for t, _ in group.members)):
                 self.apart(tensor)
         return is_choice
+
+    def knobs(self, tensor: te.Tensor) -> StageKnobs:
+        """Return what defines the knobs of a stage."""
+        return StageKnobs(self.cfg, self.numbers[tensor])
 
     def is_lanes_alone(self, group: RowGroup) -> bool:
         """Whether a group consists only of the lanes of one reduction."""
@@ -88,12 +91,14 @@ class RowLoops:
         axes = list(root.op.axis)
         lanes = self.vector_of(root)
         front = [axes[n] for n in group.rows] if group.members else axes[:-1]
-        count = math.prod(map(extent, front))
         within = [a for a in axes if not any(a is f for f in front)]
+        lengths: dict[Any, Any] = {a: extent(a) for a in axes}
         vector: list[Any] = []
         if lanes > 1:
-            outer, lane = stage.split(axes[-1], factor=self.width(root, lanes))
+            width = self.width(root, lanes)
+            outer, lane = stage.split(axes[-1], factor=width)
             stage.vectorize(lane)
+            lengths[outer] = te.ceildiv(lengths[axes[-1]], width)
             vector = [lane]
             front = [outer if a is axes[-1] else a for a in front]
             within = [outer if a is axes[-1] else a for a in within]
@@ -105,15 +110,8 @@ class RowLoops:
                 self.member(member, (), 0)
             return
         at = stage.fuse(*front) if len(front) > 1 else front[0]
-        tasks = at
-        if group.members:
-            counts = [n for n in (16, 1, 4, 64) if n == 1 or 2 * n <= count]
-            if count < _TASKS * counts[0]:
-                counts.remove(1)
-                counts.insert(0, 1)
-            tasks, at = stage.split(at, factor=self.cfg.define_knob(f"{root.name}_task", counts))
-        if any(map(self.is_worth_threads, (root, *(t for t, _ in group.members)))):
-            stage.parallel(tasks)
+        length = math.prod(lengths[a] for a in front)
+        at = share(self.knobs(root), stage, at, length, self.seconds(group))
         blocked = lanes > 1 and group.rows[-1:] == (len(axes) - 1,)
         for member, rows in group.members:
             self.schedule[member].compute_at(stage, at)
@@ -141,19 +139,19 @@ class RowLoops:
             vector = [lane]
         stage.reorder(*axes, *reduced, *vector)
 
-    def is_worth_threads(self, tensor: te.Tensor) -> bool:
-        """Whether a stage has enough work for several threads."""
-        own = self.lanes.get(tensor)
-        return is_worth_threads(tensor if own is None else own.whole)
+    def seconds(self, group: RowGroup) -> float:
+        """Return about how long one thread takes for a group."""
+        stages = [self.lanes[t].whole if t in self.lanes else t for t in group.stages]
+        return serial_seconds(self.cfg.target, dict.fromkeys(stages))
 
     def vector_of(self, tensor: te.Tensor) -> int:
         """Return the lanes of the vectors that a stage can be computed in; 1 if it cannot."""
         axes = tensor.op.axis
-        lanes = lanes_in(self.cfg, tensor.dtype)
+        lanes = lanes_in(self.cfg.target, tensor.dtype)
         if tensor in self.lanes or not axes or extent(axes[-1]) < lanes:
             return 1
         return lanes if is_contiguous(tensor, self.reads[tensor]) else 1
 
     def width(self, tensor: te.Tensor, lanes: int) -> Any:
         """Define the length of a stage's vectors."""
-        return self.cfg.define_knob(f"{tensor.name}_lanes", [lanes, 2 * lanes, 4 * lanes])
+        return self.knobs(tensor).define_knob("lanes", [lanes, 2 * lanes, 4 * lanes])

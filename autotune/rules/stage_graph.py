@@ -1,4 +1,4 @@
-"""Relations of the stages of a Tile function: shared rows, and consumers of contractions."""
+"""Relations of the stages of a computation: shared rows, and consumers of contractions."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def is_contiguous(tensor: te.Tensor, reads: Iterable[Read]) -> bool:
     return not any(last is v for r in reads for i in r.children[:-1] for v in free_vars(i))
 
 
-def written_out(tensor: te.Tensor, names: Collection[str]) -> te.Tensor:
-    """Return a stage that reads none of the computed tensors of these names, but what they read."""
+def written_out(tensor: te.Tensor, inlined: Collection[te.Tensor]) -> te.Tensor:
+    """Return a stage that reads none of some computed tensors, but what they read."""
 
     def written(source: te.Tensor, indices: tuple[Expr, ...]) -> Expr:
         own = source.op
-        if not isinstance(own, ComputeOp) or own.name not in names:
+        if not isinstance(own, ComputeOp) or source not in inlined:
             return Read(source, indices)
         values = {a.var: i for a, i in zip(own.axis, indices, strict=True)}
         return out.expr(substitute(own.body[0], values))
@@ -117,6 +117,11 @@ class RowGroup:
     root: te.Tensor
     rows: tuple[int, ...]
     members: tuple[tuple[te.Tensor, tuple[Any, ...]], ...]
+
+    @property
+    def stages(self) -> list[te.Tensor]:
+        """All stages, the root first."""
+        return [self.root, *(tensor for tensor, _ in self.members)]
 
 
 def row_groups(
