@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cuda_compiler import needs_nvrtc
+from support.fake_machine import COMPILER, FakeMachine
 
 from autotune.errors import UsageError
 from autotune.task.task import Task
@@ -172,6 +174,30 @@ def test_what_cannot_be_done_is_one_line(tmp_path: Path, words: list[str], messa
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(message, done.stderr)
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_workloads_are_tuned_and_timed_on_a_gpu(tmp_path: Path) -> None:
+    (tmp_path / "machine").mkdir()
+    machine = FakeMachine.make(tmp_path / "machine")
+    job, out = tmp_path / "job.toml", tmp_path / "out.json"
+    job.write_text(JOB)
+    words = ["--job", str(job), "--folder", str(tmp_path / "folder"), "--trials", "2"]
+    words += ["--rounds", "1", "--target", "cuda", "--json", str(out), "--only", "0", "2"]
+    environment = {**os.environ, **machine.environment()}
+    done = subprocess.run(
+        command(*words), capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())
+    assert found["device"]["name"] == "Fake GPU"
+    for result in found["workloads"]:
+        assert {"default", "tuned"} <= set(result["seconds"])
+        if not importlib.util.find_spec("torch"):
+            why = "PyTorch is not installed"
+            assert result["left_out"] == {"PyTorch": why, "torch.compile": why}
 
 
 def test_the_list_of_workloads_has_unique_names() -> None:
