@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from autotune import rules
 from autotune.errors import UsageError
 from autotune.ir import dtypes
-from autotune.rules.apply_rules import schedule as rules_schedule
 from autotune.rules.apply_rules import scheduled_outputs
+from autotune.rules.plain_loops import fallback_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
@@ -25,8 +26,6 @@ from autotune.tile.binding.given_shapes import shapes_of
 from autotune.tile.check.check_function import check
 from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.evaluation.reference_evaluator import evaluate
-from autotune.tile.schedules.default_schedule import fallback_schedule
-from autotune.tile.schedules.gpu_space import gpu_schedule
 from autotune.tile.syntax.error_locations import tile_error
 from autotune.tile.syntax.parser import parse
 from autotune.tile.syntax.syntax_tree import Function
@@ -87,12 +86,9 @@ def tile_template(
 
 def tuned_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, list[Tensor]]:
     """Define the knobs of a program; return the schedule that they make, and its tensors."""
-    if cfg.target.kind == "llvm":
-        plain = to_te(program)
-        schedule = rules_schedule(cfg, plain.outputs)
-        return schedule, [*plain.inputs, *scheduled_outputs(schedule, plain.outputs)]
-    schedule, tensors = gpu_schedule(cfg, program)
-    return schedule, [*tensors.inputs, *tensors.outputs]
+    plain = to_te(program)
+    schedule = rules.schedule(cfg, plain.outputs)
+    return schedule, [*plain.inputs, *scheduled_outputs(schedule, plain.outputs)]
 
 
 def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[Tensor]]:
@@ -106,7 +102,7 @@ def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[T
     )
     if found is None or found.schedule is None:
         tensors = to_te(program)
-        return fallback_schedule(tensors, target), [*tensors.inputs, *tensors.outputs]
+        return fallback_schedule(tensors.outputs, target), [*tensors.inputs, *tensors.outputs]
     return found.schedule, list(found.tensors)
 
 

@@ -2,11 +2,14 @@
 
 ====================  ============================================================================
 `inline`              element-wise stages are computed where they are read
+`steps`               scans have columns side by side, or blocks of steps
 `register_tiles`      contractions have register tiles over packed panels
 `vector_partial_sums` reductions along rows have partial results in vectors
 `rows`                stages that share rows are computed a row at a time
 `flat`                everything else is one loop, in vectors
 ====================  ============================================================================
+
+For GPUs `rules.gpu` has rules of its own, and a table of their knobs.
 
 Rules look at axes, reads and sizes, never at names, so that the same computation has the same space
 whatever its tensors are called.
@@ -19,11 +22,12 @@ from typing import Final
 
 from autotune import te
 from autotune.rules.flat import lanes_in
+from autotune.rules.gpu.gpu_rules import gpu_schedule
 from autotune.rules.inline import inlined_stages
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.packed_panels import Panels
 from autotune.rules.register_tiles import Effort, schedule_tiles, tiles
-from autotune.rules.rewrite_graph import rewrite
+from autotune.rules.rewrite_graph import parts_of, rewrite
 from autotune.rules.rows import RowLoops
 from autotune.rules.stage_graph import (
     ends_in,
@@ -32,6 +36,7 @@ from autotune.rules.stage_graph import (
     row_groups,
     written_out,
 )
+from autotune.rules.steps import ScanSeries
 from autotune.rules.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
@@ -79,9 +84,24 @@ def schedule(
         For reductions along rows: vectors of partial results.
     lanes
         For other stages: elements in a vector.
-    at, task
-        For stages that share rows: whether they are computed row by row, and the rows of a task.
+    scan
+        How a scan is computed: "steps" (columns are divided among threads, and each computes all
+        steps), "tiles" (the same, but elements are copied to the result after all steps of some
+        columns), "blocks" (the steps are divided, too, and the effects of blocks are computed
+        first) or "vectors" (along rows: the elements of one row in vectors).
+    scan_width, scan_lanes, scan_rows
+        Vectors of columns of a task, elements of a vector, rows of a task.
+    scan_unroll, scan_block
+        Steps that are unrolled, and those of a block.
+    scan_stream, scan_ahead
+        Whether the result is stored past the caches, and the prefetch distance in steps.
+    at
+        For stages that share rows: whether they are computed row by row.
+    threads
+        The number of parts of a loop that threads share; see `rules/threads.py`.
     """
+    if cfg.target.kind != "llvm":
+        return gpu_schedule(cfg, outputs)
     return _Rules(cfg, outputs, constants).schedule
 
 
@@ -99,8 +119,9 @@ class _Rules:
     ) -> None:
         self.cfg = cfg
         self.constants = constants
-        self.inlined = inlined_stages(outputs)
         ops = producers_first([t.op for t in outputs])
+        self.series = ScanSeries(cfg, ops, outputs)
+        self.inlined = inlined_stages(outputs, self.series.scans)
         plain = [t for op in ops if isinstance(op, ComputeOp) for t in op.outputs]
         self.numbers = {
             t: number for number, t in enumerate((t for t in plain if t not in self.inlined), 1)
@@ -108,7 +129,7 @@ class _Rules:
         self.efforts = _efforts(plain)
         self.panels: list[Panels] = []
         self.lanes: dict[te.Tensor, LaneReduction] = {}
-        made = rewrite(outputs, self.refine)
+        made = rewrite(outputs, self.refine, self.series.refine_scan)
         self.numbers |= {
             stage: self.numbers[old] for stage, old in made.origin.items() if old in self.numbers
         }
@@ -117,7 +138,7 @@ class _Rules:
         for stage in self.schedule.stages:
             if stage.op.output() in self.inlined:
                 stage.compute_inline()
-        apart = [*self.tiles(), *self.steps()]
+        apart = [*self.tiles(), *self.steps(), *self.series.apply(self.schedule)]
         stages = readings(self.schedule)
         loops = RowLoops(cfg, self.schedule, stages, self.lanes, self.numbers)
         choices = 0
@@ -128,6 +149,8 @@ class _Rules:
         """Return the stages of a reduction: in tiles, in lanes, or unchanged."""
         if plain in self.inlined:
             self.inlined.add(tensor)
+        if plain in self.series.results:
+            return (self.series.refine(tensor, plain),)
         if not tensor.op.reduce_axis:
             return (tensor,)
         tensor = written_out(tensor, self.inlined)
@@ -166,7 +189,7 @@ class _Rules:
     def steps(self) -> list[te.Tensor]:
         """Return the stages of scans, which keep their plain loops."""
         scans = [s.op for s in self.schedule.stages if isinstance(s.op, ScanOp)]
-        cells = [op for scan in scans for op in (scan, *scan.cell)]
+        cells = [op for scan in scans for op in (scan, *parts_of(scan))]
         return [t for op in cells for t in op.outputs]
 
 

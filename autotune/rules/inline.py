@@ -8,9 +8,10 @@ from typing import Final
 from autotune import te
 from autotune.ir.expr import Call, Read
 from autotune.ir.visitor import reads, walk_expr
+from autotune.rules.rewrite_graph import parts_of
 from autotune.rules.stage_graph import iterations
 from autotune.te.scan import ScanOp
-from autotune.te.tensor import ComputeOp, Operation, producers_first
+from autotune.te.tensor import ComputeOp, producers_first
 
 #: Largest number of expressions of an inlined stage, to limit copies and nesting.
 _LONGEST: Final = 500
@@ -22,7 +23,9 @@ _OFTEN: Final = 4
 _FREE: Final = ("if_then_else", "likely")
 
 
-def inlined_stages(outputs: Sequence[te.Tensor]) -> set[te.Tensor]:
+def inlined_stages(
+    outputs: Sequence[te.Tensor], rewritten: Collection[te.Tensor] = ()
+) -> set[te.Tensor]:
     """Return the stages to compute where they are read: each element once, or cheaply and rarely.
 
     ::
@@ -32,11 +35,14 @@ def inlined_stages(outputs: Sequence[te.Tensor]) -> set[te.Tensor]:
         for (i)
           C[i] = B[i] + 1
 
-    Stages that are inlined into one count for it, because its length is limited.
+    Stages that are inlined into one count for it, because its length is limited. What the cell of a
+    scan reads is kept, except for scans in `rewritten`.
     """
     ops = producers_first([t.op for t in outputs])
-    kept = {t for op in ops if isinstance(op, ScanOp) for cell in op.cell for t in _own(op, cell)}
-    kept |= set(outputs)
+    scans = [op for op in ops if isinstance(op, ScanOp)]
+    kept = {t for op in scans for part in parts_of(op) for t in part.outputs} | set(outputs)
+    left = [op for op in scans if not any(t in rewritten for t in op.outputs)]
+    kept |= {t for op in left for part in parts_of(op) for t in part.input_tensors}
     readers: dict[te.Tensor, list[ComputeOp]] = {}
     for op in ops:
         for tensor in op.input_tensors:
@@ -51,10 +57,6 @@ def inlined_stages(outputs: Sequence[te.Tensor]) -> set[te.Tensor]:
         if _suits(op, readers.get(op.output(), []), found):
             found.add(op.output())
     return found
-
-
-def _own(scan: ScanOp, cell: Operation) -> list[te.Tensor]:
-    return [*cell.outputs, *cell.input_tensors]
 
 
 def _suits(op: ComputeOp, readers: Sequence[ComputeOp], inlined: Collection[te.Tensor]) -> bool:

@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from autotune import te
-from autotune.rules.flat import is_worth_threads, lanes_in
+from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.stage_graph import Reading, RowGroup, extent, is_contiguous
+from autotune.rules.threads import serial_seconds, share
 from autotune.rules.vector_partial_sums import LaneReduction
 from autotune.schedule.schedule import Schedule
 
 #: Least number of rows for computing a group row by row by default.
 _FEW: Final = 8
-
-#: Least number of tasks by default, if there are enough rows.
-_TASKS: Final = 16
 
 
 class RowLoops:
@@ -93,12 +91,14 @@ class RowLoops:
         axes = list(root.op.axis)
         lanes = self.vector_of(root)
         front = [axes[n] for n in group.rows] if group.members else axes[:-1]
-        count = math.prod(map(extent, front))
         within = [a for a in axes if not any(a is f for f in front)]
+        lengths: dict[Any, Any] = {a: extent(a) for a in axes}
         vector: list[Any] = []
         if lanes > 1:
-            outer, lane = stage.split(axes[-1], factor=self.width(root, lanes))
+            width = self.width(root, lanes)
+            outer, lane = stage.split(axes[-1], factor=width)
             stage.vectorize(lane)
+            lengths[outer] = te.ceildiv(lengths[axes[-1]], width)
             vector = [lane]
             front = [outer if a is axes[-1] else a for a in front]
             within = [outer if a is axes[-1] else a for a in within]
@@ -110,15 +110,8 @@ class RowLoops:
                 self.member(member, (), 0)
             return
         at = stage.fuse(*front) if len(front) > 1 else front[0]
-        tasks = at
-        if group.members:
-            counts = [n for n in (16, 1, 4, 64) if n == 1 or 2 * n <= count]
-            if count < _TASKS * counts[0]:
-                counts.remove(1)
-                counts.insert(0, 1)
-            tasks, at = stage.split(at, factor=self.knobs(root).define_knob("task", counts))
-        if any(map(self.is_worth_threads, (root, *(t for t, _ in group.members)))):
-            stage.parallel(tasks)
+        length = math.prod(lengths[a] for a in front)
+        at = share(self.knobs(root), stage, at, length, self.seconds(group))
         blocked = lanes > 1 and group.rows[-1:] == (len(axes) - 1,)
         for member, rows in group.members:
             self.schedule[member].compute_at(stage, at)
@@ -146,10 +139,10 @@ class RowLoops:
             vector = [lane]
         stage.reorder(*axes, *reduced, *vector)
 
-    def is_worth_threads(self, tensor: te.Tensor) -> bool:
-        """Whether a stage has enough work for several threads."""
-        own = self.lanes.get(tensor)
-        return is_worth_threads(tensor if own is None else own.whole)
+    def seconds(self, group: RowGroup) -> float:
+        """Return about how long one thread takes for a group."""
+        stages = [self.lanes[t].whole if t in self.lanes else t for t in group.stages]
+        return serial_seconds(self.cfg.target, dict.fromkeys(stages))
 
     def vector_of(self, tensor: te.Tensor) -> int:
         """Return the lanes of the vectors that a stage can be computed in; 1 if it cannot."""

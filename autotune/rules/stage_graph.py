@@ -118,6 +118,11 @@ class RowGroup:
     rows: tuple[int, ...]
     members: tuple[tuple[te.Tensor, tuple[Any, ...]], ...]
 
+    @property
+    def stages(self) -> list[te.Tensor]:
+        """All stages, the root first."""
+        return [self.root, *(tensor for tensor, _ in self.members)]
+
 
 def row_groups(
     schedule: Schedule, stages: Sequence[Reading], alone: Collection[te.Tensor]

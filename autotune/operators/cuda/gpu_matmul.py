@@ -13,8 +13,8 @@ import numpy as np
 from autotune import te
 from autotune.ir import dtypes
 from autotune.operators.operator_arguments import check_arguments
-from autotune.schedule.recipes.gpu_loops import lane_counts
-from autotune.schedule.recipes.gpu_product import Operand, define_tiles, schedule_product
+from autotune.rules.gpu.product_loops import Operand, define_tiles, schedule_product
+from autotune.rules.gpu.thread_loops import lane_counts
 from autotune.template import Knobs, template
 
 

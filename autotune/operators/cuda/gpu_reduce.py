@@ -12,7 +12,7 @@ from autotune import te
 from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.operators.operator_arguments import check_arguments
-from autotune.schedule.recipes.gpu_loops import bind, lane_counts
+from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.template import Knobs, template
 
 _REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune import te
-from autotune.schedule.recipes.gpu_loops import bind
+from autotune.rules.gpu.thread_loops import bind
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from autotune import te
-from autotune.schedule.recipes.gpu_loops import WARP, bind
+from autotune.rules.gpu.thread_loops import WARP, bind
+from autotune.rules.knob_definer import KnobDefiner
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
-
-if TYPE_CHECKING:
-    from autotune.target import Target
 
 REGISTERS = 64 * 1024
 """Registers of a multiprocessor, on every architecture from sm_70 on."""
@@ -27,20 +25,6 @@ OTHER_REGISTERS = 24
 
 MAX_SIDE_BY_SIDE = 1024
 """Threads of blocks side by side on a multiprocessor."""
-
-
-class Definer(Protocol):
-    """What defines knobs: `autotune.template.Knobs`, or what stands for it."""
-
-    @property
-    def target(self) -> Target:
-        """What the knobs are for."""
-
-    def define_knob(self, name: str, values: Sequence[Any]) -> Any:
-        """Define a knob and return its value."""
-
-    def add_constraint(self, condition: Any, message: str) -> None:
-        """Make configurations infeasible in which a condition is false."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +104,7 @@ class Tiles:
 
 
 def define_tiles(
-    cfg: Definer, rows: int, widths: Sequence[int], runs: Sequence[int], name: str = ""
+    cfg: KnobDefiner, rows: int, widths: Sequence[int], runs: Sequence[int]
 ) -> Tiles:
     """Define the knobs of a product.
 
@@ -135,14 +119,8 @@ def define_tiles(
     runs
         Elements of each operand that follow one another in memory, where it is fetched in
         vectors: these divide them.
-    name
-        What the knobs' names begin with.
     """
-
-    def knob(what: str, values: Sequence[Any]) -> Any:
-        return cfg.define_knob(f"{name}{what}", values)
-
-    # The first value of a knob is its default.
+    knob = cfg.define_knob
     warps_m, warps_n = knob("warps_m", [2, 1, 4, 8]), knob("warps_n", [4, 1, 2, 8])
     lanes_m = knob("lanes_m", [8, 1, 2, 4, 16, 32])
     own_m, own_n = knob("own_m", [4, 1, 2, 8]), knob("own_n", [4, 1, 2, 8])

@@ -18,9 +18,8 @@ from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read, Reduce, Var
 from autotune.ir.ops import cast, const
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.nest.regions import Interval, Relaxer
+from autotune.rules.gpu.product_loops import Operand, Tiles
 from autotune.rules.stage_graph import extent, reduction_of
-from autotune.schedule.recipes.gpu_product import Operand, Tiles
-from autotune.tile.to_te.program_to_te import CONTRACTION
 
 #: Rows, columns and steps of the smallest product with tiles.
 LEAST: Final = 8
@@ -177,7 +176,7 @@ def tiled(product: Product, tiles: Tiles) -> Tiled:
         front = [at[axis] for axis in product.batch]
         return sums[(*front, joined(product.rows, at), joined(product.columns, at))]
 
-    whole = te.compute(product.tensor.shape, result, name=name, tag=CONTRACTION)
+    whole = te.compute(product.tensor.shape, result, name=name)
     return Tiled(product, tiles, tuple(operands.values()), sums, whole)
 
 

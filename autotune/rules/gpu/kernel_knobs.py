@@ -1,23 +1,21 @@
-"""Knobs of a Tile function's kernels on GPUs, some of them shared by several kernels."""
+"""Knobs of the kernels of a computation on GPUs, some of them shared by several kernels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan
+from autotune.rules.gpu.matrix_products import Product, runs_of
+from autotune.rules.gpu.product_loops import Tiles, define_tiles
+from autotune.rules.gpu.row_loops import RowMapping
+from autotune.rules.gpu.thread_loops import WARP
+from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.stage_graph import extent
-from autotune.schedule.recipes.gpu_loops import WARP
-from autotune.schedule.recipes.gpu_product import Tiles, define_tiles
-from autotune.schedule.recipes.gpu_rows import RowMapping
 from autotune.target import Target
-from autotune.tile.schedules.gpu_plan import FusedKernel, FusionPlan, computed_with
-from autotune.tile.schedules.gpu_products import Product, runs_of
 
-if TYPE_CHECKING:
-    from autotune.trace.template_knobs import Knobs
-
-#: Largest number of configurations of all kernels of a function together.
+#: Largest number of configurations of all kernels of a computation together.
 _MOST: Final = 1 << 60
 #: Steps from which on threads share a reduction by default, and fewer where elements are few.
 _LONG: Final = 128
@@ -32,45 +30,52 @@ class GpuKnobs:
     """Defines the knobs of kernels.
 
     In each kind, the kernel with the most work has its own knobs. All other kernels of the kind
-    share knobs with fewer values, because spaces would become too large.
+    share knobs with fewer values, because spaces would become too large. Names of knobs have the
+    number of the first kernel that they are for.
     """
 
-    def __init__(self, cfg: Knobs, made: FusionPlan) -> None:
+    def __init__(self, cfg: KnobDefiner, made: FusionPlan) -> None:
         self.cfg = cfg
         self.left = _MOST
-        largest: dict[str, tuple[int, str]] = {}
-        for name, kernel in made.kernels.items():
-            work = sum(math.prod(map(extent, (*t.op.axis, *t.op.reduce_axis)))
-                       for t in computed_with(kernel))  # fmt: skip
-            kind = _kind(kernel)
-            largest[kind] = max(largest.get(kind, (-1, "")), (work, name))
-        self.own = {name for _, name in largest.values()}
+        self.values: dict[str, Any] = {}
+        largest: dict[str, FusedKernel] = {}
+        for kernel in made.kernels.values():
+            most = largest.setdefault(_kind(kernel), kernel)
+            if kernel.work >= most.work:
+                largest[_kind(kernel)] = kernel
+        self.own = {kernel.tail for kernel in largest.values()}
+        groups = list(dict.fromkeys(map(self._group, made.kernels.values())))
+        self.numbers = {group: number for number, group in enumerate(groups, 1)}
+
+    def _group(self, kernel: FusedKernel) -> Any:
+        """Return what has the same knobs as a kernel: itself, or the others of its kind."""
+        return kernel.tail if kernel.tail in self.own else _kind(kernel)
 
     @property
     def target(self) -> Target:
         """What the kernels are for."""
         return self.cfg.target
 
-    def define(self, kernel: FusedKernel, what: str, values: Sequence[Any]) -> Any:
+    def define(self, kernel: FusedKernel, name: str, values: Sequence[Any]) -> Any:
         """Return the value of a kernel's knob."""
-        own, values = kernel.tail.name in self.own, list(values)
-        name = f"{kernel.tail.name}_{what}" if own else f"others_{_kind(kernel)}_{what}"
-        return self._defined(name, values if own else values[:2])
+        values = values if kernel.tail in self.own else values[:2]
+        numbered = StageKnobs(self.cfg, self.numbers[self._group(kernel)])
+        return self._defined(f"{name}{numbered.suffix}", list(values))
 
     def define_common(self, name: str, values: Sequence[Any]) -> Any:
         """Return the value of a knob that all kernels share."""
         return self._defined(name, list(values))
 
     def _defined(self, name: str, values: list[Any]) -> Any:
-        if name in self.cfg:
-            return self.cfg[name]
-        values = values[: max(1, self.left)]
-        self.left //= len(values)
-        return self.cfg.define_knob(name, values)
+        if name not in self.values:
+            values = values[: max(1, self.left)]
+            self.left //= len(values)
+            self.values[name] = self.cfg.define_knob(name, values)
+        return self.values[name]
 
     def require(self, kernel: FusedKernel, condition: Any, message: str) -> None:
         """Add a constraint on a kernel's own knobs; shared knobs have none."""
-        if kernel.tail.name in self.own:
+        if kernel.tail in self.own:
             self.cfg.add_constraint(condition, message)
 
     # -- kinds of kernels ----------------------------------------------------------------------
@@ -129,10 +134,10 @@ class _OfProduct:
     def target(self) -> Target:
         return self.knobs.target
 
-    def define_knob(self, name: str, values: Sequence[Any]) -> Any:
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
         if name == "ahead":
             return self.knobs.define_common(name, values)
-        if self.kernel.tail.name not in self.knobs.own:
+        if self.kernel.tail not in self.knobs.own:
             if name == "fetch":
                 return max(v for v in (1, *values) if all(run % v == 0 for run in self.runs))
             if name == "group":
@@ -147,7 +152,7 @@ def _kind(kernel: FusedKernel) -> str:
     """Return the kind of a kernel; kernels of a kind may share knobs."""
     if kernel.product is not None:
         return "product"
-    if not kernel.members:
+    if not kernel.reductions:
         return "elements"
     if not kernel.is_flat:
         return "rows"

@@ -1,7 +1,7 @@
-"""The search space of any Tile function on GPUs: tiled products, shared rows, and single elements.
+"""The rules for GPUs: tiled products, shared rows, single elements, and scans.
 
-`gpu_plan` decides which statements each kernel computes, and `gpu_knobs` its knobs; this file makes
-its loops. Matrix products get the loops of the `matmul` template.
+`fusion_plan` decides which stages each kernel computes, and `kernel_knobs` its knobs; this file
+makes its loops.
 """
 
 from __future__ import annotations
@@ -9,28 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Reduce
-from autotune.ir.visitor import free_vars, reads, substitute
-from autotune.rules.stage_graph import extent, reduction_of
-from autotune.schedule.recipes.gpu_loops import bind, lane_counts
-from autotune.schedule.recipes.gpu_product import schedule_product
-from autotune.schedule.recipes.gpu_rows import schedule_rows
-from autotune.schedule.schedule import Schedule
-from autotune.tile.binding.bound_program import Program
-from autotune.tile.schedules.gpu_knobs import GpuKnobs
-from autotune.tile.schedules.gpu_plan import (
+from autotune.ir.visitor import free_vars, substitute
+from autotune.rules.gpu.fusion_plan import (
     FusedKernel,
     FusionPlan,
-    body_of,
     is_reduction,
     long_axes,
     plan,
+    reads_in,
 )
-from autotune.tile.schedules.gpu_products import (
+from autotune.rules.gpu.kernel_knobs import GpuKnobs
+from autotune.rules.gpu.matrix_products import (
     Product,
     Tiled,
     digits,
@@ -40,26 +34,55 @@ from autotune.tile.schedules.gpu_products import (
     steps_of,
     tiled,
 )
-from autotune.tile.to_te.program_to_te import CONTRACTION, Tensors, to_te
-
-if TYPE_CHECKING:
-    from autotune.trace.template_knobs import Knobs
+from autotune.rules.gpu.product_loops import schedule_product
+from autotune.rules.gpu.row_loops import schedule_rows
+from autotune.rules.gpu.scan_threads import schedule_scan
+from autotune.rules.gpu.thread_loops import bind, lane_counts
+from autotune.rules.knob_definer import KnobDefiner
+from autotune.rules.plain_loops import schedule_on_gpu
+from autotune.rules.rewrite_graph import rewrite
+from autotune.rules.stage_graph import extent, reduction_of
+from autotune.schedule.schedule import Schedule
+from autotune.te.scan import ScanOp
 
 #: Largest size of a row in shared memory in bytes.
 _KEPT_BYTES: Final = 32 * 1024
 
 
-def gpu_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, Tensors]:
-    """Define the knobs of a program's kernels and return the schedule that they make.
+def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
+    """Define the knobs of a computation's kernels and return the schedule that they make.
 
-    In each kind, the kernel with the most work has knobs NAME_..., with the name of its tensor; all
-    other kernels of the kind share knobs others_KIND_...
+    In each kind, the kernel with the most work has its own knobs; all other kernels of the kind
+    share theirs.
 
     Knobs
     -----
-    warps_m, warps_n, lanes_m, own_m, own_n, virtual_m, virtual_n, depth, unroll, fetch, pad, ...
-        For products: as in the `matmul` template.
+    warps_m, warps_n
+        For products: warps of a block along rows and columns.
+    lanes_m
+        Threads of a warp along rows, of 32.
+    own_m, own_n
+        Adjacent rows and columns that a thread computes, for each virtual thread.
+    virtual_m, virtual_n
+        Virtual threads: number of times that the threads of a warp are repeated across its tile.
+    depth
+        Reduction steps whose operands are in shared memory at a time.
+    unroll
+        Steps of the reduction that are unrolled.
+    fetch
+        Elements that a thread loads together.
+    pad
+        Padding in elements between the rows of a transposed tile in shared memory, against bank
+        conflicts of the stores.
+    group
+        Rows of tiles that consecutive blocks cover before they move one column right, for reuse in
+        the L2 cache.
+    resident
+        Blocks that should run at once on a multiprocessor, which limits their registers; 0 leaves
+        it to the compiler.
     ahead
+        Whether the next tiles are loaded while the present ones are used: "registers" loads them
+        into registers first, "copies" copies them asynchronously, "shared" stores them at once.
         The same knob for all products.
     threads, rows, each, lanes
         Of reductions: threads of a row, rows of a block, rows that a thread works on one after the
@@ -68,38 +91,43 @@ def gpu_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, Tensors]:
     keep
         Whether rows that are read several times are kept in shared memory.
     """
-    made = plan(to_te(program))
+    made = plan(outputs)
     knobs = GpuKnobs(cfg, made)
-    products: dict[str, Tiled] = {}
+    products: dict[te.Tensor, Tiled] = {}
     flat = made.flat()
-    flattened: dict[str, te.Tensor] = {}
+    flattened: dict[te.Tensor, te.Tensor] = {}
 
-    def refine(tensor: te.Tensor) -> tuple[te.Tensor, ...]:
-        (host,) = made.hosts[tensor.name]
-        kernel, product = made.kernels[host], product_of(tensor)
-        if product is not None:
-            widths = lane_counts(cfg.target, _widest(kernel, product))
-            products[host] = tiled(product, knobs.tiles(kernel, product, widths))
-            return products[host].stages
-        if tensor.name not in flat or not tensor.op.axis:
+    def refine(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
+        kernels = [made.kernels[host] for host in made.hosts.get(plain, ())]
+        if not is_reduction(plain) or kernels[0].is_plain:
             return (tensor,)
-        flattened[tensor.name], result = _flattened(tensor)
-        return flattened[tensor.name], result
+        product = product_of(tensor) if kernels[0].product is not None else None
+        if product is not None:
+            widths = lane_counts(cfg.target, _widest(kernels[0], product))
+            own = tiled(product, knobs.tiles(kernels[0], product, widths))
+            products[kernels[0].tail] = own
+            return own.stages
+        if plain not in flat or not tensor.op.axis:
+            return (tensor,)
+        flattened[plain], result = _flattened(tensor)
+        return flattened[plain], result
 
-    tensors = to_te(program, refine)
-    s: Schedule = te.create_schedule([t.op for t in tensors.outputs])
-    stages = {t.name: t for t in tensors.stages}
-    for tensor in tensors.stages:
-        is_result = tensor.name in made.hosts and not is_reduction(tensor)
-        if is_result and tensor.name not in made.kernels:
-            s[tensor].compute_inline()
-    loops = _Loops(s, knobs, made, stages, flattened)
-    for name, kernel in made.kernels.items():
-        if name in products:
-            loops.product(products[name], stages[name])
+    graph = rewrite(outputs, refine)
+    s: Schedule = te.create_schedule(list(dict.fromkeys(t.op for t in graph.outputs)))
+    new = {old: stage for stage, old in graph.origin.items()}
+    for old in made.hosts:
+        if not is_reduction(new[old]) and old not in made.kernels:
+            s[new[old]].compute_inline()
+    loops = _Loops(s, knobs, made, new, graph.origin, flattened)
+    for tail, kernel in made.kernels.items():
+        if tail in products:
+            loops.product(products[tail], new[tail])
         else:
-            loops.kernel(kernel, stages[name])
-    return s, tensors
+            loops.kernel(kernel, new[tail])
+    for stage in s.stages:
+        if isinstance(stage.op, ScanOp):
+            schedule_scan(s, stage.op)
+    return s
 
 
 def _widest(kernel: FusedKernel, product: Product) -> str:
@@ -124,18 +152,19 @@ def _flattened(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
     def result(*index: Any) -> Any:
         return flat[joined(axes, dict(zip(axes, index, strict=True)))]
 
-    return flat, te.compute(tensor.shape, result, name=tensor.name, tag=CONTRACTION)
+    return flat, te.compute(tensor.shape, result, name=tensor.name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Loops:
-    """Schedules kernels."""
+    """Schedules kernels: the new stages of old ones, and the old ones of new ones."""
 
     s: Schedule
     knobs: GpuKnobs
     made: FusionPlan
-    stages: dict[str, te.Tensor]
-    flattened: dict[str, te.Tensor]
+    new: dict[te.Tensor, te.Tensor]
+    old: dict[te.Tensor, te.Tensor]
+    flattened: dict[te.Tensor, te.Tensor]
 
     def product(self, own: Tiled, tail: te.Tensor) -> None:
         """Compute a product in tiles."""
@@ -148,9 +177,11 @@ class _Loops:
 
     def kernel(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Compute a kernel that is not a product."""
-        if not tail.op.axis:
+        if kernel.is_plain:
+            schedule_on_gpu(self.s, tail)
+        elif not tail.op.axis:
             self._scalar(kernel, tail)
-        elif not kernel.members:
+        elif not kernel.reductions:
             self._elements(kernel, tail)
         elif kernel.is_flat:
             self._cells(kernel, tail)
@@ -183,13 +214,13 @@ class _Loops:
 
     def _lanes(self, tail: te.Tensor, length: int) -> list[int]:
         """Return the possible vector lengths for rows of this length, the largest first."""
-        types = [tail.dtype, *(r.dtype for r in reads(body_of(tail)))]
+        types = [tail.dtype, *(r.dtype for r in reads_in(tail))]
         counts = lane_counts(self.knobs.target, max(types, key=dtypes.itemsize))
         return [lanes for lanes in counts[::-1] if length % lanes == 0]
 
     def _cells(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Reduce elements each by itself, in the order in which they lie."""
-        members = [self.flattened[name] for name in kernel.members]
+        members = [self.flattened[t] for t in kernel.reductions]
         elements = math.prod(map(extent, tail.op.axis))
         how = self.knobs.cells(kernel, elements, kernel.longest, _goes_along(members[0]))
         axes = list(tail.op.axis)
@@ -205,7 +236,7 @@ class _Loops:
         columns = math.prod(map(extent, along))
         how = self.knobs.rows(kernel, columns, self._lanes(tail, columns))
         kept = self._kept(kernel, tail, last)
-        members = [self.stages[name] for name in kernel.members]
+        members = [self.new[t] for t in kernel.reductions]
         fused = self.s[tail].fuse(*along) if len(along) > 1 else along[0]
         reductions = [(m, long_axes(m)[-1], _steps(m)) for m in members]
         schedule_rows(self.s, tail, (around, row, fused), reductions, kept, how)
@@ -214,14 +245,13 @@ class _Loops:
         self, kernel: FusedKernel, tail: te.Tensor, last: int
     ) -> list[tuple[te.Tensor, Any, Sequence[Any]]]:
         """Return the rows to keep in shared memory: those that are read several times."""
-        own = frozenset([kernel.tail.name])
-        within = [t for name, t in self.stages.items() if self.made.hosts.get(name) == own]
+        own = frozenset([kernel.tail])
+        within = [self.new[t] for t, hosts in self.made.hosts.items() if hosts == own]
         found: dict[te.Tensor, list[te.Tensor]] = {}
         for reader in within:
-            for source in dict.fromkeys(r.tensor for r in reads(body_of(reader))):
-                if self.made.hosts.get(source.name) != own and _reads_rows(
-                    reader, source, tail, last
-                ):
+            for source in dict.fromkeys(r.tensor for r in reads_in(reader)):
+                is_own = self.made.hosts.get(self.old.get(source, source)) == own
+                if not is_own and _reads_rows(reader, source, tail, last):
                     found.setdefault(source, []).append(reader)
         several = {x: by for x, by in found.items() if sum(map(self._uses, by)) > 1}
         length = math.prod(map(extent, tail.op.axis[last + 1 :]))
@@ -235,13 +265,10 @@ class _Loops:
 
     def _uses(self, reader: te.Tensor) -> int:
         """Return the number of times that a stage is computed for an element."""
-        if reader.name not in self.made.inline:
+        if self.old[reader] not in self.made.inline:
             return 1
-        return sum(self._uses(t) for t in self.stages.values() if _is_read(reader, t))
-
-
-def _is_read(source: te.Tensor, reader: te.Tensor) -> bool:
-    return any(r.tensor is source for r in reads(body_of(reader)))
+        readers = (t for t in map(self.new.__getitem__, self.made.hosts) if t is not reader)
+        return sum(self._uses(t) for t in readers if any(r.tensor is reader for r in reads_in(t)))
 
 
 def _reads_rows(reader: te.Tensor, source: te.Tensor, tail: te.Tensor, last: int) -> bool:
@@ -250,7 +277,7 @@ def _reads_rows(reader: te.Tensor, source: te.Tensor, tail: te.Tensor, last: int
         return False
     return all(
         r.children[n] is reader.op.axis[n].var or extent(tail.op.axis[n]) == 1
-        for r in reads(body_of(reader))
+        for r in reads_in(reader)
         if r.tensor is source
         for n in range(last + 1)
     )
