@@ -118,7 +118,7 @@ class _Rules:
         self, cfg: KnobDefiner, outputs: Sequence[te.Tensor], constants: Sequence[te.Tensor]
     ) -> None:
         self.cfg = cfg
-        self.constants = constants
+        self.constants = frozenset(constants)
         ops = producers_first([t.op for t in outputs])
         self.series = ScanSeries(cfg, ops, outputs)
         self.inlined = inlined_stages(outputs, self.series.scans)

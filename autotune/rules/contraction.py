@@ -16,7 +16,6 @@ from autotune.ir.visitor import free_vars, reads, substitute, walk_expr
 from autotune.rules.stage_graph import extent, iterations, reduction_of
 from autotune.te.reduction import reduction
 
-
 #: Vectors with fewer lanes than this part of a register are not considered.
 _FEWEST: Final = 4
 
@@ -270,6 +269,8 @@ def contractions(
 
 def _suits(way: Contraction, constants: Collection[te.Tensor]) -> bool:
     own = way.vector_reads
+    if way.sums is None and len(own) == len(set(way.operands.values())):
+        return all(map(way.along, own))  # a panel would be used once
     return bool(own) and all(way.along(r) or packs(way, r, constants) for r in own)
 
 
@@ -312,4 +313,5 @@ def _in_lanes(tensor: te.Tensor, lanes: int) -> te.Tensor | None:
         sources = [substitute(source, values) for source in reduced.sources]
         return reduction(reduced.combiner, sources, list(copies.values()), where)[0]
 
-    return te.compute((*tensor.shape, lanes), part, name=f"{tensor.name}_lanes")
+    found: te.Tensor = te.compute((*tensor.shape, lanes), part, name=f"{tensor.name}_lanes")
+    return found

@@ -15,7 +15,7 @@ packed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,29 @@ from autotune.ir.expr import Const, Expr, Read, Reduce
 from autotune.ir.visitor import substitute
 from autotune.rules.contraction import Contraction, Group
 from autotune.rules.stage_graph import extent, reduction_of
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The values of the knobs of tiles.
+
+    Attributes
+    ----------
+    vectors
+        Vectors in a row of a tile.
+    rows
+        Rows along the first and the second group that has some.
+    steps
+        Steps of the sum that are written out.
+    block_columns, block_rows
+        Tiles of a block.
+    """
+
+    vectors: tuple[int, ...]
+    rows: tuple[tuple[int, ...], ...]
+    steps: tuple[int, ...]
+    block_columns: tuple[int, ...]
+    block_rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +71,8 @@ class Panels:
         Rows of a tile along groups, integers or knobs; a group that is not here has one.
     columns
         Of a tile; an integer or a knob.
+    choices
+        Of the knobs.
     """
 
     way: Contraction
@@ -58,10 +83,15 @@ class Panels:
     result: te.Tensor
     rows: Mapping[Group, Any]
     columns: Any
+    choices: Choices
 
 
 def panels_of(
-    way: Contraction, rows: Mapping[Group, Any], columns: Any, packed: Collection[Read]
+    way: Contraction,
+    rows: Mapping[Group, Any],
+    columns: Any,
+    packed: Collection[Read],
+    choices: Choices,
 ) -> Panels:
     """Return a contraction in tiles of some rows along groups, and columns (integers or knobs)."""
     tensor = way.tensor
@@ -70,9 +100,7 @@ def panels_of(
         for number, (value, read) in enumerate(way.operands.items())
         if read in packed
     }
-    shape = [
-        te.ceildiv(g.size, columns if g is way.vector else rows.get(g, 1)) for g in way.groups
-    ]
+    shape = [te.ceildiv(g.size, columns if g is way.vector else rows.get(g, 1)) for g in way.groups]
 
     def tile(*index: Any) -> Any:
         outer, inner = index[: len(way.groups)], index[len(way.groups) :]
@@ -131,6 +159,7 @@ def panels_of(
         whole,
         rows,
         columns,
+        choices,
     )
 
 
@@ -153,12 +182,15 @@ def _panel(way: Contraction, value: Expr, columns: Any, number: int) -> te.Tenso
         if guarded:  # elements that the condition excludes may have any value
             sizes = map(int, read.tensor.shape)
             moved = [te.max(te.min(i, n - 1), 0) for i, n in zip(moved, sizes, strict=True)]
-        own = te.if_then_else(at < way.vector.size, read.tensor[tuple(moved)], te.const(0, read.dtype))
+        own = te.if_then_else(
+            at < way.vector.size, read.tensor[tuple(moved)], te.const(0, read.dtype)
+        )
         return own if value is read else substitute(value, {read: own})
 
     tiles = te.ceildiv(way.vector.size, columns)
     shape = (*(g.size for g in used), tiles, *map(extent, reduced), columns)
-    return te.compute(shape, body, name=f"{way.tensor.name}_{read.tensor.name}{number}")
+    panel: te.Tensor = te.compute(shape, body, name=f"{way.tensor.name}_{read.tensor.name}{number}")
+    return panel
 
 
 def _folds(way: Contraction, tiles: te.Tensor, rows: int) -> list[te.Tensor]:

@@ -15,18 +15,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
 from autotune import te
 from autotune.ir.axes import IterVar
+from autotune.ir.expr import Read
 from autotune.rules.contraction import Contraction, Group, contractions
 from autotune.rules.flat import PARALLEL, lanes_in
 from autotune.rules.knob_definer import KnobDefiner
-from autotune.rules.packed_panels import Panels, panels_of
+from autotune.rules.packed_panels import Choices, Panels, panels_of
 from autotune.rules.stage_graph import extent
-from autotune.rules.tile_costs import Tiling, fastest, packings
+from autotune.rules.threads import serial_seconds, share
+from autotune.rules.tile_costs import Registers, Tiling, fastest, packings
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
@@ -40,6 +41,9 @@ _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
 
 #: Steps of a sum that are written out; and of sums over windows, as many as share what they read.
 _STEPS: Final = (4, 1, 2, 8, 3, 5, 7)
+
+#: Tiles of a block along an axis.
+_BLOCKS: Final = (1, 4, 2, 8, 16, 32)
 _WINDOW: Final = 64
 
 #: Vectors of a result from which on blocks of four tiles leave enough tasks for some threads: 16
@@ -63,36 +67,55 @@ def tiles(
     ways = dict(list(contractions(tensor, full, constants).items())[:_VECTORS])
     if not ways:
         return None
-    registers = (32 if cfg.target.vector_bytes >= 64 else 16) - 2
-    best = fastest(
-        list(ways.values()), _HEIGHTS, _WIDTHS, registers, full,
-        thread_count(cfg.target.threads), constants,
-    )  # fmt: skip
-    name = next(name for name, way in ways.items() if way is best.way)
+    sums = (32 if cfg.target.vector_bytes >= 64 else 16) - 2
+    threads = thread_count(cfg.target.threads)
+    registers = Registers(sums, full, _HEIGHTS, _WIDTHS, threads)
+    best = fastest(list(ways.values()), registers, constants)
     way = best.way
     if effort is Effort.ALL:
+        name = next(name for name, one in ways.items() if one is way)
         way = ways[cfg.define_knob("vector", list(ways), default=name)]
+    else:
+        ways = {"": way}
     packed = _packed(cfg, way, best, effort, constants)
-    widest = max(-(-w.vector.size // w.lanes) for w in ways.values())
-    widths = [n for n in _WIDTHS if n <= widest or n == 1]
-    vectors = cfg.define_knob("tile_vectors", widths, default=best.vectors)
+    choices = _choices(list(ways.values()))
+    vectors = cfg.define_knob("tile_vectors", choices.vectors, default=best.vectors)
     cfg.add_constraint(
         vectors <= -(-way.vector.size // way.lanes), "a tile is no wider than the result"
     )
     rows: dict[Group, Any] = {}
-    sums = vectors
-    for number, group in enumerate(way.rows[:2] if effort else way.rows[:1]):
-        tallest = max(w.rows[number].size for w in ways.values() if len(w.rows) > number)
+    total = vectors
+    for number, group in enumerate(way.rows[:2]):
         likely = list(best.rows.values())[number] if number < len(best.rows) else 1
-        sizes = [n for n in _HEIGHTS if n <= tallest]
         if not effort:
-            rows[group] = min(likely, group.size)
+            rows[group] = likely
             continue
-        rows[group] = cfg.define_knob(_ROWS[number], sizes, default=likely)
+        rows[group] = cfg.define_knob(_ROWS[number], choices.rows[number], default=likely)
         cfg.add_constraint(rows[group] <= group.size, "a tile is no taller than the result")
-        sums = sums * rows[group]
-    cfg.add_constraint(sums <= registers, "the sums of a tile fit in the registers")
-    return panels_of(way, rows, vectors * way.lanes, packed)
+        total = total * rows[group]
+    cfg.add_constraint(total <= sums, "the sums of a tile fit in the registers")
+    return panels_of(way, rows, vectors * way.lanes, packed, choices)
+
+
+def _choices(ways: list[Contraction]) -> Choices:
+    """Return the values of knobs, for all ways to compute a contraction."""
+    most = max(-(-way.vector.size // way.lanes) for way in ways)
+    tallest = [
+        max((way.rows[n].size for way in ways if len(way.rows) > n), default=1) for n in (0, 1)
+    ]
+    height = max(math.prod(g.size for g in way.rows) for way in ways)
+    lengths = [extent(long[-1]) for way in ways if (long := _long(way))]
+    return Choices(
+        tuple(n for n in _WIDTHS if n <= most),
+        tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
+        tuple(n for n in _STEPS if n == 1 or any(length % n == 0 for length in lengths)),
+        tuple(n for n in _BLOCKS if n <= most),
+        tuple(n for n in _BLOCKS if n == 1 or 2 * n <= height),
+    )
+
+
+def _long(way: Contraction) -> list[IterVar]:
+    return [axis for axis in way.reduced if extent(axis) > 1]
 
 
 _ROWS: Final = ("tile_rows", "tile_outer_rows")
@@ -104,13 +127,15 @@ def _packed(
     best: Tiling,
     effort: Effort,
     constants: Collection[te.Tensor],
-) -> tuple[Any, ...]:
+) -> frozenset[Read]:
     """Return what is packed."""
     options = packings(way, constants)
     likely = best.packed if best.way is way else options[0]
     if len(options) == 1 or effort is not Effort.ALL:
         return likely
-    return options[0] if cfg.define_knob("pack", [True, False], likely == options[0]) else options[1]
+    return (
+        options[0] if cfg.define_knob("pack", [True, False], likely == options[0]) else options[1]
+    )
 
 
 def schedule_tiles(
@@ -141,7 +166,7 @@ def schedule_tiles(
         stage.compute_at(s[end], last)
         own = list(stage.op.axis)
         if tensor is acc:
-            _sum(cfg, stage, way, own, effort)
+            _sum(cfg, stage, panels, own, effort)
         for axis in own[rank:-1]:
             stage.unroll(axis)
         _vectors(stage, own[-1], extent(own[-1]) if tensor in panels.folds else way.lanes)
@@ -151,10 +176,10 @@ def schedule_tiles(
 
 
 def _sum(
-    cfg: KnobDefiner, stage: Stage, way: Contraction, own: list[IterVar], effort: Effort
+    cfg: KnobDefiner, stage: Stage, panels: Panels, own: list[IterVar], effort: Effort
 ) -> None:
     """Order the loops of the sums of a tile: tiles, the sum, rows, vectors."""
-    rank = len(way.groups)
+    way, rank = panels.way, len(panels.way.groups)
     reduced = list(stage.op.reduce_axis)
     order: list[IterVar] = [a for a in reduced if extent(a) == 1]
     long = [a for a in reduced if extent(a) > 1]
@@ -163,8 +188,12 @@ def _sum(
         for axis in long:
             stage.unroll(axis)
     elif long:
-        steps = [n for n in _STEPS if extent(long[-1]) % n == 0]
-        unroll = cfg.define_knob("unroll", steps) if effort else steps[0]
+        steps = panels.choices.steps
+        unroll: Any = next(n for n in steps if extent(long[-1]) % n == 0)
+        if effort:
+            unroll = cfg.define_knob("unroll", steps, default=unroll)
+            message = "the steps that are written out divide the sum"
+            cfg.add_constraint(extent(long[-1]) % unroll == 0, message)
         outer, inner = stage.split(long[-1], factor=unroll)
         stage.unroll(inner)
         order += [*long[:-1], outer, inner]
@@ -196,14 +225,18 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
     groups = [g for g in way.groups if not (way.sums is not None and g is way.vector)]
     fused = {g: _fused(stage, [axes[n] for n in g.places]) for g in groups}
     outer: list[IterVar] = [fused[g] for g in way.batches]
+    counts: list[Any] = [g.size for g in way.batches]
     inner: dict[Group, IterVar] = {}
     row_tiles = []
+    height: Any = 1
     for group in (g for g in groups if g in way.rows):
         if group in panels.rows:
             tile, inner[group] = stage.split(fused[group], factor=panels.rows[group])
             row_tiles.append(tile)
+            height = height * te.ceildiv(group.size, panels.rows[group])
         else:
             row_tiles.append(fused[group])
+            height = height * group.size
     tiles: list[IterVar] = []
     if way.sums is None:
         tile, inner[way.vector] = stage.split(fused[way.vector], factor=panels.columns)
@@ -214,32 +247,33 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
     if tiles:
         count = 1
         if effort:
-            count = cfg.define_knob("block_columns", [1, 2, 4, 8, 16])
+            count = cfg.define_knob("block_columns", panels.choices.block_columns)
             cfg.add_constraint(
                 (count == 1) | (count * panels.columns <= way.vector.size),
                 "a block is no wider than the result",
             )
         block, tile = stage.split(tiles[0], factor=count)
+        counts.append(te.ceildiv(te.ceildiv(way.vector.size, panels.columns), count))
         blocks.append(block)
         middle.append(tile)
     if row_tiles:
         count = 1
         rows = _fused(stage, row_tiles)
         if effort:
-            height = math.prod(g.size for g in way.rows)
-            count = cfg.define_knob("block_rows", [1, 4, 2, 8, 16, 32], default=4 if _is_large(way) else 1)
-            each = math.prod(panels.rows.values())
+            heights = panels.choices.block_rows
+            likely = 4 if 4 in heights and _is_large(way) else 1
+            count = cfg.define_knob("block_rows", heights, default=likely)
             cfg.add_constraint(
-                (count == 1) | (count * each <= height), "a block is no taller than the result"
+                (count == 1) | (count <= height), "a block is no taller than the result"
             )
         block, tile = stage.split(rows, factor=count)
+        counts.append(te.ceildiv(height, count))
         blocks.append(block)
         middle.append(tile)
     if len(blocks) == 2:
-        likely = "columns" if _is_wide(way) else "rows"
-        order = likely
+        order = "columns" if _is_wide(way) else "rows"
         if effort is Effort.ALL:
-            order = cfg.define_knob("order", ["columns", "rows"], default=likely)
+            order = cfg.define_knob("order", ["columns", "rows"], default=order)
         if order == "rows":
             blocks.reverse()
     ends = [inner[g] for g in groups if g in inner]
@@ -248,8 +282,8 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
         ends.remove(inner[way.vector])
         ends.insert(0, inner[way.vector])
     stage.reorder(*outer, *blocks, *middle, *ends)
-    if way.work >= PARALLEL:
-        stage.parallel(_fused(stage, [*outer, *blocks]))
+    seconds = serial_seconds(cfg.target, [way.whole])
+    share(cfg, stage, _fused(stage, [*outer, *blocks]), math.prod(counts), seconds)
     for axis in ends[:-1] if is_last else ends[1:]:
         stage.unroll(axis)
     if is_last:

@@ -103,9 +103,7 @@ class Tiles:
         )
 
 
-def define_tiles(
-    cfg: KnobDefiner, rows: int, widths: Sequence[int], runs: Sequence[int]
-) -> Tiles:
+def define_tiles(cfg: KnobDefiner, rows: int, widths: Sequence[int], runs: Sequence[int]) -> Tiles:
     """Define the knobs of a product.
 
     Parameters
