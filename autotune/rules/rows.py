@@ -58,11 +58,13 @@ class RowLoops:
         if is_choice:
             ways = ["rows", "whole"] if by_rows else ["whole", "rows"]
             by_rows = self.knobs(group.root).define_knob("at", ways) == "rows"
+        seconds = self.seconds(group)
         if by_rows:
-            self.rows(group)
+            self.rows(group, seconds)
         else:
-            for tensor in (group.root, *(t for t, _ in group.members)):
-                self.apart(tensor)
+            self.apart(group.root, seconds)
+            for tensor, _ in group.members:
+                self.apart(tensor, self.seconds(RowGroup(tensor, (), ())))
         return is_choice
 
     def knobs(self, tensor: te.Tensor) -> StageKnobs:
@@ -75,17 +77,17 @@ class RowLoops:
         parts = [] if own is None else [own.parts, own.vector]
         return all(any(t is p for p in parts) for t, _ in group.members)
 
-    def apart(self, tensor: te.Tensor) -> None:
+    def apart(self, tensor: te.Tensor, seconds: float) -> None:
         """Schedule a single stage; partial results are scheduled with their reduction."""
         own = self.lanes.get(tensor)
         if own is None:
-            self.rows(RowGroup(tensor, (), ()))
+            self.rows(RowGroup(tensor, (), ()), seconds)
         elif tensor is own.result:
             rank = len(tensor.op.axis)
             members = [(part, part.op.axis[:rank]) for part in (own.vector, own.parts)]
-            self.rows(RowGroup(tensor, tuple(range(rank)), tuple(members)))
+            self.rows(RowGroup(tensor, tuple(range(rank)), tuple(members)), seconds)
 
-    def rows(self, group: RowGroup) -> None:
+    def rows(self, group: RowGroup, seconds: float) -> None:
         """Compute a whole group in the loop of its root over rows."""
         root, stage = group.root, self.schedule[group.root]
         axes = list(root.op.axis)
@@ -111,7 +113,7 @@ class RowLoops:
             return
         at = stage.fuse(*front) if len(front) > 1 else front[0]
         length = math.prod(lengths[a] for a in front)
-        at = share(self.knobs(root), stage, at, length, self.seconds(group))
+        at = share(self.knobs(root), stage, at, length, seconds)
         blocked = lanes > 1 and group.rows[-1:] == (len(axes) - 1,)
         for member, rows in group.members:
             self.schedule[member].compute_at(stage, at)

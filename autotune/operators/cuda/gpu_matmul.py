@@ -57,7 +57,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     """
     check_arguments("matmul", dtype, dtypes.NUMBERS, m=m, n=n, k=k)
     widths = lane_counts(cfg.target, dtype)
-    tiles = define_tiles(cfg, m, widths, runs=(k, n))
+    tiles = define_tiles(cfg, (1, m, n, k), widths, runs=(k, n))
     A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
     # Tiles at the edge are padded with zeros, so that their use needs no guards.
     rows, columns, steps = tiles.padded(m, n, k)

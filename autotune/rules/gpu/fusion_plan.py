@@ -128,7 +128,9 @@ class _Planner:
         ops = producers_first([t.op for t in outputs])
         scans = [op for op in ops if isinstance(op, ScanOp)]
         cells = {part for op in scans for part in (*op.cell, *(t.op for t in op.init))}
-        self.stages = [op.output() for op in ops if isinstance(op, ComputeOp) and op not in cells]
+        self.stages = [
+            op.output() for op in ops if isinstance(op, ComputeOp) and op not in cells
+        ]
         self.kept = {*outputs, *(t for op in cells for t in op.input_tensors)}
         self.fixed = {t for op in producers_first(scans) for t in op.outputs}
         self.kernels: dict[te.Tensor, FusedKernel] = {}

@@ -52,8 +52,7 @@ _KEPT_BYTES: Final = 32 * 1024
 def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     """Define the knobs of a computation's kernels and return the schedule that they make.
 
-    In each kind, the kernel with the most work has its own knobs; all other kernels of the kind
-    share theirs.
+    In each kind, the kernel with the most work has knobs; the others have the defaults.
 
     Knobs
     -----
@@ -83,7 +82,6 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     ahead
         Whether the next tiles are loaded while the present ones are used: "registers" loads them
         into registers first, "copies" copies them asynchronously, "shared" stores them at once.
-        The same knob for all products.
     threads, rows, each, lanes
         Of reductions: threads of a row, rows of a block, rows that a thread works on one after the
         other, elements of a row that it stores together. Without a reduction: threads of a block,
@@ -194,16 +192,17 @@ class _Loops:
         if not reduced:
             return
         stage = self.s[tail]
-        threads = self.knobs.define(kernel, "threads", [256, 32, 64, 128, 512, 1024])
+        threads = self.knobs.of(kernel).define_knob("threads", [256, 32, 64, 128, 512, 1024])
         along = stage.fuse(*reduced) if len(reduced) > 1 else reduced[0]
         bind(stage, {"threadIdx.x": stage.split(along, factor=threads)[1]})
 
     def _elements(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Compute each element by itself."""
         stage, axes = self.s[tail], list(tail.op.axis)
-        lanes = self.knobs.define(kernel, "lanes", self._lanes(tail, extent(axes[-1])))
-        threads = self.knobs.define(kernel, "threads", [256, 32, 64, 128, 512, 1024])
-        each = self.knobs.define(kernel, "each", [1, 2, 4, 8])
+        cfg = self.knobs.of(kernel)
+        lanes = cfg.define_knob("lanes", self._lanes(tail, extent(axes[-1])))
+        threads = cfg.define_knob("threads", [256, 32, 64, 128, 512, 1024])
+        each = cfg.define_knob("each", [1, 2, 4, 8])
         fused = stage.fuse(*axes) if len(axes) > 1 else axes[0]
         fused, vector = stage.split(fused, factor=lanes)
         block, thread = stage.split(fused, factor=threads)
@@ -258,7 +257,7 @@ class _Loops:
         size = length * sum(dtypes.itemsize(x.dtype) for x in several)
         if not several or size > _KEPT_BYTES:
             return []
-        if not self.knobs.define_common("keep", [True, False]):
+        if not self.knobs.of(kernel).define_knob("keep", [True, False]):
             return []
         caches = [self.s.cache_read(x, "shared", by) for x, by in several.items()]
         return [(c, c.op.axis[last], c.op.axis[last + 1 :]) for c in caches]
