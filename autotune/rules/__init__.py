@@ -4,6 +4,6 @@ In: the output tensors of a computation, and `cfg`, which defines knobs. Out: a 
 outputs take the place of the given ones. Read `apply_rules.py` first.
 """
 
-from autotune.rules.apply_rules import schedule
+from autotune.rules.apply_rules import schedule, scheduled_outputs
 
-__all__ = ["schedule"]
+__all__ = ["schedule", "scheduled_outputs"]

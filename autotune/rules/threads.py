@@ -6,9 +6,10 @@
       f(i)           ->      for (i, 0, min(chunk, n - p*chunk))
                                f(p*chunk + i)
 
-with chunk = ceildiv(n, threads). The knob `threads` is the number of parts; with one part the loop
+with chunk = ceildiv(n, threads). The knob `threads` is the number of parts. With one part the loop
 is serial and nothing is launched. A launch takes no more threads than there are parts, and no more
-than the process has, so the values need not depend on the machine: they follow from the work.
+than the process has, so the values do not depend on the machine. Nor do they depend on the work, as
+the same knob may share the loop of one stage, or of several stages together.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import iterations
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
-from autotune.target import MAX_THREADS, Target
+from autotune.target import Target
 from autotune.te.tensor import ComputeOp
 
 #: Seconds that a launch takes, with the wait for the last thread.
 LAUNCH: Final = 5e-6
+
+#: Numbers of parts.
+COUNTS: Final = (1, 2, 8, 64)
 
 #: Seconds of an operation of one vector, of a function such as exp, and of a byte from memory, on
 #: one core. They are typical values of processors, right within a factor of two.
@@ -71,29 +75,16 @@ def _cost(value: Expr) -> float:
     return _FUNCTION * calls + _OPERATION * max(plain, 1)
 
 
-def thread_counts(seconds: float) -> list[int]:
-    """Return the numbers of threads worth a trial for work that one thread does in some seconds.
-
-    The most are those that each have as much work as a launch takes; work that is shorter than a
-    launch stays on one thread.
-    """
-    if seconds < LAUNCH:
-        return [1]
-    most = min(MAX_THREADS, max(2, 1 << math.ceil(math.log2(seconds / LAUNCH))))
-    return sorted({1, max(2, most // 8), most})
-
-
 def likely_threads(target: Target, seconds: float) -> int:
-    """Return that number of `thread_counts` that should be the fastest on a target."""
+    """Return the number of parts that should be the fastest on a target."""
     cores = thread_count(target.threads)
 
     def duration(threads: int) -> float:
         used = min(threads, cores)
         return seconds / used + (LAUNCH if used > 1 else 0.0)
 
-    counts = thread_counts(seconds)
-    least = min(map(duration, counts))
-    return 1 if duration(1) <= least else max(n for n in counts if duration(n) <= least)
+    least = min(map(duration, COUNTS))
+    return 1 if duration(1) <= least else max(n for n in COUNTS if duration(n) <= least)
 
 
 def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: float) -> IterVar:
@@ -112,10 +103,9 @@ def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: f
     seconds
         Time that one thread needs for all of them; see `serial_seconds`.
     """
-    counts = thread_counts(seconds)
-    if len(counts) == 1 or (isinstance(length, int) and length < 2):
+    if seconds < LAUNCH or (isinstance(length, int) and length < 2):
         return axis
-    threads = cfg.define_knob("threads", counts, default=likely_threads(cfg.target, seconds))
+    threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
     part, inner = stage.split(axis, factor=te.ceildiv(length, threads))
     stage.parallel(part)
     return inner

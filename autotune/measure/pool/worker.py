@@ -17,6 +17,7 @@ from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.backends import backend_of
 from autotune.runtime.device import Binary
+from autotune.runtime.prepared_binary import PreparedBinary
 from autotune.system.processes import (
     adopt_orphans,
     die_by_signal,
@@ -87,7 +88,13 @@ def _task(request: dict[str, Any]) -> Task:
     """Return the task that a request to open it names; nothing is traced yet."""
     sys.path += [folder for folder in request["path"] if folder not in sys.path]
     text = None if request["text"] is None else request["text"].encode(BYTES_AS_TEXT)
-    return Task.from_reference(request["template"], request["args"], request["target"], text=text)
+    return Task.from_reference(
+        request["template"],
+        request["args"],
+        request["target"],
+        text=text,
+        constant=request["constant"],
+    )
 
 
 def _refusing(operation: Operation) -> Operation:
@@ -197,7 +204,11 @@ class Runner:
     def _loaded(self, payload: bytes) -> Any:
         """Load a candidate."""
         assert self._bench is not None
-        return self._bench.load(backend_of(self._target).read_binary(payload))
+        read = backend_of(self._target).read_binary
+        prepared = self._bench.subject.constant
+        return self._bench.load(
+            PreparedBinary.from_bytes(payload, read) if prepared else read(payload)
+        )
 
 
 def _with_binary(body: dict[str, Any], code: Binary | None) -> Message:

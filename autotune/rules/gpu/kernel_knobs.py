@@ -6,17 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan
+from autotune import te
+from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
 from autotune.rules.gpu.matrix_products import Product, runs_of
 from autotune.rules.gpu.product_loops import Tiles, define_tiles
+from autotune.rules.gpu.register_rows import MOST_KEPT, KeptRows
 from autotune.rules.gpu.row_loops import RowMapping
-from autotune.rules.gpu.thread_loops import WARP
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.stage_graph import extent
 from autotune.target import Target
 
-#: Largest number of configurations of all kernels of a computation together.
-_MOST: Final = 1 << 60
+#: Threads of a block of rows by default.
+_BLOCK: Final = 128
 #: Steps from which on threads share a reduction by default, and fewer where elements are few.
 _LONG: Final = 128
 _LESS_LONG: Final = 32
@@ -29,123 +31,107 @@ _MAX_WAITING: Final = 16
 class GpuKnobs:
     """Defines the knobs of kernels.
 
-    In each kind, the kernel with the most work has its own knobs. All other kernels of the kind
-    share knobs with fewer values, because spaces would become too large. Names of knobs have the
-    number of the first kernel that they are for.
+    In each kind, the kernel with the most work has knobs, with its number among these kernels in
+    their names. Other kernels have the defaults for their shapes, because spaces would become too
+    large.
     """
 
     def __init__(self, cfg: KnobDefiner, made: FusionPlan) -> None:
         self.cfg = cfg
-        self.left = _MOST
-        self.values: dict[str, Any] = {}
         largest: dict[str, FusedKernel] = {}
         for kernel in made.kernels.values():
             most = largest.setdefault(_kind(kernel), kernel)
             if kernel.work >= most.work:
                 largest[_kind(kernel)] = kernel
-        self.own = {kernel.tail for kernel in largest.values()}
-        groups = list(dict.fromkeys(map(self._group, made.kernels.values())))
-        self.numbers = {group: number for number, group in enumerate(groups, 1)}
-
-    def _group(self, kernel: FusedKernel) -> Any:
-        """Return what has the same knobs as a kernel: itself, or the others of its kind."""
-        return kernel.tail if kernel.tail in self.own else _kind(kernel)
+        own = {kernel.tail for kernel in largest.values()}
+        tuned = [tail for tail in made.kernels if tail in own]
+        self.numbers = {tail: number for number, tail in enumerate(tuned, 1)}
 
     @property
     def target(self) -> Target:
         """What the kernels are for."""
         return self.cfg.target
 
-    def define(self, kernel: FusedKernel, name: str, values: Sequence[Any]) -> Any:
-        """Return the value of a kernel's knob."""
-        values = values if kernel.tail in self.own else values[:2]
-        numbered = StageKnobs(self.cfg, self.numbers[self._group(kernel)])
-        return self._defined(f"{name}{numbered.suffix}", list(values))
-
-    def define_common(self, name: str, values: Sequence[Any]) -> Any:
-        """Return the value of a knob that all kernels share."""
-        return self._defined(name, list(values))
-
-    def _defined(self, name: str, values: list[Any]) -> Any:
-        if name not in self.values:
-            values = values[: max(1, self.left)]
-            self.left //= len(values)
-            self.values[name] = self.cfg.define_knob(name, values)
-        return self.values[name]
-
-    def require(self, kernel: FusedKernel, condition: Any, message: str) -> None:
-        """Add a constraint on a kernel's own knobs; shared knobs have none."""
-        if kernel.tail in self.own:
-            self.cfg.add_constraint(condition, message)
+    def of(self, kernel: FusedKernel) -> KnobDefiner:
+        """Return what defines the knobs of a kernel."""
+        number = self.numbers.get(kernel.tail)
+        return Defaults(self.target) if number is None else StageKnobs(self.cfg, number)
 
     # -- kinds of kernels ----------------------------------------------------------------------
 
     def tiles(self, kernel: FusedKernel, product: Product, widths: Sequence[int]) -> Tiles:
         """Return the tiles of a product."""
-        found = runs_of(product)
-        runs = [run for _, run in found if run > 1]
-        own = _OfProduct(self, kernel, runs)
-        tiles = define_tiles(own, product.sizes[0], widths, runs)
+        found, cfg = runs_of(product), self.of(kernel)
+        runs = [run for _, run in found if run % 2 == 0]
+        tiles = define_tiles(cfg, (product.count, *product.sizes), widths, runs)
         if tiles.ahead == "registers":
-            for way in (way for way, run in found if run == 1):
+            for way in (way for way, run in found if run % 2):
                 size = (tiles.rows, tiles.columns)[way]
-                own.add_constraint(
+                cfg.add_constraint(
                     size * tiles.depth <= _MAX_WAITING * tiles.threads,
                     f"at most {_MAX_WAITING} elements with addresses of their own wait in a "
                     "thread's registers",
                 )
         return tiles
 
+    def kept_rows(self, kept: KeptRows, lanes: Sequence[int]) -> tuple[Any, Any, Any]:
+        """Return threads of a row that is kept in registers, rows of a block, and lanes."""
+        cfg, columns = self.of(kept.kernel), kept.columns
+        rows = math.prod(map(extent, long_axes(kept.kernel.tail)[: kept.kernel.rows]))
+        wide = lanes[0]
+        least = _power(-(-columns * max(1, len(kept.held)) // MOST_KEPT))
+        usual = max(min(WARP, _power(columns // wide + 1) // 2), least)
+        threads = cfg.define_knob("threads", [8, 1, 2, 4, 16, 32, 64, 128, 256, 512, 1024], usual)
+        width = cfg.define_knob("lanes", lanes)
+        fill = max(1, min(_BLOCK // usual, rows // MULTIPROCESSORS))
+        together = 1 << (fill.bit_length() - 1)
+        of_block = cfg.define_knob("rows", [1, 2, 4, 8, 16, 32, 64, 128], together)
+        cfg.add_constraint(threads * width <= columns, "a row has an element for each thread")
+        each = te.ceildiv(columns, threads * width) * width
+        cfg.add_constraint(
+            each * max(1, len(kept.held)) <= 2 * MOST_KEPT, "rows fit in the threads' registers"
+        )
+        least = min(WARP, usual * together)
+        cfg.add_constraint(threads * of_block >= least, "a block has a warp or more")
+        return threads, of_block, width
+
     def rows(self, kernel: FusedKernel, columns: int, lanes: Sequence[int]) -> RowMapping:
         """Return the mapping of rows to the threads of a kernel."""
-        usual = min(256, max(WARP, _power(columns)))
-        counts = _first(usual, [8, 16, 32, 64, 128, 256, 512, 1024])
-        threads = self.define(kernel, "threads", counts)
-        rows = self.define(kernel, "rows", [1, 2, 4, 8, 16])
-        self.require(kernel, threads * rows >= WARP, "a block has a warp or more")
-        return RowMapping(rows, threads, 1, self.define(kernel, "lanes", lanes), across=True)
+        cfg, usual = self.of(kernel), min(256, max(WARP, _power(columns)))
+        threads = cfg.define_knob("threads", [8, 16, 32, 64, 128, 256, 512, 1024], usual)
+        rows = cfg.define_knob("rows", [1, 2, 4, 8, 16])
+        cfg.add_constraint(threads * rows >= WARP, "a block has a warp or more")
+        return RowMapping(rows, threads, 1, cfg.define_knob("lanes", lanes), across=True)
 
     def cells(self, kernel: FusedKernel, elements: int, steps: int, across: bool) -> RowMapping:
         """Return the mapping of reductions to threads."""
-        together = _kind(kernel) == "long"
+        cfg, together = self.of(kernel), _kind(kernel) == "long"
         powers = [1, 2, 4, 8, 16, 32, 64, 128, 256]
         most, longest = _power(elements), _power(steps)
         usual = min(8 if together else 128, most)
         needed = min(WARP if together else max(1, WARP // usual), longest)
-        threads = self.define(kernel, "threads", _first(needed, powers))
-        rows = self.define(kernel, "rows", _first(usual, powers))
-        each = self.define(kernel, "each", [1, 2, 4])
-        self.require(kernel, rows * each <= most, "a block has no more elements than there are")
-        self.require(kernel, threads <= longest, "an element has no more threads than steps")
+        threads = cfg.define_knob("threads", powers, needed)
+        rows = cfg.define_knob("rows", powers, usual)
+        each = cfg.define_knob("each", [1, 2, 4])
+        cfg.add_constraint(rows * each <= most, "a block has no more elements than there are")
+        cfg.add_constraint(threads <= longest, "an element has no more threads than steps")
         least = min(WARP, usual * needed)
-        self.require(kernel, threads * rows >= least, "a block has a warp or more")
+        cfg.add_constraint(threads * rows >= least, "a block has a warp or more")
         return RowMapping(rows, threads, each, 1, across)
 
 
-class _OfProduct:
-    """Defines the knobs of one product; shared knobs fit the sizes of all products."""
+class Defaults:
+    """Gives knobs the values of their defaults, where a kernel has none of its own."""
 
-    def __init__(self, knobs: GpuKnobs, kernel: FusedKernel, runs: Sequence[int]) -> None:
-        self.knobs = knobs
-        self.kernel = kernel
-        self.runs = runs
-
-    @property
-    def target(self) -> Target:
-        return self.knobs.target
+    def __init__(self, target: Target) -> None:
+        self.target = target
 
     def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
-        if name == "ahead":
-            return self.knobs.define_common(name, values)
-        if self.kernel.tail not in self.knobs.own:
-            if name == "fetch":
-                return max(v for v in (1, *values) if all(run % v == 0 for run in self.runs))
-            if name == "group":
-                return 1
-        return self.knobs.define(self.kernel, name, values)
+        """Return the default."""
+        return values[0] if default is None else default
 
     def add_constraint(self, condition: Any, message: str) -> None:
-        self.knobs.cfg.add_constraint(condition, message)
+        """Do nothing: defaults are legal."""
 
 
 def _kind(kernel: FusedKernel) -> str:
@@ -160,10 +146,6 @@ def _kind(kernel: FusedKernel) -> str:
     longest = kernel.longest
     is_long = longest >= (_LESS_LONG if elements < _FEW else _LONG)
     return "long" if is_long else "short"
-
-
-def _first(usual: int, values: Sequence[int]) -> list[int]:
-    return [usual, *(value for value in values if value != usual)]
 
 
 def _power(number: int) -> int:

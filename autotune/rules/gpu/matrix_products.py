@@ -55,9 +55,9 @@ class Product:
         return m, n, k
 
     @property
-    def work(self) -> int:
-        """Index sets in all."""
-        return math.prod(self.sizes) * math.prod(map(extent, self.batch))
+    def count(self) -> int:
+        """Number of products."""
+        return math.prod(map(extent, self.batch))
 
     def loops(self, stage: Any) -> tuple[list[Any], Any, Any]:
         """Return a stage's loops over the batch, rows and columns; its axes are the product's."""
@@ -262,7 +262,7 @@ def _operand(
     batch = [extent(axis) for axis in product.batch]
     name = f"{product.tensor.name}_{read.tensor.name}{number}.shared"
     tensor = te.compute((*batch, *shape), body, name=name)
-    return Operand(tensor, way, steps_last, _run(product, read, way) > 1), kept
+    return Operand(tensor, way, steps_last, _run(product, read, way) % 2 == 0), kept
 
 
 def _within(product: Product, read: Read, guards: Iterable[Expr]) -> list[Expr]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune import te
+from autotune.rules.gpu.default_tiles import Tile, default_tile
 from autotune.rules.gpu.thread_loops import WARP, bind
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.schedule.schedule import Schedule
@@ -28,19 +29,11 @@ MAX_SIDE_BY_SIDE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
-    """How a product is cut up; every size is a number or a knob.
+class Tiles(Tile):
+    """How a product is cut up into tiles of blocks.
 
     Attributes
     ----------
-    warps
-        Warps of a block along rows and along columns.
-    lanes
-        Threads of a warp along both.
-    own
-        Elements side by side that a thread computes, along both, for each virtual thread.
-    virtual
-        Virtual threads: times that a warp's threads, side by side, are laid over its tile.
     depth
         Steps of the reduction whose operands lie in shared memory together.
     unroll
@@ -63,10 +56,6 @@ class Tiles:
         Elements in the widest access there is.
     """
 
-    warps: tuple[Any, Any]
-    lanes: tuple[Any, Any]
-    own: tuple[Any, Any]
-    virtual: tuple[Any, Any]
     depth: Any
     unroll: Any
     fetch: Any
@@ -75,24 +64,6 @@ class Tiles:
     group: Any
     resident: Any
     widest: int
-
-    @property
-    def threads(self) -> Any:
-        """Threads of a block."""
-        return self.warps[0] * self.warps[1] * WARP
-
-    @property
-    def rows(self) -> Any:
-        """Rows of a block's tile."""
-        return self._size(0)
-
-    @property
-    def columns(self) -> Any:
-        """Columns of a block's tile."""
-        return self._size(1)
-
-    def _size(self, way: int) -> Any:
-        return self.warps[way] * self.virtual[way] * self.lanes[way] * self.own[way]
 
     def padded(self, m: int, n: int, k: int) -> tuple[Any, Any, Any]:
         """Return rows, columns and steps with tiles that stick out counted whole."""
@@ -104,35 +75,41 @@ class Tiles:
 
 
 def define_tiles(
-    cfg: KnobDefiner, rows: int, widths: Sequence[int], runs: Sequence[int]
+    cfg: KnobDefiner, sizes: tuple[int, int, int, int], widths: Sequence[int], runs: Sequence[int]
 ) -> Tiles:
-    """Define the knobs of a product.
+    """Define the knobs of a product; their defaults suit its sizes.
 
     Parameters
     ----------
     cfg
         Where to define them.
-    rows
-        Of the result.
+    sizes
+        Number of products, and rows, columns and steps of each.
     widths
         Elements that one access may move, from 1 on.
     runs
         Elements of each operand that follow one another in memory, where it is fetched in
         vectors: these divide them.
     """
-    knob = cfg.define_knob
-    warps_m, warps_n = knob("warps_m", [2, 1, 4, 8]), knob("warps_n", [4, 1, 2, 8])
-    lanes_m = knob("lanes_m", [8, 1, 2, 4, 16, 32])
-    own_m, own_n = knob("own_m", [4, 1, 2, 8]), knob("own_n", [4, 1, 2, 8])
-    virtual_m, virtual_n = knob("virtual_m", [2, 1, 4]), knob("virtual_n", [2, 1, 4])
-    depth, unroll = knob("depth", [16, 4, 8, 32]), knob("unroll", [16, 1, 2, 4, 8, 32])
+    knob, usual = cfg.define_knob, default_tile(sizes)
+    warps_m = knob("warps_m", [2, 1, 4, 8], usual.warps[0])
+    warps_n = knob("warps_n", [4, 1, 2, 8], usual.warps[1])
+    lanes_m = knob("lanes_m", [8, 1, 2, 4, 16, 32], usual.lanes[0])
+    own_m = knob("own_m", [4, 1, 2, 8], usual.own[0])
+    own_n = knob("own_n", [4, 1, 2, 8], usual.own[1])
+    virtual_m = knob("virtual_m", [2, 1, 4], usual.virtual[0])
+    virtual_n = knob("virtual_n", [2, 1, 4], usual.virtual[1])
+    depth = knob("depth", [16, 4, 8, 32], 16 if sizes[3] > 8 else 8)
+    unroll = knob("unroll", [16, 1, 2, 4, 8, 32], 16 if sizes[3] > 8 else 8)
+    fetches = [n for n in list(widths)[::-1] if runs] or [1]
+    groups, rows = [8, 1, 2, 4, 16], -(-sizes[1] // usual.rows)
     tiles = Tiles(
         (warps_m, warps_n), (lanes_m, WARP // lanes_m), (own_m, own_n), (virtual_m, virtual_n),
         depth, unroll,
-        fetch=knob("fetch", list(widths)[::-1] if runs else [1]),
+        fetch=knob("fetch", fetches, next(n for n in fetches if not any(r % n for r in runs))),
         pad=knob("pad", [4, 0, 1, 2]),
         ahead=knob("ahead", ["registers", "copies", "shared", "no"]),
-        group=knob("group", [8, 1, 2, 4, 16]),
+        group=knob("group", groups, max(n for n in groups if n <= 8 and rows % n == 0)),
         resident=knob("resident", [2, 0, 1, 3]),
         widest=widths[-1],
     )  # fmt: skip
@@ -150,7 +127,7 @@ def define_tiles(
     for run in runs:
         cfg.add_constraint(run % tiles.fetch == 0, "rows are whole numbers of vectors")
     cfg.add_constraint(
-        te.ceildiv(rows, tiles.rows) % tiles.group == 0, "rows of tiles are whole groups"
+        te.ceildiv(sizes[1], tiles.rows) % tiles.group == 0, "rows of tiles are whole groups"
     )
     return tiles
 

@@ -12,6 +12,9 @@ from autotune.target import Target
 #: Threads of a warp.
 WARP = 32
 
+#: Multiprocessors of a GPU, for defaults: those of the largest one of sm_90.
+MULTIPROCESSORS = 132
+
 
 def bind(stage: Any, axes: Mapping[str, Any]) -> None:
     """Bind loops of a stage, given by tag: ``{"blockIdx.x": bx, "threadIdx.x": tx}``."""

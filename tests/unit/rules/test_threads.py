@@ -10,7 +10,7 @@ import pytest
 
 import autotune
 from autotune import te
-from autotune.rules.threads import LAUNCH, likely_threads, serial_seconds, share, thread_counts
+from autotune.rules.threads import LAUNCH, likely_threads, serial_seconds, share
 from autotune.target import MAX_THREADS, Target
 
 
@@ -71,7 +71,7 @@ def test_values_begin_with_one_and_do_not_depend_on_the_machine(seconds: float) 
     assert spaces[0] == spaces[1]
     counts = spaces[0]["threads"]
     assert counts[0] == 1
-    assert counts == sorted(counts)
+    assert list(counts) == sorted(counts)
     assert counts[-1] <= MAX_THREADS
 
 
@@ -88,4 +88,3 @@ def test_more_work_takes_longer_and_functions_take_longer_than_sums() -> None:
     exp = te.compute((1000, 1000), lambda i, j: te.exp(te.exp(te.exp(X[i, j]))))
     times = [serial_seconds(Target("llvm"), [t]) for t in (few, many, exp)]
     assert times == sorted(times)
-    assert thread_counts(times[-1])[-1] > 1
