@@ -72,8 +72,10 @@ def schedule(
     -----
     vector
         The vectorised axis of a contraction.
-    tile_rows, tile_columns
-        Its register tile: elements along another axis, and along the vectorised one.
+    pack
+        Whether an operand that lies along the vectors is packed all the same.
+    tile_rows, tile_outer_rows, tile_vectors
+        Its register tile: elements along other axes, and vectors along the vectorised one.
     block_rows, block_columns, order
         Tiles that one task computes, and which of them come first.
     unroll
@@ -100,7 +102,7 @@ def schedule(
     """
     if cfg.target.kind != "llvm":
         return gpu_schedule(cfg, outputs)
-    return _Rules(cfg, outputs).schedule
+    return _Rules(cfg, outputs, constants).schedule
 
 
 def scheduled_outputs(schedule: Schedule, outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
@@ -112,8 +114,11 @@ def scheduled_outputs(schedule: Schedule, outputs: Sequence[te.Tensor]) -> list[
 class _Rules:
     """The knobs of a computation, being defined, and the schedule that they make."""
 
-    def __init__(self, cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> None:
+    def __init__(
+        self, cfg: KnobDefiner, outputs: Sequence[te.Tensor], constants: Sequence[te.Tensor]
+    ) -> None:
         self.cfg = cfg
+        self.constants = frozenset(constants)
         ops = producers_first([t.op for t in outputs])
         self.series = ScanSeries(cfg, ops, outputs)
         self.inlined = inlined_stages(outputs, self.series.scans)
@@ -150,12 +155,12 @@ class _Rules:
             return (tensor,)
         tensor = written_out(tensor, self.inlined)
         knobs = StageKnobs(self.cfg, self.numbers[plain])
-        panels = tiles(knobs, tensor, self.efforts[plain])
+        panels = tiles(knobs, tensor, self.efforts[plain], self.constants)
         if panels is not None:
             self.panels.append(panels)
             self.numbers[panels.result] = self.numbers[plain]
             self.efforts[panels.result] = self.efforts[plain]
-            return (*panels.packed, panels.tile, panels.result)
+            return (*panels.packed, panels.tile, *panels.folds, panels.result)
         width = lanes_in(self.cfg.target, tensor.dtype)
         if not runs_along_rows(tensor, width):
             return (tensor,)
@@ -176,7 +181,7 @@ class _Rules:
                 end = panels.result
             else:
                 self.schedule[panels.result].compute_inline()
-            apart += [*panels.packed, panels.tile, end]
+            apart += [*panels.packed, panels.tile, *panels.folds, end]
             knobs = StageKnobs(self.cfg, self.numbers[panels.result])
             apart += schedule_tiles(knobs, self.schedule, panels, end, effort)
         return apart

@@ -97,6 +97,13 @@ def test_show_steps_lists_the_schedule_of_a_configuration(call):
     assert not any("tile" in line for line in lines)
 
 
+def test_show_source_has_what_prepares_constants_before_what_is_called(call):
+    done = call("show", "matmul", *SMALL, "--constant", 1, "--source")
+    assert done.code == 0, done.err
+    entries = re.findall(r"^define i32 @(\w+)\(", done.out, re.MULTILINE)
+    assert entries == ["kernel_matmul_prepare", "kernel_matmul"]
+
+
 def test_show_ir_and_source_show_the_configuration_that_is_asked_for(call, tuned):
     one, other = [r.index for r in RecordStore(tuned[0]).load() if r.is_trial][:2]
     for view, part in (("--ir", "produce C {"), ("--source", "define")):
