@@ -190,7 +190,7 @@ def test_constants_are_tuned_found_and_saved(call, tmp_path):
     words = ("run", "matmul", *SMALL, "--trials", 2, "--log", log, "--seed", 1, *QUICK)
     done = call(*words, "--constant", 1)
     assert done.code == 0, done.err
-    assert done.out.startswith("matmul(m=16, n=16, k=16, dtype=float32, constant=[1]) on llvm\n")
+    assert done.out.split("\n")[0].endswith(", constant=[1]) on llvm")
     assert {r.constant for r in RecordStore(log).load()} == {(1,)}
     assert "constant=[1]" in call("best", "matmul", *SMALL, "--constant", 1, "--log", log).out
     other = call("best", "matmul", *SMALL, "--log", log)
