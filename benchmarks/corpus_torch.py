@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from corpus_timing import varying
 
 from autotune.builder import BuiltFunction
 from autotune.runtime.cuda.device.cuda_device import CudaDevice
@@ -56,9 +57,7 @@ class OnGpu:
 
     def ours(self, built: BuiltFunction) -> Call:
         """Return launches of a built function."""
-        compiled: Any = built._compiled  # without the checks of arrays of a call
-        loaded = self._device.load(compiled.program)
-        return self._device.bind(loaded, [*self._inputs, *self._outputs])
+        return built.bind(*varying(self._task, self._inputs), *self._outputs)
 
     def libraries(self) -> dict[str, Call | str]:
         """Return calls of PyTorch, as it is and compiled, or why one is left out."""

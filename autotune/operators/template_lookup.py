@@ -27,7 +27,7 @@ ANY = "any"
 """What stands for every kind of target where kinds are shown."""
 
 BUILTIN: dict[tuple[str, str | None], str] = {
-    ("broadcast_add", "llvm"): "autotune.operators.broadcast_add:broadcast_add",
+    ("broadcast_add", None): "autotune.operators.broadcast_add:broadcast_add",
     ("batch_matmul", None): "autotune.operators.batch_matmul:batch_matmul",
     ("dense", None): "autotune.operators.dense:dense",
     ("conv2d_nhwc", None): "autotune.operators.conv2d_nhwc:conv2d_nhwc",
@@ -38,9 +38,9 @@ BUILTIN: dict[tuple[str, str | None], str] = {
     ("transpose", None): "autotune.operators.transpose:transpose",
     ("bias_gelu", None): "autotune.operators.bias_gelu:bias_gelu",
     ("attention", None): "autotune.operators.attention:attention",
-    ("matmul", "llvm"): "autotune.operators.matmul:matmul",
-    ("conv2d_nchw", "llvm"): "autotune.operators.conv2d:conv2d_nchw",
-    ("softmax", "llvm"): "autotune.operators.softmax:softmax",
+    ("matmul", None): "autotune.operators.matmul:matmul",
+    ("conv2d_nchw", None): "autotune.operators.conv2d_nchw:conv2d_nchw",
+    ("softmax", None): "autotune.operators.softmax:softmax",
     ("cumsum", "llvm"): "autotune.operators.scans:cumsum",
     ("linear_recurrence", "llvm"): "autotune.operators.scans:linear_recurrence",
     ("rnn_cell", "llvm"): "autotune.operators.recurrent:rnn_cell",

@@ -231,8 +231,8 @@ class Bounds:
 
     def _needed(self, stage: Stage, reader: Stage, tensor: Tensor) -> list[Interval | None]:
         same, relaxed = self._threads_around(stage, reader), self._relaxed(stage, reader)
-        for axis in same:
-            relaxed.pop(axis, None)
+        for thread in same:
+            relaxed.pop(thread, None)
         ranging = {leaf for leaf in reader.leaf_axes if leaf.var in relaxed}
         apart = set() if self._for_autotvm08 else fused_whole(reader.relations, ranging)
         for axis in (axis for relation in apart for axis in (relation.outer, relation.inner)):
@@ -262,7 +262,7 @@ class Bounds:
         """
         scope, point = storage_scope(stage), stage.attach_point
         path = list(loop_path(reader))
-        own = [at for at, (o, axis) in enumerate(path) if point and (o, axis) == tuple(point)]
+        own = [n for n, place in enumerate(path) if point and place == tuple(point)]
         same: dict[Var, Expr] = {}
         for owner, axis in path[: own[0]] if own else ():
             thread = owner.bindings.get(axis)

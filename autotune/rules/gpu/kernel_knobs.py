@@ -6,15 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan
+from autotune import te
+from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
 from autotune.rules.gpu.matrix_products import Product, runs_of
 from autotune.rules.gpu.product_loops import Tiles, define_tiles
+from autotune.rules.gpu.register_rows import MOST_KEPT, KeptRows
 from autotune.rules.gpu.row_loops import RowMapping
-from autotune.rules.gpu.thread_loops import WARP
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.stage_graph import extent
 from autotune.target import Target
 
+#: Threads of a block of rows by default.
+_BLOCK: Final = 128
 #: Steps from which on threads share a reduction by default, and fewer where elements are few.
 _LONG: Final = 128
 _LESS_LONG: Final = 32
@@ -70,6 +74,27 @@ class GpuKnobs:
                 )
         return tiles
 
+    def kept_rows(self, kept: KeptRows, lanes: Sequence[int]) -> tuple[Any, Any, Any]:
+        """Return threads of a row that is kept in registers, rows of a block, and lanes."""
+        cfg, columns = self.of(kept.kernel), kept.columns
+        rows = math.prod(map(extent, long_axes(kept.kernel.tail)[: kept.kernel.rows]))
+        wide = lanes[0]
+        least = _power(-(-columns * max(1, len(kept.held)) // MOST_KEPT))
+        usual = max(min(WARP, _power(columns // wide + 1) // 2), least)
+        threads = cfg.define_knob("threads", [8, 1, 2, 4, 16, 32, 64, 128, 256, 512, 1024], usual)
+        width = cfg.define_knob("lanes", lanes)
+        fill = max(1, min(_BLOCK // usual, rows // MULTIPROCESSORS))
+        together = 1 << (fill.bit_length() - 1)
+        of_block = cfg.define_knob("rows", [1, 2, 4, 8, 16, 32, 64, 128], together)
+        cfg.add_constraint(threads * width <= columns, "a row has an element for each thread")
+        each = te.ceildiv(columns, threads * width) * width
+        cfg.add_constraint(
+            each * max(1, len(kept.held)) <= 2 * MOST_KEPT, "rows fit in the threads' registers"
+        )
+        least = min(WARP, usual * together)
+        cfg.add_constraint(threads * of_block >= least, "a block has a warp or more")
+        return threads, of_block, width
+
     def rows(self, kernel: FusedKernel, columns: int, lanes: Sequence[int]) -> RowMapping:
         """Return the mapping of rows to the threads of a kernel."""
         cfg, usual = self.of(kernel), min(256, max(WARP, _power(columns)))
@@ -101,7 +126,7 @@ class Defaults:
     def __init__(self, target: Target) -> None:
         self.target = target
 
-    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:  # noqa: ARG002
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
         """Return the default."""
         return values[0] if default is None else default
 

@@ -1,7 +1,7 @@
 """Reductions of rows on GPUs and what follows from them: threads that share rows, rows of a block.
 
-What is reduced stays in shared memory for the row's threads; a row that is read again and again
-may do so too. Where every element is a row, this is a reduction of any kind.
+What is reduced stays in shared memory for the row's threads. Where every element is a row, this is
+a reduction of any kind.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 from autotune import te
 from autotune.rules.gpu.thread_loops import bind
 from autotune.schedule.schedule import Schedule
-from autotune.schedule.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,6 @@ def schedule_rows(
     result: te.Tensor,
     axes: tuple[Sequence[Any], Any, Any],
     reductions: Sequence[tuple[te.Tensor, Any, Sequence[Any]]],
-    kept: Sequence[tuple[te.Tensor, Any, Sequence[Any]]],
     how: RowMapping,
 ) -> None:
     """Schedule a kernel that reduces rows.
@@ -65,8 +63,6 @@ def schedule_rows(
         Its loops around the rows, the loop over rows, and that along a row (None if there is none).
     reductions
         What it reads of each row, with the axis over rows and those it is reduced over.
-    kept
-        Rows that lie in shared memory, with the axis over rows and those along a row.
     how
     """
     around, rows, columns = axes
@@ -86,20 +82,8 @@ def schedule_rows(
         own.reorder(thread, step)
         _, row = own.split(axis, factor=how.rows)
         bind(own, {how.tags[0]: row, how.tags[1]: thread})
-    for tensor, axis, along_row in kept:
-        own = s[tensor]
-        own.set_scope("shared")
-        own.compute_at(stage, block)
-        _, row = own.split(axis, factor=how.rows)
-        bind(own, {how.tags[0]: row})
-        _along(own, own.fuse(*along_row) if len(along_row) > 1 else along_row[0], how)
     if columns is not None:
-        _along(stage, columns, how)
-
-
-def _along(stage: Stage, axis: Any, how: RowMapping) -> None:
-    """Let the threads of a row go along it, each with some elements side by side."""
-    step, vector = stage.split(axis, factor=how.lanes)
-    _, thread = stage.split(step, factor=how.threads)
-    stage.vectorize(vector)
-    bind(stage, {how.tags[1]: thread})
+        step, vector = stage.split(columns, factor=how.lanes)
+        _, thread = stage.split(step, factor=how.threads)
+        stage.vectorize(vector)
+        bind(stage, {how.tags[1]: thread})

@@ -65,7 +65,7 @@ def test_a_file_is_read_again_when_it_has_changed(path: Path) -> None:
     ("reference", "target", "words"),
     [
         ("matmull", "llvm", ["no template 'matmull'", "matmul", "path/to/file.py:function"]),
-        ("conv2d_nchw", "cuda", ["'conv2d_nchw' is for llvm targets, not 'cuda'"]),
+        ("only", "cuda", ["'only' is for llvm targets, not 'cuda'"]),
         ("missing.py:f", "llvm", ["'missing.py' does not exist"]),
         ("{path}:yours", "llvm", ["'yours' does not exist", "its templates are mine"]),
         ("{path}:number", "llvm", ["'number' is not a template", "mine"]),
@@ -73,8 +73,13 @@ def test_a_file_is_read_again_when_it_has_changed(path: Path) -> None:
     ],
 )
 def test_what_is_not_found_is_one_clear_line(
-    path: Path, reference: str, target: str, words: list[str]
+    path: Path,
+    reference: str,
+    target: str,
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(template_lookup.BUILTIN, ("only", "llvm"), "nowhere:only")
     with pytest.raises(UsageError) as caught:
         find_template(reference.format(path=path), target)
     for word in words:

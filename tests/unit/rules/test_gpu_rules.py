@@ -10,6 +10,7 @@ import pytest
 
 import autotune
 from autotune import rules, te
+from autotune.codegen.cuda.cuda_source import emit
 from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
 from autotune.task.task import Task
@@ -130,3 +131,27 @@ def test_every_configuration_computes_the_right_answer(
     made: Callable[..., Made], expected: Callable[..., Any]
 ) -> None:
     check(made, expected, count=4)
+
+
+def softmax_of(m: int, n: int) -> Made:
+    X = given(m, n)
+    r, q = te.reduce_axis((0, n), name="r"), te.reduce_axis((0, n), name="q")
+    M = te.compute((m,), lambda i: te.max(X[i, r], axis=r), name="M")
+    E = te.compute((m, n), lambda i, j: te.exp(X[i, j] - M[i]), name="E")
+    S = te.compute((m,), lambda i: te.sum(E[i, q], axis=q), name="S")
+    return [X], [te.compute((m, n), lambda i, j: E[i, j] / S[i], name="Y")]
+
+
+def softmax_expected(x: Any) -> Any:
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("shape", [(7, 300), (5, 61), (3, 1024), (40, 8)])
+def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]) -> None:
+    check(softmax_of, softmax_expected, *shape, count=4)
+    task = task_of(softmax_of, *shape, target=Target.of("cuda -arch=sm_90"))
+    text = emit(task.final(task.default_index)).text
+    assert text.count("expf(") == text.count("X[") == 1
+    assert "__shared__" not in text
+    assert "__syncthreads" not in text
