@@ -180,4 +180,4 @@ def test_a_quiet_run_prints_its_last_line_and_only_one_view_can_be_asked_for(cal
     assert re.fullmatch(r"best .*; 2 trials; .*\n", done.out)
     both = call(*words, "--json-lines")
     assert (both.code, both.out) == (2, "")
-    assert both.err.startswith("autotune: --quiet and --json-lines exclude one another")
+    assert both.err.startswith("autotune: --quiet and --json-lines cannot be given together")

@@ -64,7 +64,7 @@ def read_text(path: str | os.PathLike[str], what: str = "") -> str:
         return found.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"cannot read {label}: it is no text in UTF-8 (byte {error.start}: {error.reason})"
+            f"cannot read {label}: it is not text in UTF-8 (byte {error.start}: {error.reason})"
         ) from error
     except OSError as error:
         raise UsageError(f"cannot read {label}: {error.strerror}") from error
