@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING, Any
 from autotune.errors import InstantiationError, SaveError, UsageError
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.finalise import analyse, finalise, listing
-from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.lowering.gpu.thread_limit_errors import thread_limit_rules
 from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.lowering.split_constants import PreparedFunction, split_constants
 from autotune.lowering.target_limits import target_rules
 from autotune.runtime.argument_checks import is_contiguous
 from autotune.runtime.backends import backend_of
-from autotune.runtime.device import DeviceFunction
+from autotune.runtime.constant_arrays import Constants, constant_copies
+from autotune.runtime.device import DeviceFunction, Host
+from autotune.runtime.signature import Signature
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task.task import Task, Workload
 from autotune.task.valid_records import valid_records, why_unused
 from autotune.te.tensor import Tensor
+from autotune.template import template_of
 from records import Record, RecordStore, RecordWarning, ranked
 from records.caller_warnings import warn
 from records.formats import load_own
@@ -77,16 +80,18 @@ class BuiltFunction:
 
     def __init__(
         self,
-        function: PrimFunc,
+        function: PrimFunc | PreparedFunction,
         target: Target,
         workload: Workload | None = None,
         config: Config | None = None,
         record: Record | None = None,
-        strided: Callable[[], PrimFunc] | None = None,
+        strided: Callable[[], PrimFunc | PreparedFunction] | None = None,
+        constants: Sequence[Host] = (),
     ) -> None:
-        self._compiled = backend_of(target).build_function(function, target)
+        self._constants = () if strided is None else constants
+        self._compiled = _compiled(function, target, constants)
         self._strided = strided
-        self.function = function
+        self.function = function if isinstance(function, PrimFunc) else function.main
         self.target = target
         self.workload = workload
         self.config = config
@@ -123,7 +128,7 @@ class BuiltFunction:
     @cached_property
     def _for_any_strides(self) -> DeviceFunction:
         assert self._strided is not None
-        return backend_of(self.target).build_function(self._strided(), self.target)
+        return _compiled(self._strided(), self.target, self._constants)
 
     def bind(self, *arrays: Any) -> Callable[[], None]:
         """Check the arrays once and return a call without arguments, for calls in a row.
@@ -172,20 +177,23 @@ class BuiltFunction:
 
 
 def build(
-    what: Schedule | str,
+    what: Schedule | str | Callable[..., Any],
     arguments: Sequence[Tensor] | Mapping[str, Any],
     target: str | Target = "llvm",
     name: str | None = None,
     records: str | PathLike[str] | RecordStore | Iterable[Record] | None = None,
+    constants: Constants | None = None,
 ) -> BuiltFunction:
     """Compile a schedule, or a template with the best configuration that records know.
 
     Parameters
     ----------
-    what : Schedule or str
-        A schedule, or a template: its name, ``path/to/file.py:function`` or ``path/to/file.tile``.
+    what : Schedule, str or function
+        A schedule; a template's name, ``path/to/file.py:function`` or ``path/to/file.tile``; or a
+        template itself, or a function that returns tensors.
     arguments : sequence of Tensor, or mapping
-        The schedule's tensors, inputs then outputs; or the template's arguments by name.
+        The schedule's tensors, inputs then outputs; or the arguments of the template or function
+        by name.
     target : str or Target
         What to build for.
     name : str, optional
@@ -193,11 +201,17 @@ def build(
     records : path, RecordStore or iterable of Record, optional
         Where to look for measurements (templates only). Without a matching one the default
         configuration of the space is used, with one warning that says why.
+    constants : mapping of str or int to array, optional
+        Arrays of inputs that do not change, such as weights, by the name of the input or its
+        position. The built function does not take them: what depends on them alone is computed
+        now, and what is used of them is copied. Records are those with the same constant inputs.
 
     Examples
     --------
     >>> f = build("matmul", {"m": 512, "n": 512, "k": 512}, records="matmul.jsonl")
     >>> f(a, b, c)
+    >>> f = build("matmul", {"m": 1, "n": 512, "k": 512}, constants={"B": b})
+    >>> f(a, c)
     """
     target = Target.of(target)
     if name is not None:
@@ -210,35 +224,62 @@ def build(
         if records is not None:
             raise UsageError("build: records are for templates; a schedule is built as it is")
         tensors = _tensors("build", arguments)
-        final = partial(_final, what, tensors, target, name or "main")
-        function = final()
-        strided = partial(final, strided=True) if function.sizes else None
-        return BuiltFunction(function, target, strided=strided)
-    if not isinstance(what, str):
+        analysed = partial(_analysed, what, tensors, target, name or "main")
+        whole = analysed()
+        given = constant_copies("build", Signature.of(whole).parameters, constants or {})
+
+        def strided() -> PreparedFunction:
+            return split_constants(analysed(strided=True), tuple(given)).final_form(target)
+
+        function = split_constants(whole, tuple(given)).final_form(target)
+        any_strides = strided if whole.sizes else None
+        return BuiltFunction(function, target, strided=any_strides, constants=list(given.values()))
+    if not isinstance(what, str) and not callable(what):
         raise UsageError(
-            f"build: expected a schedule or the name of a template, got {type(what).__name__}"
+            "build: expected a schedule, the name of a template or a function that returns "
+            f"tensors, got {type(what).__name__}"
         )
     if not isinstance(arguments, Mapping):
+        said = what if isinstance(what, str) else getattr(what, "__name__", what)
         raise UsageError(
-            f"build: template {what!r} takes its arguments as a mapping, such as {{'n': 512}}"
+            f"build: template {said!r} takes its arguments as a mapping, such as {{'n': 512}}"
         )
-    return build_task(Task.from_reference(what, arguments, target), _loaded(records), name)
+    if isinstance(what, str):
+        task = Task.from_reference(what, arguments, target)
+    else:
+        task = Task(template_of(what), arguments, target)
+    return build_task(task, _loaded(records), name, constants)
 
 
-def _final(
+def _compiled(
+    function: PrimFunc | PreparedFunction, target: Target, constants: Sequence[Host]
+) -> DeviceFunction:
+    """Return a function in final form as what users call, with its constant inputs."""
+    backend = backend_of(target)
+    if isinstance(function, PrimFunc):
+        return backend.build_function(function, target)
+    if not function.constants:
+        return backend.build_function(function.main, target)
+    return backend.build_prepared(function, target, constants)
+
+
+def _analysed(
     schedule: Schedule, tensors: Sequence[Tensor], target: Target, name: str, strided: bool = False
 ) -> PrimFunc:
-    """Return the final form of a schedule; a GPU refuses what no launch may ask for."""
+    """Return the analysed function of a schedule; a GPU refuses what no launch may ask for."""
     lowered = lower_schedule(schedule, tensors, name, strided=strided)
     if target.gpu is not None:
         rules = [*thread_limit_rules(lowered, target.gpu), *target_rules(lowered, target)]
         info = replace(lowered.info, requirements=(*lowered.info.requirements, *rules))
         lowered = replace(lowered, info=info)
-    return final_form(analyse(lowered), target)
+    return analyse(lowered)
 
 
 def build_task(
-    task: Task, records: Sequence[Record] | None = None, name: str | None = None
+    task: Task,
+    records: Sequence[Record] | None = None,
+    name: str | None = None,
+    constants: Constants | None = None,
 ) -> BuiltFunction:
     """Compile a task with the best configuration that records know.
 
@@ -252,9 +293,20 @@ def build_task(
     records : sequence of Record, optional
     name : str, optional
         Name of the function; the template's by default.
+    constants : mapping of str or int to array, optional
+        As of `build`. A task that has constant inputs already needs the arrays of just these.
     """
     if name is not None:
         _named("build", name)
+    arrays: dict[int, Host] = {}
+    if constants or task.constant:
+        arrays = constant_copies(task.workload.template, task.parameters, constants or {})
+        task = task if task.constant else task.with_constant(tuple(arrays))
+    if tuple(arrays) != task.constant:
+        raise UsageError(
+            f"build: {task.workload} needs the arrays of its constant inputs as constants=, got "
+            f"those of {list(arrays)}"
+        )
     unused: list[str] = []
     record, config = best_config(task, records or [], unused.append)
     for why in unused:  # for programs, and in the logging as commands have it
@@ -268,9 +320,10 @@ def build_task(
             f"{given} for {task.workload} on {task.target}{reason}: building the default "
             "configuration; `autotune run` tunes it"
         )
-    function = task.final(config.index)
-    function = function if name is None else replace(function, name=name)
-    return BuiltFunction(function, task.target, task.workload, config, record)
+    function = task.prepared_of(config.values)
+    function = function if name is None else function.renamed(name)
+    copies = list(arrays.values())
+    return BuiltFunction(function, task.target, task.workload, config, record, constants=copies)
 
 
 def build_program(program: Program, target: Target) -> BuiltFunction:

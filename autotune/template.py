@@ -1,19 +1,23 @@
-"""The decorator that makes a function a template: a computation and how its knobs schedule it."""
+"""The decorator that makes a function a template: a computation, scheduled by rules or by hand."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from autotune import rules
 from autotune.errors import UsageError
 from autotune.ir import dtypes
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import Tensor
+from autotune.te.tensor_graph import TensorGraph, graph_of, returns_tensors
 from autotune.trace.template_knobs import AnnotationChoice, AxisOrder, Knobs, SplitSizes
 
 __all__ = [
@@ -24,6 +28,7 @@ __all__ = [
     "Template",
     "TemplateParameter",
     "template",
+    "template_of",
 ]
 
 _TYPES: dict[str, type] = {t.__name__: t for t in (int, float, str, bool)}
@@ -57,16 +62,17 @@ class TemplateParameter:
 
 @dataclass(frozen=True)
 class Template:
-    """A function that describes a computation and schedules it as its knobs say.
+    """A function that describes a computation, scheduled by rules or as its own knobs say.
 
     Attributes
     ----------
     name : str
         What it is called in records and on the command line.
-    target : str
-        Kind of target it is for, such as "llvm".
+    target : str or None
+        Kind of target it is for, such as "llvm"; None for every kind.
     function : callable
-        Takes `Knobs` and the arguments; returns the schedule and its tensors, inputs first.
+        Takes the arguments, after `Knobs` if its first parameter is called ``cfg``. Returns its
+        tensors (see `autotune.te.tensor_graph.graph_of`), or a schedule and its tensors.
     reference : callable or None
         Takes the input arrays in order and returns the output array (or a tuple of them). A Python
         function may name arguments of the template as keyword-only parameters, or take
@@ -84,7 +90,7 @@ class Template:
     """
 
     name: str
-    target: str
+    target: str | None
     function: Callable[..., Any]
     reference: Callable[..., Any] | None = None
     flops: Callable[..., float] | float | None = None
@@ -93,8 +99,26 @@ class Template:
     inputs: Callable[..., Any] | None = None
 
     def __call__(self, cfg: Knobs, *args: Any, **kwargs: Any) -> Any:
-        """Run the function."""
-        return self.function(cfg, *args, **kwargs)
+        """Return what the function returns; rules make the schedule of tensors without one."""
+        made = self.described(cfg, *args, **kwargs)
+        return _scheduled(cfg, made) if isinstance(made, TensorGraph) else made
+
+    def described(self, cfg: Knobs, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns: a `TensorGraph` of tensors without a schedule.
+
+        Raises
+        ------
+        UsageError
+            If inputs are missing among the tensors.
+        """
+        first = (cfg,) if self.takes_cfg else ()
+        made = self.function(*first, *args, **kwargs)
+        return graph_of(self.name, made) if returns_tensors(made) else made
+
+    @cached_property
+    def takes_cfg(self) -> bool:
+        """Whether the first parameter of the function is ``cfg``, which defines knobs."""
+        return _takes_cfg(self.function)
 
     @property
     def description(self) -> str:
@@ -223,7 +247,7 @@ class Template:
 
 def template(
     name: str,
-    target: str = "llvm",
+    target: str | None = "",
     reference: Callable[..., Any] | None = None,
     flops: Callable[..., float] | float | None = None,
     accumulator: Callable[..., str | None] | str | None = None,
@@ -234,15 +258,22 @@ def template(
 
     ::
 
-        @template("scale", target="llvm", reference=lambda a: 2 * a)
-        def scale(cfg: Knobs, n: int, dtype: str = "float32"):
+        @template("scale", reference=lambda a: 2 * a)
+        def scale(n: int, dtype: str = "float32"):
             A = te.placeholder((n,), dtype, name="A")
-            B = te.compute((n,), lambda i: A[i] * 2, name="B")
-            s = te.create_schedule(B.op)
-            s[B].split(s[B].op.axis[0], factor=cfg.define_knob("tile", [4, 8, 16]))
-            return s, [A, B]
+            return [A, te.compute((n,), lambda i: A[i] * 2, name="B")]
 
-    The function takes `Knobs` first; its other parameters are annotated int, float, str or bool.
+    Its parameters are annotated int, float, str or bool, and it returns inputs, then outputs.
+    Rules make the schedule. A function whose first parameter is called ``cfg`` gets `Knobs`
+    there; it may return a schedule of its own and the tensors, as in ``return s, [A, B]``.
+
+    Parameters
+    ----------
+    target : str, optional
+        Kind of target that the template is for; None for every kind. By default every kind, or
+        "llvm" if the function takes ``cfg``.
+    name, reference, flops, accumulator, intermediate, inputs
+        As of `Template`.
 
     Raises
     ------
@@ -251,11 +282,74 @@ def template(
     """
 
     def decorate(function: Callable[..., Any]) -> Template:
-        made = Template(name, target, function, reference, flops, accumulator, intermediate, inputs)
+        kind = ("llvm" if _takes_cfg(function) else None) if target == "" else target
+        made = Template(name, kind, function, reference, flops, accumulator, intermediate, inputs)
         _ = made.parameters
         return made
 
     return decorate
+
+
+def template_of(function: Callable[..., Any]) -> Template:
+    """Return a template, or the template of a function that returns tensors, named after it.
+
+    Raises
+    ------
+    UsageError
+        If it is no function, its parameters are not annotated, or it takes ``cfg``.
+    """
+    if isinstance(function, Template):
+        return function
+    if not inspect.isfunction(function):
+        raise UsageError(f"expected a function that returns tensors, got {function!r}")
+    name = function.__name__
+    if _takes_cfg(function):
+        raise UsageError(
+            f"function {name!r} takes cfg: say with @template({name!r}, target=...) what it is for"
+        )
+    return template(name)(function)
+
+
+def _takes_cfg(function: Callable[..., Any]) -> bool:
+    """Whether the first parameter is called ``cfg``, or is annotated as `Knobs`."""
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and (
+        first.name == "cfg" or first.annotation in (Knobs, Knobs.__name__)
+    )
+
+
+def _scheduled(cfg: Knobs, graph: TensorGraph) -> tuple[Schedule, list[Tensor]]:
+    """Return the schedule that rules make of a computation, and its tensors."""
+    constants = [tensor for number, tensor in enumerate(graph.inputs) if number in cfg.constants]
+    schedule = rules.schedule(_RuleKnobs(cfg), graph.outputs, constants)
+    return schedule, [*graph.inputs, *rules.scheduled_outputs(schedule, graph.outputs)]
+
+
+class _RuleKnobs:
+    """Defines the knobs of rules for a computation, which may have defined knobs of its own.
+
+    Stages have other sizes, and the rules' knobs other values, for each value of these. So their
+    names end with it: ``tile_rows_block64``.
+    """
+
+    def __init__(self, cfg: Knobs) -> None:
+        self.target = cfg.target
+        self.add_constraint = cfg.add_constraint
+        self._define = cfg.define_knob
+        self._suffix = "".join(f"_{name}{_text(cfg[name])}" for name in cfg)
+
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
+        """Define a knob and return its value."""
+        return self._define(f"{name}{self._suffix}", values, default)
+
+
+def _text(value: Any) -> str:
+    """Return a knob's value as part of a name; this makes one trace per value of a number."""
+    if isinstance(value, (AxisOrder, AnnotationChoice)):
+        value = value.value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "x".join(map(_text, value))
+    return str(value) if isinstance(value, (str, bool, float)) else str(int(value))
 
 
 def _given(
@@ -275,10 +369,8 @@ def _given(
 
 def _parameters(name: str, function: Callable[..., Any]) -> list[TemplateParameter]:
     parameters = list(inspect.signature(function).parameters.values())
-    if not parameters:
-        raise UsageError(f"template {name!r} must take cfg (its Knobs) as its first parameter")
     found = []
-    for parameter in parameters[1:]:
+    for parameter in parameters[_takes_cfg(function) :]:
         text = parameter.annotation
         kind = _TYPES.get(text if isinstance(text, str) else getattr(text, "__name__", ""))
         if kind is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):

@@ -7,9 +7,10 @@ import datetime
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from autotune.measure import environment
 from autotune.target import Target
@@ -28,8 +29,8 @@ class Row:
     ----------
     name : str
         Name of the measurement.
-    value : float
-        The figure.
+    value : float or None
+        The figure; None if it could not be measured.
     unit : str
         Its unit; "ratio" where two things were timed in one run.
     aim : float or None
@@ -39,7 +40,7 @@ class Row:
     """
 
     name: str
-    value: float
+    value: float | None
     unit: str
     aim: float | None = None
     met: bool | None = None
@@ -90,11 +91,34 @@ def parser(description: str) -> argparse.ArgumentParser:
     return found
 
 
-def report(name: str, rows: Sequence[Row], as_json: str | None, save: bool) -> None:
-    """Print the rows, as a table or (to the file `as_json`, "-" is here) as JSON; save them."""
+def report(
+    name: str,
+    rows: Sequence[Row],
+    as_json: str | None,
+    save: bool,
+    target: str = "llvm",
+    more: Mapping[str, Any] | None = None,
+    printed: Sequence[Row] | None = None,
+) -> None:
+    """Print rows, as a table or (to the file `as_json`, "-" is here) as JSON; save them.
+
+    Parameters
+    ----------
+    name : str
+        Of the file in benchmarks/results.
+    rows : sequence of Row
+    as_json : str or None
+    save : bool
+    target : str
+        Its device is reported.
+    more : mapping, optional
+        What else the JSON holds.
+    printed : sequence of Row, optional
+        The rows of the table, if not all.
+    """
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    device = environment.device(Target.of("llvm"))
-    result = {"device": device, "date": date, "rows": [asdict(r) for r in rows]}
+    device = environment.device(Target.of(target))
+    result = {"device": device, "date": date, "rows": [asdict(r) for r in rows], **(more or {})}
     if save:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
@@ -104,6 +128,7 @@ def report(name: str, rows: Sequence[Row], as_json: str | None, save: bool) -> N
     if as_json is not None:
         Path(as_json).write_text(json.dumps(result) + "\n")
     print(f"{result['device']}\n{date}")
-    for r in rows:
+    for r in rows if printed is None else printed:
         aim = "" if r.aim is None else f"aim {r.aim:g}: {'met' if r.met else 'missed'}"
-        print(f"{r.name:44} {r.value:12.4g} {r.unit:10} {aim}")
+        value = "none" if r.value is None else f"{r.value:.4g}"
+        print(f"{r.name:44} {value:>12} {r.unit:10} {aim}")

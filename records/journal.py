@@ -42,8 +42,9 @@ class Entry(NamedTuple):
     def make(
         cls, workload: Mapping[str, Any], target: str, values: Mapping[str, Any], template: str
     ) -> Entry:
-        """Return the entry of a workload (``{"template", "args"}``), target and knob values."""
-        key = make_workload_key(workload["template"], workload["args"], target)
+        """Return the entry of a workload as records have it, target and knob values."""
+        constant = workload.get("constant", ())
+        key = make_workload_key(workload["template"], workload["args"], target, constant)
         return cls(key, canonical(values), template)
 
 

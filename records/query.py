@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,18 +15,23 @@ def select(
     template: str | None = None,
     args: Mapping[str, Any] | None = None,
     target: str | None = None,
+    constant: Sequence[int] | None = None,
 ) -> list[Record]:
-    """Return the records of this template, exactly these arguments, and this target.
+    """Return the records of this template, exactly these arguments, target and constant inputs.
 
-    An argument of None selects all. Order is kept; tuples in `args` equal lists.
+    An argument of None selects all; but with `args` and without `constant`, those without constant
+    inputs. Order is kept; tuples in `args` equal lists.
     """
     wanted = None if args is None else to_plain(args, "args")
+    if constant is None and args is not None:
+        constant = ()
     return [
         record
         for record in records
         if (template is None or record.template == template)
         and (wanted is None or record.args == wanted)
         and (target is None or record.target == target)
+        and (constant is None or record.constant == tuple(constant))
     ]
 
 
@@ -35,9 +40,10 @@ def best(
     template: str | None = None,
     args: Mapping[str, Any] | None = None,
     target: str | None = None,
+    constant: Sequence[int] | None = None,
 ) -> Record | None:
     """Return the record among those selected that a build uses, or None; see `ranked`."""
-    return next(iter(ranked(select(records, template, args, target))), None)
+    return next(iter(ranked(select(records, template, args, target, constant))), None)
 
 
 def finals(records: Iterable[Record]) -> list[Record]:
@@ -82,7 +88,8 @@ class SummaryRow:
     `trials` counts its trials, `ok` the successful ones, `failures` the others by error code.
     `best_cost_s` (seconds) and `best_index` are those of `best`, None if nothing succeeded;
     `compared` says whether a final comparison has chosen it. `first_s` and `last_s` are the
-    earliest and latest time stamp (Unix time in seconds).
+    earliest and latest time stamp (Unix time in seconds). `constant` are the positions of inputs
+    that did not change.
     """
 
     template: str
@@ -96,6 +103,7 @@ class SummaryRow:
     first_s: float
     last_s: float
     compared: bool = False
+    constant: tuple[int, ...] = ()
 
 
 def summary(records: Iterable[Record]) -> list[SummaryRow]:
@@ -122,4 +130,5 @@ def _row(group: list[Record]) -> SummaryRow:
         first_s=min(times),
         last_s=max(times),
         compared=winner is not None and winner.final is not None,
+        constant=group[0].constant,
     )

@@ -11,7 +11,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
@@ -42,7 +42,8 @@ class Record:
     Parameters
     ----------
     workload : mapping
-        ``{"template": str, "args": {name: value}}``.
+        ``{"template": str, "args": {name: value}}``; with ``"constant": [int]``, the positions of
+        inputs that did not change, if there were any.
     target : str
         The target, for instance ``"cuda -arch=sm_90"``.
     config : mapping
@@ -157,6 +158,11 @@ class Record:
         return cast(Mapping[str, Any], self.workload["args"])
 
     @property
+    def constant(self) -> tuple[int, ...]:
+        """Positions of the inputs that did not change."""
+        return tuple(self.workload.get("constant", ()))
+
+    @property
     def index(self) -> int:
         """Index of the configuration in its space."""
         return cast(int, self.config["index"])
@@ -212,12 +218,15 @@ def relative_spread(costs_s: Collection[float]) -> float | None:
 
 def workload_key(record: Record) -> str:
     """Return a stable string that is equal for records of the same workload and target."""
-    return make_workload_key(record.template, record.args, record.target)
+    return make_workload_key(record.template, record.args, record.target, record.constant)
 
 
-def make_workload_key(template: str, args: Mapping[str, Any], target: str) -> str:
+def make_workload_key(
+    template: str, args: Mapping[str, Any], target: str, constant: Sequence[int] = ()
+) -> str:
     """Return the key that `workload_key` gives for records of this workload and target."""
-    return canonical({"args": args, "target": target, "template": template})
+    data = {"args": args, "target": target, "template": template}
+    return canonical({**data, "constant": list(constant)} if constant else data)
 
 
 def config_key(record: Record) -> str:
@@ -255,6 +264,9 @@ def _expect_types(record: Record, types: Mapping[str, type], given: bool = False
 
 def _check(record: Record) -> None:
     _expect_types(record, _TYPES)
+    expect("workload.constant", record.workload.get("constant", []), list)
+    for position in record.constant:
+        expect("workload.constant", position, int)
     for knob, value in record.config["values"].items():
         if not _is_knob_value(value):
             raise RecordError(f"knob {_short(knob)} must be a number, text or list of such")

@@ -24,7 +24,7 @@ class ChoiceKnob(Knob):
 
     Numeric if every value is an int or a float: its column NAME then holds the value, and the
     next smaller and larger values are neighbours. Otherwise categorical: column NAME holds the
-    position and every other value is a neighbour. The default is the first value.
+    position and every other value is a neighbour.
 
     Parameters
     ----------
@@ -32,9 +32,13 @@ class ChoiceKnob(Knob):
         Name of the knob.
     values : sequence of int, float, bool, str, or tuples of ints or of strings
         The choices, all different.
+    preferred : int, float, bool, str or tuple, optional
+        The default, one of them; otherwise the first one. It does not belong to the specification:
+        a default that depends on the machine leaves the space the same.
     """
 
     values: Sequence[Any]
+    preferred: Any = None
 
     def __post_init__(self) -> None:
         if isinstance(self.values, str) or not isinstance(self.values, Iterable):
@@ -47,9 +51,15 @@ class ChoiceKnob(Knob):
                     "a string or a tuple of ints or of strings"
                 )
         self._check()
+        _ = self.default
 
     def _enumerate(self) -> Iterable[KnobValue]:
         return self.values
+
+    @property
+    def default(self) -> int:
+        """Position of the default value."""
+        return 0 if self.preferred is None else self.index_of(self.preferred)
 
     @cached_property
     def numeric(self) -> bool:

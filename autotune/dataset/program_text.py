@@ -33,7 +33,8 @@ def program_of(task: Task, index: int) -> ProgramText:
     try:
         found["steps"] = task.steps_of(index)
         found["loops"] = str(listing(task.function(index))).rstrip()
-        source = BuiltFunction(task.final(index), task.target).source
+        main = task.prepared_of(task.space.config(index).values).main
+        source = BuiltFunction(main, task.target).source
         found["source_hash"] = hashlib.sha256(source.encode()).hexdigest()[:16]
     except AutotuneError as error:
         _log.info("%s, configuration %d: %s", task.workload, index, error)

@@ -130,7 +130,7 @@ class LogIndex:
         key = workload_key(record), width if isinstance(width, int) else None
         group = groups.get(key)
         if group is None:
-            workload = Workload(record.template, record.args)
+            workload = Workload(record.template, record.args, record.constant)
             group = groups[key] = Group(len(self.groups), workload, record.target, key[1])
             self.groups.append(group)
         self._numbers.append(group.number)

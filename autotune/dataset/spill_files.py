@@ -93,7 +93,7 @@ class GroupFeatureStore:
         self._layouts = [layout for layout in layouts if layout in LOOP_LAYOUTS]
         self._next = self._read = 0
         workload = group.workload
-        task = finder.find(workload.template, workload.args, group.target, group.vector_bytes)
+        task = finder.find(workload, group.target, group.vector_bytes)
         if isinstance(task, str):
             if self._layouts or programs:
                 self.reasons = [task] * group.records

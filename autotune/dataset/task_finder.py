@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from autotune.errors import UsageError
 from autotune.operators.template_lookup import (
     BUILTIN,
+    entry_of,
     find_template,
-    list_templates,
     names_file,
     names_tile,
     template_in_file,
 )
 from autotune.target import KINDS, Target
-from autotune.task.task import Task
+from autotune.task.task import Task, Workload
 from autotune.template import Template
 from autotune.trace.user_code import run_isolated
 
@@ -67,25 +66,22 @@ class TaskFinder:
     """
 
     def __init__(self, references: Sequence[str] = ()) -> None:
-        self._own: dict[tuple[str, str], tuple[Template, str]] = {}
+        self._own: dict[tuple[str, str | None], tuple[Template, str]] = {}
         for reference in references:
             for template in _templates(reference):
                 key = (template.name, template.target)
                 if key in self._own:
-                    raise UsageError(
-                        f"the templates give {template.name!r} for {template.target} twice"
-                    )
+                    kind = template.target or "any target"
+                    raise UsageError(f"the templates give {template.name!r} for {kind} twice")
                 self._own[key] = template, reference
 
-    def find(
-        self, name: str, args: Mapping[str, Any], target: str, vector_bytes: int | None = None
-    ) -> Task | str:
+    def find(self, workload: Workload, target: str, vector_bytes: int | None = None) -> Task | str:
         """Return the task of a workload, or one of `REASONS` why there is none.
 
         Templates ask how wide vectors are: `vector_bytes` says it of the processor that it was
         measured on, where the target means whatever processor there is.
         """
-        found = self._template(name, next(iter(target.split()), ""))
+        found = self._template(workload.template, next(iter(target.split()), ""))
         if found is None:
             return NO_TEMPLATE
         template, reference = found
@@ -96,24 +92,26 @@ class TaskFinder:
         try:
             return Task(
                 template,
-                args,
+                workload.args,
                 parsed,
                 reference,
                 guarded=not names_tile(reference) and (reference, template.target) not in BUILTIN,
+                constant=workload.constant,
             )
         except UsageError as error:
-            _log.info("%s with %s: %s", name, dict(args), error)
+            _log.info("%s: %s", workload, error)
             return BAD_ARGUMENTS
 
     def _template(self, name: str, kind: str) -> tuple[Template, str] | None:
-        if (name, kind) in self._own:
-            return self._own[name, kind]
-        for entry in list_templates():
-            if (entry.name, entry.target) == (name, kind):
-                try:
-                    return run_isolated(entry.load), name
-                except UsageError as error:
-                    _log.info("%s", error)
+        own = self._own.get((name, kind)) or self._own.get((name, None))
+        if own is not None:
+            return own
+        entry = entry_of(name, kind)
+        if entry is not None:
+            try:
+                return run_isolated(entry.load), name
+            except UsageError as error:
+                _log.info("%s", error)
         return None
 
 

@@ -10,13 +10,18 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from autotune.errors import UsageError
+from autotune.ir.stmt import PrimFunc
+from autotune.lowering.split_constants import PreparedFunction
 from autotune.measure.candidate import Built, CandidateError, WorkloadDescription, describe
 from autotune.measure.checks.unscheduled_program import Computation
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.backends import backend_of
 from autotune.runtime.cpu.cpu_binary import CpuBinary
-from autotune.runtime.signature import ArrayParameter, Signature
+from autotune.runtime.device import Binary
+from autotune.runtime.prepared_binary import PreparedBinary
+from autotune.runtime.signature import Signature
 from autotune.task.task import Task, code_hash
+from autotune.trace.fingerprint import digest as fingerprint_of
 from autotune.trace.user_code import run_isolated
 from search_spaces import KnobValue
 
@@ -63,17 +68,15 @@ class BuildBench:
         """
         task = self.task
         program = Computation.of(task)
-        parameters = tuple(
-            ArrayParameter(a.name, a.dtype, a.shape, a.is_output) for a in task.arguments
-        )
         subject = WorkloadDescription(
-            Signature(task.workload.template, parameters),
+            Signature(task.workload.template, task.parameters),
             str(task.target),
             *task.template.precision_for(task.args),
             program.reduction_length(),
             program.work(),
             program.input_uses(),
             program.functions(),
+            task.constant,
         )
         if task.reference is not None or program.work() > LARGEST_UNSCHEDULED:
             return subject, None
@@ -100,8 +103,9 @@ class BuildBench:
         """
         try:
             # What one candidate changes of the process is not the next one's.
-            function = run_isolated(partial(self.task.final_of, values))
-            digest = code_hash(function)
+            function = run_isolated(partial(self.task.prepared_of, values))
+            hashes = [code_hash(each) for each in function.functions]
+            digest = hashes[0] if len(hashes) == 1 else fingerprint_of(hashes)
         except BaseException as error:  # a template may raise whatever it likes
             raise CandidateError(
                 MeasureErrorNo.INSTANTIATION_ERROR, "instantiate", describe(error)
@@ -109,9 +113,19 @@ class BuildBench:
         if digest in self._known and not again:
             return Built(digest, None)
         try:
-            backend = backend_of(self.task.target)
-            return Built(digest, backend.compile_binary(function, self.task.target, self.arch))
+            return Built(digest, self._compiled(function))
         except Exception as error:
             on_cpu = self.task.target.on_cpu
             code = MeasureErrorNo.COMPILE_HOST if on_cpu else MeasureErrorNo.COMPILE_DEVICE
             raise CandidateError(code, "compile", describe(error)) from error
+
+    def _compiled(self, function: PreparedFunction) -> Binary:
+        """Compile a candidate for a runner."""
+
+        def compile_one(one: PrimFunc) -> Binary:
+            backend = backend_of(self.task.target)
+            return backend.compile_binary(one, self.task.target, self.arch)
+
+        if not function.constants:
+            return compile_one(function.main)
+        return PreparedBinary.compiled(function, compile_one)

@@ -65,6 +65,9 @@ class WorkloadDescription:
         What each input is used for, if that is known.
     functions : frozenset of str or None
         Names of the functions that are applied, if they are known.
+    constant : tuple of int
+        Positions of the inputs that do not change; candidates are `PreparedBinary` if there are
+        any.
     """
 
     signature: Signature
@@ -75,6 +78,7 @@ class WorkloadDescription:
     work: int = 0
     uses: tuple[InputUse, ...] | None = None
     functions: frozenset[str] | None = None
+    constant: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the subject as JSON data."""
@@ -87,6 +91,7 @@ class WorkloadDescription:
             "work": self.work,
             "uses": None if self.uses is None else [use.to_json() for use in self.uses],
             "functions": None if self.functions is None else sorted(self.functions),
+            "constant": self.constant,
         }
 
     @classmethod
@@ -102,6 +107,7 @@ class WorkloadDescription:
             data["work"],
             None if uses is None else tuple(map(InputUse.from_json, uses)),
             None if functions is None else frozenset(functions),
+            tuple(data["constant"]),
         )
 
 

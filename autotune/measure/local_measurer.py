@@ -74,6 +74,9 @@ class LocalMeasurer(Measurer):
     text : bytes, optional
         Text of the template's file for the workers, because the file may be edited during the
         run; by default they read the file.
+    constant : sequence of int
+        Positions of the inputs that do not change: what depends on these alone is computed before
+        a candidate is timed.
 
     Attributes
     ----------
@@ -99,6 +102,7 @@ class LocalMeasurer(Measurer):
         left_s: Callable[[], float | None] = lambda: None,
         fork_server: ForkServerProcess | None = None,
         text: bytes | None = None,
+        constant: Sequence[int] = (),
     ) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise UsageError(f"a time-out must be a number of seconds > 0, not {timeout_s}")
@@ -118,6 +122,7 @@ class LocalMeasurer(Measurer):
                 "template": template,
                 "text": None if text is None else text.decode(BYTES_AS_TEXT),
                 "args": dict(args),
+                "constant": list(constant),
                 "target": str(target),
                 "arch": arch,
             },

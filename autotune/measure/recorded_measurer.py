@@ -15,6 +15,7 @@ from autotune.errors import UsageError
 from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureError, MeasureInput, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.workload import Workload
 from records import Record, workload_key
 from search_spaces import ChoiceKnob, KnobValue, ListedSpace
 from search_spaces.knob import as_value
@@ -99,9 +100,9 @@ def recordings(records: Iterable[Record], name: str) -> list[Recording]:
     found = []
     for part in parts:
         first = part[0]
-        args = ", ".join(f"{key}={value}" for key, value in first.args.items())
+        whole = Workload(first.template, first.args, first.constant)
         unique = templates[first.template] == 1
-        found.append(Recording.of(part, f"{name}:{first.template}{'' if unique else f'({args})'}"))
+        found.append(Recording.of(part, f"{name}:{first.template if unique else whole}"))
     return found
 
 

@@ -32,6 +32,7 @@ from autotune.measure.timing import (
 )
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.device import Binary, Call, Device
+from autotune.runtime.prepared_binary import PreparedBinary, PreparedCandidate
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,8 @@ class RunBench:
 
     Attributes
     ----------
+    subject
+        As given.
     reference : str
         What answers are checked with: "given" by the template, "unscheduled" program, or "none".
     notes : list of str
@@ -180,7 +183,7 @@ class RunBench:
         self.policy = policy
         self._function = reference
         self._reference = None if reference is None else ReferenceOnDevice(device, reference)
-        self._subject = subject
+        self.subject = subject
         self._device = device
         self._monitor = _noise_monitor(device)
         self.notes = device.notes
@@ -197,7 +200,7 @@ class RunBench:
             raise UsageError(self._too_large(error)) from error
 
     def _too_large(self, error: MemoryError) -> str:
-        parameters = self._subject.signature.parameters
+        parameters = self.subject.signature.parameters
         kinds = [self._device.stored_as(p.dtype) for p in parameters]
         sizes = [
             kind.itemsize * float(np.prod(p.fixed or ()))
@@ -205,7 +208,7 @@ class RunBench:
         ]
         return (
             f"{self._device.name} has too little memory: the arrays of "
-            f"{self._subject.signature.name} take {sum(sizes) / 2**30:.3g} GiB, some six "
+            f"{self.subject.signature.name} take {sum(sizes) / 2**30:.3g} GiB, some six "
             f"times that with what they are checked with, of "
             f"{self._device.memory_bytes / 2**30:.3g} GiB: {' '.join(error_text(error).split())}"
         )
@@ -215,7 +218,7 @@ class RunBench:
     def ceiling(self) -> Ceiling:
         """Measure what the device can do at best for work of this kind and size."""
         buffers = self._buffers
-        kinds = sorted({parameter.dtype for parameter in self._subject.signature.parameters})
+        kinds = sorted({parameter.dtype for parameter in self.subject.signature.parameters})
         touched = float(buffers.nbytes) if self.policy.flush == "off" else None
         library = self._device.library(self._function, buffers.inputs, buffers.outputs)
         return measure_ceiling(self._device, kinds, touched, library)
@@ -255,6 +258,8 @@ class RunBench:
             If it cannot be linked, or the driver refuses it.
         """
         with self._as_candidate_error():
+            if isinstance(binary, PreparedBinary):
+                return PreparedCandidate(binary, self._device)
             return self._device.load(binary)
 
     def run(self, loaded: Any, incumbent_s: float | None = None) -> RunResult:
@@ -313,11 +318,11 @@ class RunBench:
             self._monitor.sample()
             if device.is_host:
                 arrays, _between = reallocated(arrays, rng)
-                calls: list[Call] = [partial(each, *arrays) for each in loaded]
+                calls: list[Call] = [_call_on(each, arrays) for each in loaded]
                 for call in calls:
                     call()
             else:
-                calls = [device.bind(each, arrays) for each in loaded]
+                calls = [self._bind(each, arrays) for each in loaded]
             costs_s = time_interleaved(
                 dict(enumerate(calls)), seconds, rng, device.loop, self._flush, device.new_kernel
             )
@@ -327,7 +332,13 @@ class RunBench:
 
     def _bound(self, loaded: Any) -> list[Call]:
         """Return calls of a candidate, on the arrays of each check."""
-        return [self._device.bind(loaded, each.buffers.arrays) for each in self._prepared]
+        return [self._bind(loaded, each.buffers.arrays) for each in self._prepared]
+
+    def _bind(self, loaded: Any, arrays: Sequence[Any]) -> Call:
+        """Return a call on arrays, once the constants among them are prepared."""
+        if isinstance(loaded, PreparedCandidate):
+            return loaded.bind(arrays)
+        return self._device.bind(loaded, arrays)
 
     def _check(self, calls: Iterable[Call]) -> list[float | None]:
         return [each.check(call) for each, call in zip(self._prepared, calls, strict=True)]
@@ -377,6 +388,13 @@ class RunBench:
         if device.is_host:
             return retry_if_disturbed(timed, self._monitor, incumbent_s)
         return timed(self._monitor.noisy)
+
+
+def _call_on(loaded: Any, arrays: Sequence[Any]) -> Call:
+    """Return a call as a program makes it, with its arrays, of a candidate for the CPU."""
+    if isinstance(loaded, PreparedCandidate):
+        loaded, arrays = loaded.on(arrays)
+    return partial(loaded, *arrays)
 
 
 def _noise_monitor(device: Device) -> NoiseMonitor:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import traceback
@@ -15,17 +17,30 @@ from types import CodeType, ModuleType
 
 from autotune.errors import UsageError, error_text
 from autotune.target import Target
-from autotune.template import Template
+from autotune.template import Template, template_of
 from autotune.trace.dry_run import probe
 
 GROUP = "autotune.templates"
-"""Entry-point group: name NAME or KIND/NAME (a target kind), value module:function."""
+"""Entry-point group: name NAME or KIND/NAME (a target kind, or any), value module:function."""
 
-BUILTIN: dict[tuple[str, str], str] = {
-    ("broadcast_add", "llvm"): "autotune.operators.broadcast_add:broadcast_add",
-    ("matmul", "llvm"): "autotune.operators.matmul:matmul",
-    ("conv2d_nchw", "llvm"): "autotune.operators.conv2d:conv2d_nchw",
-    ("softmax", "llvm"): "autotune.operators.softmax:softmax",
+ANY = "any"
+"""What stands for every kind of target where kinds are shown."""
+
+BUILTIN: dict[tuple[str, str | None], str] = {
+    ("broadcast_add", None): "autotune.operators.broadcast_add:broadcast_add",
+    ("batch_matmul", None): "autotune.operators.batch_matmul:batch_matmul",
+    ("dense", None): "autotune.operators.dense:dense",
+    ("conv2d_nhwc", None): "autotune.operators.conv2d_nhwc:conv2d_nhwc",
+    ("pool2d", None): "autotune.operators.pool2d:pool2d",
+    ("layer_norm", None): "autotune.operators.layer_norm:layer_norm",
+    ("rms_norm", None): "autotune.operators.rms_norm:rms_norm",
+    ("reduce", None): "autotune.operators.reduce:reduce",
+    ("transpose", None): "autotune.operators.transpose:transpose",
+    ("bias_gelu", None): "autotune.operators.bias_gelu:bias_gelu",
+    ("attention", None): "autotune.operators.attention:attention",
+    ("matmul", None): "autotune.operators.matmul:matmul",
+    ("conv2d_nchw", None): "autotune.operators.conv2d_nchw:conv2d_nchw",
+    ("softmax", None): "autotune.operators.softmax:softmax",
     ("cumsum", "llvm"): "autotune.operators.scans:cumsum",
     ("linear_recurrence", "llvm"): "autotune.operators.scans:linear_recurrence",
     ("rnn_cell", "llvm"): "autotune.operators.recurrent:rnn_cell",
@@ -40,7 +55,7 @@ BUILTIN: dict[tuple[str, str], str] = {
     ("rnn_cell", "cuda"): "autotune.operators.cuda.gpu_recurrent:rnn_cell",
     ("lstm_cell", "cuda"): "autotune.operators.cuda.gpu_recurrent:lstm_cell",
 }
-"""Location of each built-in template, by name and target kind."""
+"""Location of each built-in template, by name and target kind; None for every other kind."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +64,15 @@ class TemplateEntry:
 
     Attributes
     ----------
-    name, target : str
-        Its name and its kind of target.
+    name : str
+    target : str or None
+        Its kind of target; None for every kind.
     location : str
         module:function.
     """
 
     name: str
-    target: str
+    target: str | None
     location: str
 
     def load(self) -> Template:
@@ -86,9 +102,15 @@ def list_templates() -> list[TemplateEntry]:
     found = {key: TemplateEntry(*key, location) for key, location in BUILTIN.items()}
     for point in entry_points(group=GROUP):
         kind, _, name = point.name.rpartition("/")
-        key = (name, kind or "llvm")
+        key = (name, None if kind == ANY else kind or "llvm")
         found.setdefault(key, TemplateEntry(*key, point.value))
-    return [found[key] for key in sorted(found)]
+    return [found[key] for key in sorted(found, key=lambda key: (key[0], key[1] or ""))]
+
+
+def entry_of(name: str, kind: str) -> TemplateEntry | None:
+    """Return the entry of a name for a kind of target: its own one, or else that for every kind."""
+    entries = {entry.target: entry for entry in list_templates() if entry.name == name}
+    return entries.get(kind) or entries.get(None)
 
 
 def find_template(
@@ -121,16 +143,16 @@ def find_template(
         return template_of_file(reference, kind)
     if names_file(reference):
         found = template_in_file(reference, import_timeout_s, text)
-        if found.target != kind:
+        if found.target not in (None, kind):
             raise UsageError(
                 f"template {reference!r} is for {found.target!r} targets, not {kind!r}"
             )
         return found
+    named = entry_of(reference, kind)
+    if named is not None:
+        return named.load()
     entries = list_templates()
-    for entry in entries:
-        if (entry.name, entry.target) == (reference, kind):
-            return entry.load()
-    kinds = [entry.target for entry in entries if entry.name == reference]
+    kinds = [str(entry.target) for entry in entries if entry.name == reference]
     if kinds:
         raise UsageError(f"template {reference!r} is for {', '.join(kinds)} targets, not {kind!r}")
     names = ", ".join(dict.fromkeys(entry.name for entry in entries))
@@ -170,6 +192,8 @@ def template_in_file(
 ) -> Template:
     """Return the template ``path/to/file.py:function``, for any target; see `find_template`.
 
+    A function without a decorator is one if it returns tensors; see `template_of`.
+
     Raises
     ------
     UsageError
@@ -187,11 +211,11 @@ def template_in_file(
             )
     module = _import_file(os.path.abspath(path), text)
     found = getattr(module, function, None)
-    if isinstance(found, Template):
-        return found
-    known = {name: value for name, value in vars(module).items() if isinstance(value, Template)}
+    if isinstance(found, Template) or inspect.isfunction(found):
+        return template_of(found)
+    known = _templates_in(module)
     if not known:
-        hint = "it has no templates"
+        hint = "it has no templates, and no functions with annotated parameters"
     elif function:
         hint = f"its templates are {', '.join(known)}"
     else:
@@ -203,10 +227,21 @@ def template_in_file(
     raise UsageError(f"{path}: {function!r} {problem}; {hint}")
 
 
+def _templates_in(module: ModuleType) -> dict[str, Template]:
+    """Return the templates of a module; if it has none, those of its own annotated functions."""
+    found = {name: value for name, value in vars(module).items() if isinstance(value, Template)}
+    if not found:
+        for name, value in vars(module).items():
+            if inspect.isfunction(value) and value.__module__ == module.__name__:
+                with contextlib.suppress(UsageError):
+                    found[name] = template_of(value)
+    return found
+
+
 def _call(found: Template) -> str:
     """Return the arguments and the target of a template: "(n, dtype=float32) for llvm"."""
     words = [p.name if p.required else f"{p.name}={p.default}" for p in found.parameters]
-    return f"({', '.join(words)}) for {found.target}"
+    return f"({', '.join(words)}) for {found.target or 'any target'}"
 
 
 class _AsItIs(SourceFileLoader):

@@ -11,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from autotune import rules
 from autotune.errors import UsageError
 from autotune.ir import dtypes
+from autotune.rules.apply_rules import scheduled_outputs
+from autotune.rules.plain_loops import fallback_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
@@ -23,9 +26,6 @@ from autotune.tile.binding.given_shapes import shapes_of
 from autotune.tile.check.check_function import check
 from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.evaluation.reference_evaluator import evaluate
-from autotune.tile.schedules.cpu_space import cpu_schedule
-from autotune.tile.schedules.default_schedule import fallback_schedule
-from autotune.tile.schedules.gpu_space import gpu_schedule
 from autotune.tile.syntax.error_locations import tile_error
 from autotune.tile.syntax.parser import parse
 from autotune.tile.syntax.syntax_tree import Function
@@ -86,9 +86,10 @@ def tile_template(
 
 def tuned_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, list[Tensor]]:
     """Define the knobs of a program; return the schedule that they make, and its tensors."""
-    space = cpu_schedule if cfg.target.kind == "llvm" else gpu_schedule
-    schedule, tensors = space(cfg, program)
-    return schedule, [*tensors.inputs, *tensors.outputs]
+    plain = to_te(program)
+    constants = [tensor for number, tensor in enumerate(plain.inputs) if number in cfg.constants]
+    schedule = rules.schedule(cfg, plain.outputs, constants)
+    return schedule, [*plain.inputs, *scheduled_outputs(schedule, plain.outputs)]
 
 
 def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[Tensor]]:
@@ -102,7 +103,7 @@ def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[T
     )
     if found is None or found.schedule is None:
         tensors = to_te(program)
-        return fallback_schedule(tensors, target), [*tensors.inputs, *tensors.outputs]
+        return fallback_schedule(tensors.outputs, target), [*tensors.inputs, *tensors.outputs]
     return found.schedule, list(found.tensors)
 
 

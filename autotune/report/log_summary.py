@@ -14,7 +14,8 @@ from records import SummaryRow
 
 def log_summary_text(row: SummaryRow, width: int) -> str:
     """Return what a log holds of one workload, as a block of lines."""
-    lines = [wrap(f"{Workload(row.template, row.args)} on {row.target}", width, "    ")]
+    workload = Workload(row.template, row.args, row.constant)
+    lines = [wrap(f"{workload} on {row.target}", width, "    ")]
     counts = f"{counted(row.trials, 'trial')}, {row.ok} ok"
     if row.failures:
         counts += f", {failures_text(row.failures)}"

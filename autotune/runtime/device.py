@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from autotune.ir.stmt import PrimFunc
+    from autotune.lowering.split_constants import PreparedFunction
     from autotune.runtime.signature import Signature
     from autotune.target import Target
 
@@ -99,6 +100,19 @@ class Backend(Protocol):
 
     def build_function(self, function: PrimFunc, target: Target) -> DeviceFunction:
         """Return a function in final form as what users call."""
+
+    def build_prepared(
+        self, function: PreparedFunction, target: Target, constants: Sequence[Host], /
+    ) -> DeviceFunction:
+        """Return a function in final form with its constant inputs, as what users call.
+
+        Parameters
+        ----------
+        function : PreparedFunction
+        target : Target
+        constants : sequence of ndarray
+            Its constant inputs, which nobody else changes.
+        """
 
     def empty(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], beside: Sequence[Any], /

@@ -6,15 +6,23 @@ import ctypes
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autotune.codegen.elf.elf_notes import MAGIC, note
 from autotune.codegen.elf.linker import link
-from autotune.codegen.elf.object_reader import read_object
+from autotune.codegen.elf.object_reader import (
+    ALLOC,
+    ElfSymbol,
+    RelocatableObject,
+    Section,
+    read_object,
+)
 from autotune.codegen.llvm import LLVMSource
 from autotune.errors import CodegenError, SaveError
+from autotune.runtime.argument_checks import Array
+from autotune.runtime.cpu.aligned_arrays import ALIGNMENT
 from autotune.runtime.cpu.c_header import HEADER_SIGN, c_name, header
 from autotune.runtime.cpu.llvm_compiler import CompiledFunction, cpu_and_features, object_code
 from autotune.runtime.cpu.processor_features import known_cpus, needed_features
@@ -74,6 +82,10 @@ team:
   ret i32 %number
 }}
 """
+
+
+_CONSTANT = "constant{}"
+"""Symbol of a constant inside a library."""
 
 
 def save(
@@ -145,14 +157,47 @@ def _linked(
     kernel: CompiledFunction, entry: str, use_openmp: str | None, description: str
 ) -> bytes:
     """Return the library's bytes."""
-    objects = [kernel.object_code()]
-    exports = {kernel.module.entry: entry}
+    parts = [read_object(kernel.object_code())]
+    objects: list[bytes] = []
+    symbol = kernel.module.entry
+    if kernel.constants:
+        symbol = f"{entry}_with_constants"
+        source = LLVMSource(_entry_with_constants(kernel, symbol), symbol, False)
+        parts.append(_constant_data(kernel.constants))
+        objects.append(object_code(source, kernel.target, kernel.options, None))
+    exports = {symbol: entry}
     if use_openmp is not None:
         source = LLVMSource(_OPENMP_SOURCE.format(use_openmp=use_openmp), use_openmp, False)
         objects.append(object_code(source, kernel.target, kernel.options, None))
         exports[use_openmp] = use_openmp
     carried = note(OWNER, bytes(DIGEST_BYTES) + description.encode())
-    return seal(link([read_object(data) for data in objects], exports, _library_of, carried))
+    return seal(link([*parts, *map(read_object, objects)], exports, _library_of, carried))
+
+
+def _entry_with_constants(kernel: CompiledFunction, symbol: str) -> str:
+    """Return LLVM assembly that calls a function with constants that are in the library."""
+    arrays = [f"ptr %array{n}" for n in range(len(kernel.signature.parameters))]
+    sizes = [f"i64 %size{n}" for n in range(len(kernel.signature.sizes))]
+    names = [_CONSTANT.format(n) for n in range(len(kernel.constants))]
+    declared = "\n".join(f"@{name} = external hidden constant i8" for name in names)
+    types = ["ptr"] * (len(arrays) + len(names)) + ["i64"] * len(sizes) + ["i32"]
+    passed = [*arrays, *(f"ptr @{name}" for name in names), *sizes, "i32 %threads"]
+    return (
+        f"{declared}\n\ndeclare hidden i32 @{kernel.module.entry}({', '.join(types)})\n\n"
+        f"define i32 @{symbol}({', '.join([*arrays, *sizes, 'i32 %threads'])}) nounwind {{\n"
+        f"  %status = call i32 @{kernel.module.entry}({', '.join(passed)})\n"
+        "  ret i32 %status\n}\n"
+    )
+
+
+def _constant_data(constants: Sequence[Array]) -> RelocatableObject:
+    """Return arrays as read-only data, each with a symbol and at a cache line."""
+    sections, symbols = {}, []
+    for number, array in enumerate(constants):
+        sections[number] = Section(array.tobytes(), ALLOC, ALIGNMENT)
+        name = _CONSTANT.format(number)
+        symbols.append(ElfSymbol(name, number, 0, array.nbytes, is_global=True))
+    return RelocatableObject(sections, tuple(symbols), ())
 
 
 def _library_of(symbol: str) -> str:

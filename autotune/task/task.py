@@ -6,7 +6,7 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,7 +20,9 @@ from autotune.ir.printer import expr_text
 from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import walk_expr
 from autotune.lowering.gpu.finalise_kernels import final_form
+from autotune.lowering.split_constants import PreparedFunction, split_constants
 from autotune.operators.template_lookup import find_template
+from autotune.runtime.signature import ArrayParameter
 from autotune.target import Target
 from autotune.task.workload import Argument, Workload
 from autotune.template import Template
@@ -62,13 +64,16 @@ class Task:
         crash or never return.
     trace_timeout_s : float
         Seconds that one run of a guarded template may take.
+    constant : sequence of int
+        Positions of the inputs that do not change, such as weights: what depends on these alone is
+        computed once, before the first call.
 
     Attributes
     ----------
-    template, args, target
+    template, args, target, constant
         As given, with all arguments.
     workload : Workload
-        Name and arguments.
+        Name, arguments and constant inputs.
     """
 
     def __init__(
@@ -79,26 +84,29 @@ class Task:
         template_ref: str | None = None,
         guarded: bool = False,
         trace_timeout_s: float = TRACE_TIMEOUT_S,
+        constant: Sequence[int] = (),
     ) -> None:
         self.template = template
         self.args = template.bind(args)
+        self.constant = _positions(constant)
         self.target = Target.of(target)
-        if self.target.kind != template.target:
+        if template.target not in (None, self.target.kind):
             raise UsageError(
                 f"template {template.name!r} is for {template.target!r} targets, "
                 f"not {str(self.target)!r}"
             )
-        self.workload = Workload(template.name, self.args)
+        self.workload = Workload(template.name, self.args, self.constant)
         self._template_ref = template_ref
         self._late: set[str] = set()
         self._digests: WeakKeyDictionary[Structure, str] = WeakKeyDictionary()
         self._structures = Structures(
             template.name,
-            lambda cfg: template.function(cfg, **self.args),
+            lambda cfg: template(cfg, **self.args),
             self.target,
             template.source_file,
             guarded,
             trace_timeout_s,
+            self.constant,
         )
 
     @classmethod
@@ -109,6 +117,7 @@ class Task:
         target: str | Target = "llvm",
         guarded: bool = False,
         text: bytes | None = None,
+        constant: Sequence[int] = (),
     ) -> Task:
         """Return the task of a template given by name or as ``file.py:function``; see `__init__`.
 
@@ -119,7 +128,14 @@ class Task:
         UsageError
             If there is no such template for this target, or the arguments do not fit.
         """
-        return cls(find_template(reference, target, text=text), args, target, reference, guarded)
+        template = find_template(reference, target, text=text)
+        return cls(template, args, target, reference, guarded, constant=constant)
+
+    def with_constant(self, constant: Sequence[int]) -> Task:
+        """Return the task in which other inputs do not change, by their positions."""
+        own = self._structures
+        ref, guarded, timeout_s = self._template_ref, own.guarded, own.trace_timeout_s
+        return Task(self.template, self.args, self.target, ref, guarded, timeout_s, constant)
 
     def __repr__(self) -> str:
         return f"<task {self.workload} on {self.target}>"
@@ -287,6 +303,10 @@ class Task:
         """As `final`, for named knob values; needs no search space."""
         return final_form(self.function_of(values), self.target)
 
+    def prepared_of(self, values: Mapping[str, object]) -> PreparedFunction:
+        """As `final_of`, with what depends only on constant inputs as a function of its own."""
+        return split_constants(self.function_of(values), self.constant).final_form(self.target)
+
     def steps_of(self, index: int) -> list[Any] | None:
         """Return the schedule steps of a configuration as plain data; None if it has no schedule.
 
@@ -319,6 +339,12 @@ class Task:
             Argument(b.name, self._shape(b.name, b.shape), b.dtype, b in outputs)
             for b in structure.function.params
         ]
+
+    @property
+    def parameters(self) -> tuple[ArrayParameter, ...]:
+        """The same arrays as a compiled function says what it takes."""
+        found = self.arguments
+        return tuple(ArrayParameter(a.name, a.dtype, a.shape, a.is_output) for a in found)
 
     def _shape(self, name: str, shape: tuple[Expr, ...]) -> tuple[int, ...]:
         for extent in shape:
@@ -391,3 +417,11 @@ class Task:
     @cached_property
     def _space_fingerprint(self) -> str:
         return Space(self.space.knobs).fingerprint()
+
+
+def _positions(constant: Sequence[int]) -> tuple[int, ...]:
+    if any(type(position) is not int or position < 0 for position in constant):
+        raise UsageError(
+            f"constant must be positions of inputs, counted from 0, such as [1], not {constant!r}"
+        )
+    return tuple(sorted(set(constant)))

@@ -32,7 +32,8 @@ def valid_records(
         Each with the index of its configuration in today's space, in the order of `records`.
     """
     workload = task.workload
-    own = select(records, workload.template, workload.args, task.target.recorded)
+    target = task.target.recorded
+    own = select(records, workload.template, workload.args, target, workload.constant)
     found = [(index, record) for record in own if (index := _index(task, record)) is not None]
     if len(found) < len(own):
         count = len(own) - len(found)
@@ -58,23 +59,37 @@ def _index(task: Task, record: Record) -> int | None:
 def why_unused(task: Task, records: Sequence[Record]) -> str:
     """Return what records are of, if none of them can be used for a task, in some words."""
     workload, target = task.workload, task.target.recorded
-    own = select(records, workload.template, workload.args, target)
+    own = select(records, workload.template, workload.args, target, workload.constant)
     failed = sum(not record.ok for record in own)
     if own:
         held = "none of them holds" if failed < len(own) else "all of them failed"
         return f"{counted(len(own), 'record')} of it, {held}"
-    for what, found in (
-        ("target", {r.target for r in select(records, workload.template, workload.args)}),
-        ("workload", {str(_workload(record)) for record in select(records, workload.template)}),
-        ("template", {record.template for record in records}),
+    alike = [r for r in select(records, workload.template) if r.args == workload.args]
+    for one, several, found in (
+        (
+            "another target",
+            "other targets",
+            {r.target for r in alike if r.constant == workload.constant},
+        ),
+        (
+            "the same workload with another set of constant inputs",
+            "the same workload with other sets of constant inputs",
+            {str(list(r.constant)) for r in alike if r.target == target},
+        ),
+        (
+            "another workload",
+            "other workloads",
+            {str(_workload(record)) for record in select(records, workload.template)},
+        ),
+        ("another template", "other templates", {record.template for record in records}),
     ):
         if found:
             named = sorted(found)
             more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-            other = f"another {what}" if len(found) == 1 else f"other {what}s"
+            other = one if len(found) == 1 else several
             return f"the records are of {other}: {', '.join(named[:_NAMED])}{more}"
     return "there are no records"
 
 
 def _workload(record: Record) -> Workload:
-    return Workload(record.template, record.args)
+    return Workload(record.template, record.args, record.constant)

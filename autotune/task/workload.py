@@ -13,7 +13,7 @@ from autotune.trace.fingerprint import digest
 
 @dataclass(frozen=True)
 class Workload:
-    """What is computed: a template's name and all its arguments.
+    """What is computed: a template's name, all its arguments, and which inputs do not change.
 
     Attributes
     ----------
@@ -21,14 +21,18 @@ class Workload:
         Name of the template.
     args : mapping of str to int, float, str or bool
         Arguments, defaults included.
+    constant : tuple of int
+        Positions of the inputs that do not change, in ascending order.
     """
 
     template: str
     args: Mapping[str, Any]
+    constant: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``{"template": str, "args": {...}}``."""
-        return {"template": self.template, "args": dict(self.args)}
+        """Return ``{"template": str, "args": {...}}``, with "constant" where there are any."""
+        data = {"template": self.template, "args": dict(self.args)}
+        return {**data, "constant": list(self.constant)} if self.constant else data
 
     @property
     def key(self) -> str:
@@ -44,7 +48,10 @@ class Workload:
         return hash(self.key)
 
     def __str__(self) -> str:
-        return f"{self.template}({', '.join(f'{k}={v}' for k, v in self.args.items())})"
+        args = [f"{name}={value}" for name, value in self.args.items()]
+        if self.constant:
+            args.append(f"constant={list(self.constant)}")
+        return f"{self.template}({', '.join(args)})"
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,21 @@ class Knobs:
         Source of the values.
     target : Target
         The target of the template.
+    constants : tuple of int
+        Positions of the inputs that do not change: what depends on these alone is computed before
+        the first call.
+
+    Attributes
+    ----------
+    target, constants
+        As given.
     """
 
-    def __init__(self, source: ValueSource, target: Target) -> None:
+    def __init__(
+        self, source: ValueSource, target: Target, constants: tuple[int, ...] = ()
+    ) -> None:
         self.target = target
+        self.constants = constants
         self._source = source
         self._values: dict[str, Any] = {}
 
@@ -48,13 +59,18 @@ class Knobs:
     def __contains__(self, name: object) -> bool:
         return name in self._values
 
-    def define_knob(self, name: str, values: Sequence[Any]) -> Any:
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the knobs that are defined so far."""
+        return iter(self._values)
+
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
         """Define a value chosen out of a list, and return it.
 
         Integers are symbols during a trace; flags, strings and floats are decided, one trace each.
+        The default is the first value if no other one is given.
         """
         plain = [int(v) if isinstance(v, SymbolicInt) else v for v in values]
-        knob = self._source.define(ChoiceKnob(name, plain))
+        knob = self._source.define(ChoiceKnob(name, plain, default))
         (value,) = self._source.numbers(knob)
         return self._keep(value, name)
 

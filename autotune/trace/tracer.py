@@ -18,6 +18,7 @@ from typing import Any
 from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, error_text
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.lowering.split_constants import check_constants
 from autotune.lowering.target_limits import target_rules
 from autotune.rtc.raw_kernel import RawKernel
 from autotune.schedule.schedule import Schedule
@@ -69,6 +70,8 @@ class Structures:
         undo its changes to the process: for untrusted code.
     trace_timeout_s : float
         Seconds that the template may take in the child process, each time.
+    constants : tuple of int
+        Positions of the inputs that do not change.
 
     Attributes
     ----------
@@ -90,10 +93,12 @@ class Structures:
         source_file: str = "",
         guarded: bool = False,
         trace_timeout_s: float = TRACE_TIMEOUT_S,
+        constants: tuple[int, ...] = (),
     ) -> None:
         self.name = name
-        self._guarded = guarded
-        self._trace_timeout_s = trace_timeout_s
+        self.constants = constants
+        self.guarded = guarded
+        self.trace_timeout_s = trace_timeout_s
         self.target = target
         self.table = KnobTable(name)
         self.tree = DecisionTree(name)
@@ -138,7 +143,7 @@ class Structures:
             If the template refuses this configuration.
         """
         structure = self.of(values)
-        if structure.number >= 0 and not self._guarded:
+        if structure.number >= 0 and not self.guarded:
             self.check(values)
             structure = self.of(values)
         return structure.instantiate(self._numbers(structure, values))
@@ -154,7 +159,7 @@ class Structures:
             if node.structure is None or self._compared == values:
                 return
             structure = self.known[node.structure]
-            if self._guarded and self._probe(lambda _: self._plain(values)):
+            if self.guarded and self._probe(lambda _: self._plain(values)):
                 return
             try:
                 self._compare(structure, values)
@@ -189,7 +194,7 @@ class Structures:
         """
         source = SymbolicValues(self.table, values)
         try:
-            structure = (self._fault_structure(values) if self._guarded else None) or self._traced(
+            structure = (self._fault_structure(values) if self.guarded else None) or self._traced(
                 source
             )
         except TracingError as error:
@@ -299,20 +304,20 @@ class Structures:
         )
 
     def _probe(self, run: Callable[[Callable[[], object]], object]) -> Fault | None:
-        return probe(run, self._trace_timeout_s)
+        return probe(run, self.trace_timeout_s)
 
     def alone(self, values: Mapping[str, object]) -> Structure:
         """Return the structure of one configuration, run with plain numbers."""
         source = ConcreteValues(self.table, values)
-        fault = self._probe(lambda _: self._attempt(source)) if self._guarded else None
+        fault = self._probe(lambda _: self._attempt(source)) if self.guarded else None
         if fault is not None:
             return Structure(-1, fault=f"template: {fault.message}")
         return self._attempt(source)
 
     def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]] | RawKernel:
         """Run the template with values from `source`."""
-        run = functools.partial(self._run, Knobs(source, self.target))
-        result = run_isolated(run) if self._guarded else run()
+        run = functools.partial(self._run, Knobs(source, self.target, self.constants))
+        result = run_isolated(run) if self.guarded else run()
         if isinstance(result, RawKernel):
             return result
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule):
@@ -320,13 +325,13 @@ class Structures:
             if isinstance(tensors, (list, tuple)) and all(isinstance(t, Tensor) for t in tensors):
                 return schedule, tuple(tensors)
         raise UsageError(
-            f"template {self.name!r} must return its schedule and a list of tensors, as in "
-            f"`return s, [A, B]`, or an rtc.RawKernel; it returned {result!r}"
+            f"template {self.name!r} must return its tensors, as in `return [A, B]`, its schedule "
+            f"and them, as in `return s, [A, B]`, or an rtc.RawKernel; it returned {result!r}"
         )
 
     def discover_knobs(self, values: Mapping[str, object]) -> None:
         """Run the template for one configuration, only to see which knobs it defines."""
-        if self._guarded and self._probe(lambda _: self.run(PlainValues(self.table, values))):
+        if self.guarded and self._probe(lambda _: self.run(PlainValues(self.table, values))):
             return
         try:
             self.run(PlainValues(self.table, values))
@@ -340,6 +345,7 @@ class Structures:
         """Run the template and lower what it returns; its own errors become a failed structure."""
         try:
             schedule, tensors, lowered = self._lowered(self.run(source))
+            check_constants(f"template {self.name!r}", lowered, self.constants)
             rules = [] if schedule is None else schedule_rules(schedule)
             rules += target_rules(lowered, self.target)
         except (UsageError, MemoryError, KeyboardInterrupt):

@@ -73,6 +73,51 @@ def test_sizes_outputs_and_functions_of_the_system(tmp_path: Path) -> None:
         loaded(arrays[0], arrays[1], np.zeros(7))
 
 
+@pytest.mark.parametrize("constants", [[0], [1], [0, 1]])
+def test_constants_are_in_the_library(constants: list[int], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((37, 50), np.float32), rng.random((50, 64), np.float32)
+    sizes = {"m": 37, "n": 64, "k": 50}
+    given = {number: [a, b][number] for number in constants}
+    with pytest.warns(UserWarning, match="no records given"):
+        function = autotune.build("matmul", sizes, name="fixed", constants=given)
+    function.save(tmp_path / "f.so")
+    loaded = autotune.load(tmp_path / "f.so")
+    names = [name for name in "ABC" if name == "C" or "AB".index(name) not in constants]
+    assert [p.name for p in loaded.signature.parameters] == names
+    assert loaded.workload["constant"] == constants
+    arrays = arrays_of(loaded)
+    own = {**dict(zip("AB", [a, b], strict=True)), **dict(zip(names, arrays, strict=True))}
+    expected, found = run(function, arrays)[-1], run(loaded, arrays)[-1]
+    assert expected.tobytes() == found.tobytes()
+    np.testing.assert_allclose(found, own["A"] @ own["B"], rtol=1e-4)
+    declared = (tmp_path / "f.h").read_text()
+    assert [f"*{name}" in declared for name in "ABC"] == [name in names for name in "ABC"]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+def test_a_c_program_calls_a_function_with_open_sizes_and_a_constant(tmp_path: Path) -> None:
+    n = te.var("n")
+    A, W = te.placeholder((n, 3), name="A"), te.placeholder((3,), name="W")
+    P = te.compute((3,), lambda i: W[i] * 2.0, name="P")
+    B = te.compute((n, 3), lambda i, j: A[i, j] + P[j], name="B")
+    s = te.create_schedule(B.op)
+    s[B].parallel(s[B].op.axis[0])
+    weights = np.array([1, 2, 3], np.float32)
+    function = autotune.build(s, [A, W, B], name="add", constants={"W": weights})
+    function.save(tmp_path / "add.so")
+    (tmp_path / "main.c").write_text(
+        '#include <stdio.h>\n#include "add.h"\n'
+        "int main(void) {\n  float a[6] = {10, 20, 30, 40, 50, 60}, b[6];\n"
+        "  if (kernel_add(a, b, 2, 1)) return 1;\n"
+        '  for (int i = 0; i < 6; i++) printf("%g ", b[i]);\n  return 0;\n}\n'
+    )
+    words = ["cc", "main.c", "./add.so", "-o", "main"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    done = subprocess.run(["./main"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["12", "24", "36", "42", "54", "66"]
+
+
 @pytest.mark.parametrize("dtype", dtypes.ALL)
 def test_every_dtype_is_saved(dtype: str, tmp_path: Path) -> None:
     A = te.placeholder((40,), dtype, name="A")
@@ -315,7 +360,8 @@ def test_the_command_builds_the_best_record_of_a_log(
     words = ["build", "matmul", *sizes, "--log", "log.jsonl", "-o", "f.so", "--name", "small"]
     assert main(words) == 0
     assert capsys.readouterr() == (
-        "f.so and f.h: matmul(m=8, n=16, k=4, dtype=float32) on llvm, "
+        "f.so and f.h: matmul(m=8, n=16, k=4, transpose_a=False, transpose_b=False, "
+        "dtype=float32, out_dtype=) on llvm, "
         f"config {config.index}, 2.00 us, 0.512 GFLOPS in log.jsonl "
         "(no final comparison: the fastest of its trials)\n",
         "",

@@ -13,8 +13,8 @@ import autotune
 from autotune import tile
 from autotune.errors import ArgumentError, TileError, UsageError
 from autotune.operators.tile_template import default_schedule
+from autotune.rules.plain_loops import fallback_schedule
 from autotune.target import Target
-from autotune.tile.schedules.default_schedule import fallback_schedule
 from autotune.tile.to_te.program_to_te import to_te
 
 MATMUL = PROGRAMS["matmul"].code
@@ -49,7 +49,7 @@ def test_the_plain_schedule_is_right_too(name: str, target: str) -> None:
     program = PROGRAMS[name]
     arrays = program.arrays(program.cases[1])
     tensors, result = to_te(bound(program.code, *arrays)), run(program.code, *arrays)
-    schedule = fallback_schedule(tensors, Target.of(target))
+    schedule = fallback_schedule(tensors.outputs, Target.of(target))
     built = autotune.build(schedule, [*tensors.inputs, *tensors.outputs], target)
     computed = np.empty_like(result)
     built(*arrays, computed)

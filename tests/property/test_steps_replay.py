@@ -58,7 +58,7 @@ def test_the_steps_of_a_traced_template_replay_on_its_computation(
     task = Task.from_reference(template, args, "llvm -mcpu=x86-64-v3")
     for index in task.space.sample(6, np.random.default_rng(3)).tolist():
         source = ConcreteValues(KnobTable(template), task.space.config(index).values)
-        schedule, tensors = task.template.function(Knobs(source, task.target), **task.args)
+        schedule, tensors = task.template(Knobs(source, task.target), **task.args)
         steps = task.steps_of(index)
         assert steps == schedule.to_json()
         again = te.create_schedule(schedule.outputs, steps=stored(steps))

@@ -96,7 +96,7 @@ class Lenient(ConcreteValues):
 def on_plain_numbers(task: Task, index: int) -> dict[str, bool]:
     """Return whether each rule holds, by message, that the candidate lowered by itself gives."""
     source = Lenient(KnobTable("plain"), task.space.config(index).values)
-    schedule, tensors = task.template.function(Knobs(source, task.target), **task.args)
+    schedule, tensors = task.template(Knobs(source, task.target), **task.args)
     holds: dict[str, bool] = {}
     for condition, message in target_limits.target_rules(
         lower_schedule(schedule, tensors), task.target

@@ -72,7 +72,7 @@ def run_concretely(task: Task, index: int) -> Any:
     """Lower the template run with the configuration's own numbers, symbols nowhere."""
     table = KnobTable(task.template.name)
     source = ConcreteValues(table, task.space.config(index).values)
-    schedule, tensors = task.template.function(Knobs(source, task.target), **task.args)
+    schedule, tensors = task.template(Knobs(source, task.target), **task.args)
     return lower_schedule(schedule, tensors)
 
 

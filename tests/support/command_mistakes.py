@@ -54,7 +54,7 @@ ROWS: list[Row] = [
     (["run", "matmul", "--set", "m=8", "n=8"], "n=8"),
     (["run", "matmul", "--set", "m=8", "--set", "m=9"], "m twice"),
     (["run", "matmul", "--set", "m=8"], "n, k"),
-    ([*MATMUL, "--set", "stride=2"], "'stride'.*m, n, k, dtype"),
+    ([*MATMUL, "--set", "stride=2"], "'stride'.*m, n, k, transpose_a"),
     ([*MATMUL, "--set", "dtpye=float32"], "did you mean 'dtype'"),
     (["run", "matmul", *SIZE[:4], "--set", "k=eight"], "k must be an integer, got 'eight'"),
     (["run", "matmul", *SIZE[:4], "--set", "k=8.5"], "k must be an integer"),

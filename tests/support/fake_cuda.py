@@ -21,6 +21,7 @@ class FakeCuda:
         self.memory = {0x1000: 0, 0x2000: 1, 0x3000: 0}
         self.devices = 2
         self.allocated: list[tuple] = []
+        self.uploaded: list[object] = []
         self.failure: str | None = None
         self.on_launch: Callable[[int], object] = lambda table: None
         attributes = {
@@ -64,6 +65,10 @@ class FakeCuda:
             fake.allocated.append((shape, dtype))
             return SimpleNamespace(data=SimpleNamespace(ptr=0x8000))
 
+        def asarray(array: object) -> SimpleNamespace:
+            fake.uploaded.append(array)
+            return SimpleNamespace(data=SimpleNamespace(ptr=0x4000))
+
         def attributes_of(address: int) -> SimpleNamespace:
             if address not in fake.memory:
                 raise RuntimeError("cudaErrorInvalidValue")
@@ -81,6 +86,7 @@ class FakeCuda:
             pointerGetAttributes=attributes_of,
         )
         self.empty = empty
+        self.asarray = asarray
         self.cuda = SimpleNamespace(
             Device=Device,
             driver=driver,

@@ -12,6 +12,7 @@ import typer
 from autotune.builder import best_config
 from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.shared_options import (
+    Constant,
     Json,
     Set,
     Shape,
@@ -41,12 +42,13 @@ def best(
     ],
     settings: Set = None,
     shapes: Shape = None,
+    constant: Constant = None,
     target: TargetText = "llvm",
     as_json: Json = False,
 ) -> None:
     """Print the configuration that logs have shown to be best."""
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
-        task = make_task(template, settings, shapes, target)
+        task = make_task(template, settings, shapes, target, constant=constant)
         records = load_logs(logs)
         record, config = best_config(task, records)
     if record is None or config is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +13,15 @@ import typer
 
 from autotune.builder import build_task
 from autotune.cli.commands.best import BY_TRIALS
+from autotune.cli.options.input_files import read_array
 from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.name_value_words import parse_settings
 from autotune.cli.options.shared_options import Set, Shape, TargetText, TemplateName, command_app
 from autotune.cli.options.task_arguments import load_logs, make_task, work_of
 from autotune.cli.terminal.output import print_line
 from autotune.cli.terminal.signals import ending_signals
 from autotune.report.units import time_text
+from autotune.runtime.argument_checks import Array
 from autotune.runtime.save_library import check_can_save
 
 app = command_app()
@@ -28,6 +32,14 @@ def build(
     template: TemplateName,
     settings: Set = None,
     shapes: Shape = None,
+    constants: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--constant",
+            metavar="INPUT=FILE",
+            help="Array (.npy) of an input that does not change, by name or position; repeat it.",
+        ),
+    ] = None,
     target: TargetText = "llvm",
     log: Annotated[
         list[str] | None,
@@ -52,9 +64,10 @@ def build(
         warnings.filterwarnings("ignore", "no records given")  # the line below says so
         task = make_task(template, settings, shapes, target)
         records = load_logs(logs) if logs else None
+        given = _constants(constants)
         path = Path(output if output is not None else f"{task.template.name}.so")
         check_can_save(path, task.target)
-        function = build_task(task, records, name)
+        function = build_task(task, records, name, given)
         function.save(path)
         work = work_of(task)
     assert function.config is not None  # a task's always has one
@@ -66,4 +79,14 @@ def build(
         chosen += f", {time_text(cost_s)}, {work.speed_text(cost_s)} in {' and '.join(logs)}"
         if function.record.is_trial:
             chosen += f" ({BY_TRIALS})"
-    print_line(f"{path} and {path.with_suffix('.h')}: {task.workload} on {task.target}, {chosen}")
+    made = f"{path} and {path.with_suffix('.h')}"
+    print_line(f"{made}: {function.workload} on {task.target}, {chosen}")
+
+
+def _constants(words: Sequence[str] | None) -> dict[str | int, Array]:
+    """Return the arrays of constant inputs that --constant names."""
+    files = parse_settings(words, "--constant")
+    return {
+        int(name) if name.isdecimal() else name: read_array(file, "--constant")
+        for name, file in files.items()
+    }

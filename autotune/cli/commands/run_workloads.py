@@ -105,6 +105,7 @@ def _measurer(
         left_s=lambda: deadline.left_s,
         fork_server=fork_server,
         text=text_of(task.template),  # it may be edited during the run
+        constant=task.constant,
     )
 
 

@@ -12,6 +12,7 @@ import typer
 from autotune.builder import BuiltFunction
 from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.shared_options import (
+    Constant,
     Set,
     Shape,
     TargetText,
@@ -37,6 +38,7 @@ def show(
     template: TemplateName,
     settings: Set = None,
     shapes: Shape = None,
+    constant: Constant = None,
     target: TargetText = "llvm",
     config: Annotated[
         int | None,
@@ -56,7 +58,7 @@ def show(
     if as_json and view != "space":
         raise UsageError(f"--{view} has no output as JSON: ask for --space --json")
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
-        task = make_task(template, settings, shapes, target)
+        task = make_task(template, settings, shapes, target, constant=constant)
         text = _space(task, config, as_json) if view == "space" else _code(task, config, view)
     print_line(text)
 
@@ -71,7 +73,9 @@ def _code(task: Task, index: int | None, view: str) -> str:
         refused = task.final(chosen).info.not_vectorized
         notes = [f"// {loop} is not vectorized: {reason}" for loop, reason in refused]
         return "\n".join([str(listing(task.function(chosen))).rstrip(), *notes])
-    return BuiltFunction(task.final(chosen), task.target).source.rstrip()
+    functions = task.prepared_of(task.space.config(chosen).values).functions
+    sources = [BuiltFunction(each, task.target).source.rstrip() for each in reversed(functions)]
+    return "\n\n".join(sources)  # what prepares constants, then what is called
 
 
 def _steps(task: Task, index: int) -> str:

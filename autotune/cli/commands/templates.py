@@ -10,7 +10,7 @@ from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.shared_options import Json, command_app
 from autotune.cli.terminal.output import print_error, print_line, width
 from autotune.errors import UsageError
-from autotune.operators.template_lookup import TemplateEntry, list_templates
+from autotune.operators.template_lookup import ANY, TemplateEntry, list_templates
 from autotune.report.text_tables import table
 from autotune.template import Template, TemplateParameter
 
@@ -25,7 +25,7 @@ def templates(as_json: Json = False) -> None:
         rows = [
             {
                 "name": entry.name,
-                "target": entry.target,
+                "target": entry.target or ANY,
                 "location": entry.location,
                 "description": template.description,
                 "parameters": [_as_json(parameter) for parameter in template.parameters],
@@ -35,7 +35,7 @@ def templates(as_json: Json = False) -> None:
         print_line(json.dumps(rows))
         return
     lines = [
-        (entry.name, entry.target, f"{', '.join(map(_as_text, template.parameters))}")
+        (entry.name, entry.target or ANY, f"{', '.join(map(_as_text, template.parameters))}")
         for entry, template in found
     ]
     print_line(table(["template", "target", "arguments"], lines, width()))

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.runtime.argument_checks import Array
 
 
 def check_readable(path: str | os.PathLike[str], what: str = "") -> Path:
@@ -40,6 +44,25 @@ def check_readable(path: str | os.PathLike[str], what: str = "") -> Path:
     if not os.access(found, os.R_OK):
         raise UsageError(f"cannot read {label}: Permission denied; let this user read it")
     return found
+
+
+def read_array(path: str | os.PathLike[str], what: str = "") -> Array:
+    """Return the array of a file of NumPy (.npy).
+
+    Raises
+    ------
+    UsageError
+        As `check_readable`, or if it is no such file.
+    """
+    from numpy.lib.format import read_array as read
+
+    found, label = check_readable(path, what), f"{what} {path}".strip()
+    try:
+        with found.open("rb") as file:
+            return read(file, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(f"cannot read {label}: it is not an array as .npy: {reason}") from error
 
 
 MAX_BYTES = 1 << 20

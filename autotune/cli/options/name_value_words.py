@@ -10,6 +10,7 @@ _EXAMPLES = {
     "--set": "NAME=VALUE, such as --set n=512",
     "--shape": "NAME=SIZE,SIZE, such as --shape X=4,5",
     "--rank": "NAME=RANK, such as --rank X=2",
+    "--constant": "INPUT=FILE, such as --constant B=weights.npy",
 }
 
 

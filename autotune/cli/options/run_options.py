@@ -19,6 +19,7 @@ import typer
 from autotune.cli.options.name_value_words import parse_settings
 from autotune.cli.options.shared_options import (
     TEMPLATE,
+    Constant,
     Flush,
     MinRepeat,
     Patience,
@@ -161,6 +162,12 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
+def _positions(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or any(type(one) is not int or one < 0 for one in value):
+        raise UsageError(f"must be a list of positions of inputs such as [1], not {value!r}")
+    return tuple(value)
+
+
 def _flush(value: Any) -> str:
     if value not in FLUSHES:
         raise UsageError(f"must be {' or '.join(FLUSHES)}, not {value!r}")
@@ -211,6 +218,7 @@ class WorkloadOptions:
     template: str = option(Annotated[str | None, TEMPLATE], _text)
     settings: Mapping[str, str] = option(Set, _settings, dict, name="set")
     shapes: Mapping[str, str] = option(Shape, _shapes, dict, name="shape")
+    constant: tuple[int, ...] = option(Constant, _positions, ())
     target: str = option(TargetText, _text, "llvm")
     job: str | None = option(
         _typer("Tune the workloads of a TOML or YAML file.", "FILE"), scope=OptionScope.COMMAND_LINE

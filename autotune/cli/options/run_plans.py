@@ -81,7 +81,12 @@ def workload_errors(options: RunOptions, number: int) -> Iterator[None]:
 def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
     path = None if options.log is None else check_log(options.log)
     task = task_of(
-        options.template, options.settings, options.shapes, options.target, options.timeout_s
+        options.template,
+        options.settings,
+        options.shapes,
+        options.target,
+        options.timeout_s,
+        options.constant,
     )
     check_target(task.target)
     return task, path or check_log(log_name(task.workload.template))
@@ -125,7 +130,7 @@ def labels(tasks: Sequence[Task], given: Sequence[str | None], source: str) -> l
     if twice := [name for name, count in Counter(named).items() if count > 1]:
         raise UsageError(f"{source}: two workloads have the name {twice[0]!r}")
     found = [name or task.workload.template for name, task in zip(given, tasks, strict=True)]
-    for detail in (_arguments, lambda task, _: f" on {task.target}"):
+    for detail in (_arguments, _constant, lambda task, _: f" on {task.target}"):
         count = Counter(found)
         found = [
             label if name is not None or count[label] == 1 else label + detail(task, tasks)
@@ -142,6 +147,11 @@ def _arguments(task: Task, tasks: Sequence[Task]) -> str:
         if _count_distinct(alike, [*telling, name]) > _count_distinct(alike, telling):
             telling.append(name)
     return "".join(f" {name}={task.args[name]}" for name in telling)
+
+
+def _constant(task: Task, _: Sequence[Task]) -> str:
+    """Return the constant inputs of a workload: " constant=[1]"."""
+    return f" constant={list(task.constant)}" if task.constant else ""
 
 
 def _count_distinct(alike: Sequence[Mapping[str, object]], names: Sequence[str]) -> int:

@@ -29,6 +29,13 @@ Shape = Annotated[
         help="Shape of a Tile function's input without dimensions in the header; repeat it.",
     ),
 ]
+Constant = Annotated[
+    list[int] | None,
+    typer.Option(
+        metavar="POSITION ...",
+        help="Inputs that do not change, counted from 0: laid out once, before they are timed.",
+    ),
+]
 TargetText = Annotated[
     str, typer.Option(metavar="TARGET", help="What for, such as 'llvm -mcpu=native'.")
 ]

@@ -31,10 +31,11 @@ def make_task(
     shapes: Sequence[str] | None,
     target: str,
     timeout_s: float = 10.0,
+    constant: Sequence[int] | None = None,
 ) -> Task:
-    """Return the task that TEMPLATE, --set, --shape and --target name; see `task_of`."""
+    """Return the task that TEMPLATE and the options that describe it name; see `task_of`."""
     given = parse_settings(settings), parse_settings(shapes, "--shape")
-    return task_of(reference, *given, target, timeout_s)
+    return task_of(reference, *given, target, timeout_s, constant or ())
 
 
 def task_of(
@@ -43,6 +44,7 @@ def task_of(
     shapes: Mapping[str, str],
     target: str,
     timeout_s: float = 10.0,
+    constant: Sequence[int] = (),
 ) -> Task:
     """Return the task of a template.
 
@@ -57,6 +59,8 @@ def task_of(
     target : str
     timeout_s : float
         Seconds that a template which is not our own may take, each time it is run here.
+    constant : sequence of int
+        Positions of the inputs that do not change.
 
     Raises
     ------
@@ -65,7 +69,7 @@ def task_of(
     """
     parsed = Target.parse(target)
     template = template_of(reference, parsed, timeout_s)
-    return task_with(template, reference, values, shapes, parsed, timeout_s)
+    return task_with(template, reference, values, shapes, parsed, timeout_s, constant)
 
 
 def template_of(reference: str, target: Target, timeout_s: float = 10.0) -> Template:
@@ -88,6 +92,7 @@ def task_with(
     shapes: Mapping[str, str],
     target: Target,
     timeout_s: float = 10.0,
+    constant: Sequence[int] = (),
 ) -> Task:
     """Return the task of a template that was found by `reference`; see `task_of`.
 
@@ -117,6 +122,7 @@ def task_with(
         reference,
         guarded=not own,
         trace_timeout_s=max(_MIN_TRACE_S, timeout_s),
+        constant=constant,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Const, Expr, Var
 from autotune.ir.ops import const, fold
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import Rewriter, free_vars
 
 Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]
@@ -104,13 +104,27 @@ def rejoined(node: Expr, ranging: Set[Var]) -> Expr:
     This undoes the fusing of loops if one of the variables in `ranging` occurs in the index. Other
     indices are not changed, because with symbolic knobs they would not be changed either.
     """
-    poly = joined(
-        to_poly(node),
-        lambda remainder: (
-            isinstance(remainder.b, Const) and not ranging.isdisjoint(free_vars(remainder))
-        ),
-    )
-    return to_expr(poly, node.dtype)
+
+    def which(remainder: BinaryOp) -> bool:
+        return isinstance(remainder.b, Const) and not ranging.isdisjoint(free_vars(remainder))
+
+    return _Rejoin(which).expr(node)
+
+
+class _Rejoin(Rewriter):
+    """Writes d * (e // d) + e % d as e, also in what is divided."""
+
+    def __init__(self, which: Callable[[BinaryOp], bool]) -> None:
+        super().__init__()
+        self._which = which
+
+    def visit_BinaryOp(self, node: BinaryOp) -> Expr:
+        if not dtypes.is_index(node.dtype):
+            return node
+        rebuilt = fold(node.op, self.expr(node.a), self.expr(node.b))
+        poly = to_poly(rebuilt)
+        found = joined(poly, self._which)
+        return to_expr(found, node.dtype)
 
 
 def joined(poly: Poly, which: Callable[[BinaryOp], bool] = lambda remainder: True) -> Poly:

@@ -13,7 +13,7 @@ from typing import Any
 from autotune.errors import LoweringError
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.axes import IterVar, same_index
+from autotune.ir.axes import AxisKind, IterVar, same_index
 from autotune.ir.expr import Expr, Var
 from autotune.ir.ops import binary
 from autotune.ir.stmt import For, LoopKind, Stmt
@@ -108,7 +108,7 @@ class AxisLoops:
             "that length",
         )
         level = tag.partition("Idx")[0]
-        if not seen_by_all(stage, level):
+        if leaf.kind is not AxisKind.REDUCE and not seen_by_all(stage, level):
             remedy = (
                 "leave it unbound"
                 if level == "block"

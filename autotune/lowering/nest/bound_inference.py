@@ -12,10 +12,11 @@ from autotune.errors import LoweringError
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.polynomials import add, normal, rejoined, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.axes import IterVar, Range
+from autotune.ir.axes import IterVar, Range, same_index
 from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.ops import binary, cast, const
 from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.lowering.nest.digit_indices import without_digits
 from autotune.lowering.nest.regions import Interval, Relaxer, as_index, union
 from autotune.lowering.nest.stage_placement import (
     loop_path,
@@ -229,17 +230,22 @@ class Bounds:
                     yield reader, tensor
 
     def _needed(self, stage: Stage, reader: Stage, tensor: Tensor) -> list[Interval | None]:
-        relaxed = self._relaxed(stage, reader)
+        same, relaxed = self._threads_around(stage, reader), self._relaxed(stage, reader)
+        for thread in same:
+            relaxed.pop(thread, None)
         ranging = {leaf for leaf in reader.leaf_axes if leaf.var in relaxed}
         apart = set() if self._for_autotvm08 else fused_whole(reader.relations, ranging)
         for axis in (axis for relation in apart for axis in (relation.outer, relation.inner)):
             relaxed[axis.var] = as_index(self.ranges[axis].extent)
         relaxer, values = Relaxer(relaxed), self.root_values(reader, apart)
+        extents = {axis.var: as_index(self.ranges[axis].extent) for _, axis in loop_path(reader)}
+
+        def index_of(index: Expr) -> Expr:
+            value = without_digits(as_index(substitute(index, values)), extents)
+            return rejoined(substitute(value, same), relaxed.keys())
+
         indices = [
-            tuple(
-                rejoined(as_index(substitute(index, values)), relaxed.keys())
-                for index in read.children
-            )
+            tuple(map(index_of, read.children))
             for expr in self.bodies[reader]
             for read in reads(expr)
             if read.tensor is tensor
@@ -248,6 +254,25 @@ class Bounds:
             union(relaxer.interval(index[position]) for index in indices)
             for position in range(tensor.ndim)
         ]
+
+    def _threads_around(self, stage: Stage, reader: Stage) -> dict[Var, Expr]:
+        """Return the variables of a reader's threads that are those of a loop around a stage.
+
+        Each thread keeps its own part of the stage, and reads that.
+        """
+        scope, point = storage_scope(stage), stage.attach_point
+        path = list(loop_path(reader))
+        own = [n for n, place in enumerate(path) if point and place == tuple(point)]
+        same: dict[Var, Expr] = {}
+        for owner, axis in path[: own[0]] if own else ():
+            thread = owner.bindings.get(axis)
+            for other, outer in path[own[0] :]:
+                bound = other.bindings.get(outer)
+                if thread is None or bound is None or shared_across(scope, other, outer):
+                    continue
+                if same_index(thread, bound):
+                    same[axis.var] = outer.var
+        return same
 
     def _relaxed(self, stage: Stage, reader: Stage) -> dict[Var, Expr]:
         """Return the loop variables around the read that vary inside the point of attachment."""

@@ -25,6 +25,7 @@ from autotune.target import Target
 from autotune.task.task import Task
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from autotune.te.tensor_graph import TensorGraph
 from autotune.trace.template_knobs import Knobs
 from autotune.trace.value_sources import ConcreteValues, KnobTable
 from search_spaces import KnobValue
@@ -62,10 +63,12 @@ class Computation:
     @classmethod
     def _with_values(cls, task: Task, values: Mapping[str, KnobValue]) -> Computation:
         source = ConcreteValues(KnobTable(task.template.name), values)
-        made = task.template(Knobs(source, task.target), **task.args)
+        made = task.template.described(
+            Knobs(source, task.target, task.constant), **task.args
+        )
         if isinstance(made, RawKernel):
             return cls((*made.inputs, *made.outputs), made.reduction_length)
-        return cls(tuple(made[1]))
+        return cls(made.tensors if isinstance(made, TensorGraph) else tuple(made[1]))
 
     def operations(self) -> list[ComputeOp]:
         """Return the computed operations, producers first."""

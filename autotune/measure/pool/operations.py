@@ -18,7 +18,13 @@ def requested_task(request: dict[str, Any]) -> Task:
     """Return the task that a request to open it names; nothing is traced yet."""
     sys.path += [folder for folder in request["path"] if folder not in sys.path]
     text = None if request["text"] is None else request["text"].encode(BYTES_AS_TEXT)
-    return Task.from_reference(request["template"], request["args"], request["target"], text=text)
+    return Task.from_reference(
+        request["template"],
+        request["args"],
+        request["target"],
+        text=text,
+        constant=request["constant"],
+    )
 
 
 def refusing(operation: Operation) -> Operation:

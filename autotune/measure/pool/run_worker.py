@@ -10,6 +10,7 @@ from autotune.measure.pool.operations import refusing, requested_task
 from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.backends import backend_of
+from autotune.runtime.prepared_binary import PreparedBinary
 from autotune.system.processes import refuse_forks
 from autotune.target import Target
 
@@ -85,4 +86,8 @@ class Runner:
     def _loaded(self, payload: bytes) -> Any:
         """Load a candidate."""
         assert self._bench is not None
-        return self._bench.load(backend_of(self._target).read_binary(payload))
+        read = backend_of(self._target).read_binary
+        prepared = self._bench.subject.constant
+        return self._bench.load(
+            PreparedBinary.from_bytes(payload, read) if prepared else read(payload)
+        )

@@ -13,7 +13,7 @@ from autotune import te
 from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.operators.operator_arguments import LARGEST, check_arguments
-from autotune.schedule.recipes.gpu_loops import bind, lane_counts
+from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.template import Knobs, template
 
 _STRETCHED = {

@@ -8,23 +8,31 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from autotune import te
 from autotune.ir import dtypes
+from autotune.operators.matmul import flops, reference
+from autotune.operators.matmul import matmul as by_rules
 from autotune.operators.operator_arguments import check_arguments
-from autotune.schedule.recipes.gpu_loops import lane_counts
-from autotune.schedule.recipes.gpu_product import Operand, define_tiles, schedule_product
+from autotune.rules.gpu.product_loops import Operand, define_tiles, schedule_product
+from autotune.rules.gpu.thread_loops import lane_counts
 from autotune.template import Knobs, template
 
 
-def _flops(m: int, n: int, k: int, dtype: str = "float32") -> float:
-    return 2.0 * m * n * k
-
-
-@template("matmul", target="cuda", reference=np.matmul, flops=_flops)
-def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[Any, list[Any]]:
+@template("matmul", target="cuda", reference=reference, flops=flops)
+def matmul(
+    cfg: Knobs,
+    m: int,
+    n: int,
+    k: int,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    dtype: str = "float32",
+    out_dtype: str = "",
+) -> Any:
     """C[m, n] = A[m, k] @ B[k, n]; half floats are multiplied and summed in float32.
+
+    Arguments are as of `autotune.operators.matmul`; other layouts and types than those of the
+    plain product are scheduled by rules.
 
     Knobs
     -----
@@ -55,9 +63,11 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
         Whether the next tiles are loaded while the present ones are used: "registers" loads them
         into registers first, "copies" copies them asynchronously, "shared" stores them at once.
     """
+    if transpose_a or transpose_b or out_dtype not in ("", dtype):
+        return by_rules.function(m, n, k, transpose_a, transpose_b, dtype, out_dtype)
     check_arguments("matmul", dtype, dtypes.NUMBERS, m=m, n=n, k=k)
     widths = lane_counts(cfg.target, dtype)
-    tiles = define_tiles(cfg, m, widths, runs=(k, n))
+    tiles = define_tiles(cfg, (1, m, n, k), widths, runs=(k, n))
     A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
     # Tiles at the edge are padded with zeros, so that their use needs no guards.
     rows, columns, steps = tiles.padded(m, n, k)

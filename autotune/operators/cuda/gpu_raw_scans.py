@@ -9,7 +9,7 @@ from typing import Any
 from autotune import te
 from autotune.ir import dtypes
 from autotune.rtc.raw_kernel import KernelLaunch, RawKernel
-from autotune.schedule.recipes.gpu_loops import WARP, lane_counts
+from autotune.rules.gpu.thread_loops import WARP, lane_counts
 from autotune.template import Knobs
 
 MANY_ROWS = 1024

@@ -14,7 +14,7 @@ from autotune.operators.recurrent_cells import (
     rnn,
     rnn_reference,
 )
-from autotune.schedule.recipes.gpu_loops import bind
+from autotune.rules.gpu.thread_loops import bind
 from autotune.template import Knobs, template
 
 

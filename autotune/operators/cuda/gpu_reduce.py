@@ -5,43 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from autotune import te
-from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.operators.operator_arguments import check_arguments
-from autotune.schedule.recipes.gpu_loops import bind, lane_counts
+from autotune.operators.reduce import reduce as by_rules
+from autotune.operators.reduce import reference
+from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.template import Knobs, template
 
-_REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "sum": (te.sum, np.sum),
-    "max": (te.max, np.max),
-    "min": (te.min, np.min),
-}
-"""The reducer of `te` and NumPy's, by name."""
-
-
-def reference(x: npt.NDArray[Any], *, how: str) -> npt.NDArray[Any]:
-    """Sum, largest or smallest element of the rows of an (m, n) array; half types in float32."""
-    wide = x.astype(dtypes.accumulator(x.dtype.name))
-    result: npt.NDArray[Any] = _REDUCERS[how][1](wide, axis=1).astype(x.dtype)
-    return result
+_REDUCERS: dict[str, Callable[..., Any]] = {"sum": te.sum, "max": te.max, "min": te.min}
+"""The reducer of `te`, by name."""
 
 
 @template("reduce", target="cuda", reference=reference)
 def reduce(
-    cfg: Knobs, m: int, n: int, how: str = "sum", dtype: str = "float32"
-) -> tuple[Any, list[Any]]:
-    """B[i] = sum, max or min over j of A[i, j]; A is [m, n], half floats are summed in float32.
+    cfg: Knobs, m: int, n: int, how: str = "sum", axis: int = 1, dtype: str = "float32"
+) -> Any:
+    """B = sum, mean, max or min of A[m, n] along an axis; half floats are summed in float32.
 
-    Parameters
-    ----------
-    m, n : int
-    how : str
-        "sum", "max" or "min".
-    dtype : str
+    Arguments are as of `autotune.operators.reduce`; means and columns are scheduled by rules.
 
     Knobs
     -----
@@ -52,9 +34,9 @@ def reduce(
     lanes
         Elements that a thread loads together.
     """
+    if axis != 1 or how not in _REDUCERS:
+        return by_rules.function(m, n, how, axis, dtype)
     check_arguments("reduce", dtype, dtypes.NUMBERS, m=m, n=n)
-    if how not in _REDUCERS:
-        raise UsageError(f"reduce: how must be one of {', '.join(_REDUCERS)}, got {how!r}")
     # The first value of a knob is its default.
     threads = cfg.define_knob("threads", [256, 8, 16, 32, 64, 128, 512, 1024])
     rows = cfg.define_knob("rows", [1, 2, 4, 8, 16])
@@ -65,7 +47,7 @@ def reduce(
     k = te.reduce_axis((0, n), name="k")
     rounded = how == "sum" and dtypes.accumulator(dtype) != dtype
     total = te.compute(
-        (m,), lambda i: _REDUCERS[how][0](A[i, k], axis=k), name="T" if rounded else "B"
+        (m,), lambda i: _REDUCERS[how](A[i, k], axis=k), name="T" if rounded else "B"
     )
     B = total
     if rounded:

@@ -10,7 +10,7 @@ from autotune.operators.blocked_recurrence import Blocks, Recurrence
 from autotune.operators.cuda.gpu_raw_scans import along_rows, down_columns
 from autotune.operators.operator_arguments import check_arguments
 from autotune.operators.scans import TYPES, cumsum_reference, recurrence_reference
-from autotune.schedule.recipes.gpu_loops import bind, lane_counts
+from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.template import Knobs, template
 
 MANY_COLUMNS = 1 << 16

@@ -8,7 +8,7 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.operators.operator_arguments import check_arguments
 from autotune.operators.softmax import reference
-from autotune.schedule.recipes.gpu_loops import bind, lane_counts
+from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.template import Knobs, template
 
 

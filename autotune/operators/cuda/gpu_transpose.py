@@ -9,7 +9,7 @@ import numpy as np
 from autotune import te
 from autotune.ir import dtypes
 from autotune.operators.operator_arguments import check_arguments
-from autotune.schedule.recipes.gpu_loops import bind, lane_counts
+from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.template import Knobs, template
 
 

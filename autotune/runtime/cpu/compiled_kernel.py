@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
-from autotune.runtime.argument_checks import ArgumentChecker
+from autotune.runtime.argument_checks import ArgumentChecker, Array, address_of
 from autotune.runtime.cpu.openmp import launches
 from autotune.runtime.signature import Signature
 
@@ -28,15 +30,29 @@ class Kernel:
     ----------
     signature, threads
         As given.
+    constants : tuple of ndarray
+        Arrays that it is always called with, after those of its calls.
     """
 
     def __init__(self, signature: Signature, address: int, threads: int) -> None:
         self.signature = signature
         self.threads = threads
+        self.constants: tuple[Array, ...] = ()
         self._checker = ArgumentChecker(signature)
+        self._addresses: list[int] = []
         pointers = [ctypes.c_void_p] * len(signature.parameters)
         sizes = [ctypes.c_int64] * len(signature.sizes)
         self._call = ctypes.CFUNCTYPE(ctypes.c_int, *pointers, *sizes, ctypes.c_int)(address)
+
+    def given(self, constants: Sequence[Array]) -> Self:
+        """Return the function with its last arrays fixed: calls take the others alone."""
+        made = copy.copy(self)
+        made.constants = tuple(constants)
+        made._addresses = [address_of(array) for array in constants]
+        own = self.signature.parameters[: -len(constants) or None]
+        made.signature = replace(self.signature, parameters=own)
+        made._checker = ArgumentChecker(made.signature)
+        return made
 
     def __call__(self, *arrays: Any) -> None:
         """Run on arrays of the CPU, inputs then outputs; outputs are written in place.
@@ -52,8 +68,7 @@ class Kernel:
         MemoryError
             If scratch memory could not be allocated.
         """
-        held = self._checker.arrays(arrays)
-        self._run(self._checker.values(held))
+        self._run(self._values(self._checker.arrays(arrays)))
 
     def bind(self, *arrays: Any) -> Callable[[], None]:
         """Check the arrays once and return a call without arguments, for calls in a row.
@@ -61,12 +76,19 @@ class Kernel:
         The arrays must not be resized while the result is in use.
         """
         held = self._checker.arrays(arrays)
-        values = self._checker.values(held)
+        values = self._values(held)
 
         def call(_held: object = (arrays, held)) -> None:
             self._run(values)
 
         return call
+
+    def _values(self, arrays: Sequence[Array]) -> list[int]:
+        """Return the addresses of all arrays, and the sizes, for some arrays of a call."""
+        values = self._checker.values(arrays)
+        if self._addresses:
+            values[len(arrays) : len(arrays)] = self._addresses
+        return values
 
     def _run(self, values: Sequence[int]) -> None:
         if self.threads == 1:

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune.ir import dtypes
 from autotune.ir.stmt import PrimFunc
+from autotune.runtime.cpu.aligned_arrays import aligned_zeros
 from autotune.runtime.cpu.cpu_binary import CpuBinary
+from autotune.runtime.device import Host
 from autotune.system.available_cpus import available_cpus, thread_count
 from autotune.system.host import processor_name
 from autotune.target import Target
 
 if TYPE_CHECKING:
+    from autotune.lowering.split_constants import PreparedFunction
     from autotune.runtime.cpu.cpu_device import CpuDevice
     from autotune.runtime.cpu.llvm_compiler import CompiledFunction
 
@@ -57,6 +61,22 @@ def build_function(function: PrimFunc, target: Target) -> CompiledFunction:
     from autotune.runtime.cpu.llvm_compiler import compile_function
 
     return compile_function(function, target)
+
+
+def build_prepared(
+    function: PreparedFunction, target: Target, constants: Sequence[Host]
+) -> CompiledFunction:
+    """Compile a function in final form, and compute now what depends only on its constants."""
+    from autotune.runtime.cpu.llvm_compiler import compile_function
+
+    made: list[Host] = []
+    if function.prepare is not None:
+        prepare = compile_function(function.prepare, target)
+        outputs = [p for p in prepare.signature.parameters if p.is_output]
+        made = [aligned_zeros(p.fixed or (), dtypes.numpy_dtype(p.dtype)) for p in outputs]
+        prepare(*constants, *made)
+    kept = [constants[function.constants.index(position)] for position in function.kept]
+    return compile_function(function.main, target).given([*kept, *made])
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], _beside: Sequence[Any]) -> Any:

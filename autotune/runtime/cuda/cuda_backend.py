@@ -17,9 +17,12 @@ from autotune.runtime.cuda.device.device_properties import gpu_facts
 from autotune.runtime.cuda.gpu_arrays import device_of
 from autotune.runtime.cuda.gpu_function import GPUFunction
 from autotune.runtime.cuda.gpu_program import GpuProgram, arch_for
+from autotune.runtime.cuda.prepared_constants import GpuConstants
+from autotune.runtime.device import Host
 from autotune.target import Target
 
 if TYPE_CHECKING:
+    from autotune.lowering.split_constants import PreparedFunction
     from autotune.runtime.cuda.device.cuda_device import CudaDevice
 
 
@@ -53,6 +56,18 @@ def build_function(function: PrimFunc, target: Target) -> GPUFunction:
     from autotune.runtime.cuda.gpu_source import gpu_source
 
     return GPUFunction(gpu_source(function), target)
+
+
+def build_prepared(
+    function: PreparedFunction, target: Target, constants: Sequence[Host]
+) -> GPUFunction:
+    """Return a function in final form, which prepares its constants at its first call on a GPU."""
+    from autotune.runtime.cuda.gpu_source import gpu_source
+
+    main, *prepare = map(gpu_source, function.functions)
+    places = tuple(function.constants.index(position) for position in function.kept)
+    given = GpuConstants(tuple(constants), places, prepare[0] if prepare else None)
+    return GPUFunction(main, target, given)
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], beside: Sequence[Any]) -> Any:

@@ -220,6 +220,12 @@ def empty(shape: tuple[int, ...], dtype: Any, device: int) -> Any:
         return cupy().empty(shape, dtype)
 
 
+def copied(arrays: Sequence[Any], device: int) -> list[Any]:
+    """Return copies of NumPy arrays in a GPU's memory; bits, of types that CuPy does not know."""
+    with cupy().cuda.Device(device):
+        return [cupy().asarray(array.view(f"uint{8 * array.itemsize}")) for array in arrays]
+
+
 def contiguous(array: Any) -> Any:
     """Return an array of CuPy whose elements lie in a row: a copy, if they do not yet."""
     return cupy().ascontiguousarray(array)

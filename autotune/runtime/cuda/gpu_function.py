@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,8 @@ from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, gpu_array
 from autotune.runtime.cuda.gpu_program import GpuProgram, GpuSource, arch_for
 from autotune.runtime.cuda.loaded_program import LoadedProgram, check_arch
 from autotune.runtime.cuda.nvrtc import Cubin
-from autotune.runtime.signature import Signature
+from autotune.runtime.cuda.prepared_constants import GpuConstants
+from autotune.runtime.device import DeviceArray
 from autotune.target import Target
 
 
@@ -31,23 +33,29 @@ class GPUFunction:
         Its text, and how its kernels are launched.
     target : Target
         Of kind "cuda"; without -arch it is compiled for the GPU whose arrays it is called with.
+    constants : GpuConstants, optional
+        What its last arrays are made from; calls take the others alone.
 
     Attributes
     ----------
     module, target
         As given.
+    signature : Signature
+        What calls take.
     """
 
-    def __init__(self, module: GpuSource, target: Target) -> None:
+    def __init__(
+        self, module: GpuSource, target: Target, constants: GpuConstants | None = None
+    ) -> None:
         self.module = module
         self.target = target
-        self._checker = ArgumentChecker(module.signature)
+        own = module.signature.parameters
+        own = own[: len(own) - (0 if constants is None else constants.count)]
+        self.signature = replace(module.signature, parameters=own)
+        self._constants = constants
+        self._checker = ArgumentChecker(self.signature)
         self._loaded: dict[int, LoadedProgram] = {}
-
-    @property
-    def signature(self) -> Signature:
-        """What it takes."""
-        return self.module.signature
+        self._prepared: dict[int, list[DeviceArray]] = {}
 
     @property
     def source(self) -> str:
@@ -95,7 +103,9 @@ class GPUFunction:
         stream = cupy_driver.stream_handle(None, device)
         held, sizes = self._checked(arrays, device, stream)
         with cupy_driver.cupy().cuda.Device(device):
-            self._on(device).bind([array.address for array in held], stream, sizes)()
+            program = self._on(device)
+            own = [int(array.data.ptr) for array in self._prepared[device]]
+            program.bind([*(array.address for array in held), *own], stream, sizes)()
 
     def _require_gpu(self) -> None:
         try:
@@ -140,6 +150,8 @@ class GPUFunction:
         if device not in self._loaded:
             arch = self.target.options.get("arch", cupy_driver.arch_of(device))
             check_arch(self.signature.name, arch, device)
+            given = self._constants
+            self._prepared[device] = [] if given is None else given.on(device, arch)
             self._loaded[device] = LoadedProgram(self.module.compiled(arch), device)
         return self._loaded[device]
 

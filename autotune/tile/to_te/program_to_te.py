@@ -27,13 +27,6 @@ _COMBINE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "*": lambda a, b: a * b, "+": lambda a, b: a + b
 }  # fmt: skip
 
-#: Tags of computes: an element-wise statement, a contraction that aggregates, one that does not,
-#: and a compute after a contraction.
-ELEMENT_WISE: Final = "tile.elementwise"
-CONTRACTION: Final = "tile.contraction"
-ASSIGNED: Final = "tile.assigned"
-BEHIND: Final = "tile.behind"
-
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
@@ -52,21 +45,8 @@ class Tensors:
     stages: tuple[te.Tensor, ...]
 
 
-Refine = Callable[[te.Tensor], Sequence[te.Tensor]]
-
-
-def _as_it_is(tensor: te.Tensor) -> Sequence[te.Tensor]:
-    return (tensor,)
-
-
-def to_te(program: Program, refine: Refine = _as_it_is) -> Tensors:
+def to_te(program: Program) -> Tensors:
     """Return the tensor expressions of a program.
-
-    Parameters
-    ----------
-    program
-    refine
-        Returns the computes that replace a reduction; the last one has its elements.
 
     Raises
     ------
@@ -83,7 +63,7 @@ def to_te(program: Program, refine: Refine = _as_it_is) -> Tensors:
             made = [_element_wise(step, tensors)]
         else:
             try:
-                made = _contraction(step, tensors, refine)
+                made = _contraction(step, tensors)
             except IndexSetTooComplexError as error:
                 raise tile_error(program.function, step.statement.span, str(error)) from None
         stages += made
@@ -108,8 +88,8 @@ def _read(outputs: Sequence[te.Tensor]) -> set[te.Tensor]:
     return found
 
 
-def _compute(shape: Sequence[int], body: Callable[..., Any], name: str, tag: str) -> te.Tensor:
-    tensor: te.Tensor = te.compute(tuple(shape), body, name=name, tag=tag)
+def _compute(shape: Sequence[int], body: Callable[..., Any], name: str) -> te.Tensor:
+    tensor: te.Tensor = te.compute(tuple(shape), body, name=name)
     return tensor
 
 
@@ -117,23 +97,21 @@ def _element_wise(step: Elementwise, tensors: Mapping[str, te.Tensor]) -> te.Ten
     def body(*index: Index) -> Any:
         return expression(step.value, index, step.type.shape, tensors)
 
-    return _compute(step.type.shape, body, step.name, ELEMENT_WISE)
+    return _compute(step.type.shape, body, step.name)
 
 
 # -- contractions ------------------------------------------------------------------------------
 
 
-def _contraction(
-    step: Contract, tensors: Mapping[str, te.Tensor], refine: Refine
-) -> list[te.Tensor]:
+def _contraction(step: Contract, tensors: Mapping[str, te.Tensor]) -> list[te.Tensor]:
     """Return the computes of a contraction; the last one is its tensor."""
     found = loops(step)
     if found.empty:
         none = _other(step, tensors)
-        return [_compute(step.type.shape, lambda *i: none(i), step.name, ELEMENT_WISE)]
+        return [_compute(step.type.shape, lambda *i: none(i), step.name)]
     if not found.reduced:
         return [_assigned(step, found, tensors)]
-    stages = list(refine(_reduced(step, found, tensors)))
+    stages = [_reduced(step, found, tensors)]
     written = found.written
     if step.aggregation in "+=" and not step.default:
         written = ()  # a sum over nothing is 0
@@ -151,7 +129,7 @@ def _contraction(
         values = dict(zip(found.output, index, strict=True))
         return _where(list(map(_Spelled(values).holds, written)), value, other(index))
 
-    return [*stages, _compute(step.type.shape, body, step.name, BEHIND)]
+    return [*stages, _compute(step.type.shape, body, step.name)]
 
 
 def _assigned(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) -> te.Tensor:
@@ -164,7 +142,7 @@ def _assigned(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) ->
         return _where(conditions, value.astype(step.type.dtype), other(index))
 
     other = _other(step, tensors)
-    return _compute(step.type.shape, body, step.name, ASSIGNED)
+    return _compute(step.type.shape, body, step.name)
 
 
 def _other(step: Contract, tensors: Mapping[str, te.Tensor]) -> Callable[[Index], Any]:
@@ -188,7 +166,7 @@ def _reduced(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) -> 
 
     whole = found.written == () or (step.aggregation in "+=" and not step.default)
     name = step.name if whole and dtype == step.type.dtype else f"{step.name}_all"
-    return _compute(step.type.shape, body, name, CONTRACTION)
+    return _compute(step.type.shape, body, name)
 
 
 def _counted(step: Contract, found: Loops) -> te.Tensor:
@@ -200,7 +178,7 @@ def _counted(step: Contract, found: Loops) -> te.Tensor:
         conditions = [spelled.holds(c) for c in (*found.solved, *found.guards)]
         return te.sum(te.const(1, "int32"), axis=axes, where=te.all(*conditions))
 
-    return _compute(step.type.shape, body, f"{step.name}_count", CONTRACTION)
+    return _compute(step.type.shape, body, f"{step.name}_count")
 
 
 def _axes(found: Loops) -> tuple[list[Any], dict[str, Any]]:

@@ -210,6 +210,25 @@ def test_labels_have_no_more_arguments_than_tell_workloads_apart():
     ]
 
 
+def test_the_same_work_with_and_without_constants_is_two_workloads(job):
+    one = 'template = "matmul"\nset = { m = 8, n = 8, k = 8 }\n'
+    text = f'[[workload]]\nname = "fixed"\n{one}constant = [1]\n[[workload]]\n{one}'
+    options = job(text).workloads
+    assert [(o.name, o.constant) for o in options] == [("fixed", (1,)), (None, ())]
+    tasks = [
+        Task.from_reference(o.template, {"m": 8, "n": 8, "k": 8}, constant=o.constant)
+        for o in options
+    ]
+    assert labels(tasks, ["fixed", None], "f") == ["fixed", "matmul"]
+    assert labels(tasks, [None, None], "f") == ["matmul constant=[1]", "matmul"]
+
+
+@pytest.mark.parametrize("given", ["1", '["B"]', "[-1]", "[true]", "[1.0]"])
+def test_constants_are_positions(job, given):
+    with pytest.raises(UsageError, match="constant must be a list of positions of inputs such as"):
+        job(f'[[workload]]\ntemplate = "matmul"\nconstant = {given}\n')
+
+
 # -- mistakes ----------------------------------------------------------------------------------
 
 ONE = '[[workload]]\ntemplate = "matmul"\nset = { m = 8, n = 8, k = 8 }\n'

@@ -13,6 +13,7 @@ import autotune
 from autotune import te
 from autotune.errors import UsageError
 from autotune.task.task import Task
+from autotune.template import template
 from records import Record, RecordError, RecordStore, RecordWarning
 
 SIZES = {"m": 8, "n": 16, "k": 4}
@@ -65,7 +66,8 @@ def test_without_records_the_default_is_built_with_one_warning():
         warnings.simplefilter("always")
         built = autotune.build("matmul", SIZES)
     assert [str(w.message).split(":")[0] for w in caught] == [
-        "no records given for matmul(m=8, n=16, k=4, dtype=float32) on llvm"
+        "no records given for matmul(m=8, n=16, k=4, transpose_a=False, transpose_b=False, "
+        "dtype=float32, out_dtype=) on llvm"
     ]
     assert built.record is None
     check(built)
@@ -90,7 +92,8 @@ def test_a_record_that_the_space_no_longer_holds_is_passed_over():
     task = Task.from_reference("matmul", SIZES, "llvm")
     first = int(task.space.feasible_indices()[0])
     good = record_of(task, first, 3e-3)
-    values = {**good.config["values"], "unroll_k": 77}
+    numbers = [name for name, value in good.config["values"].items() if isinstance(value, int)]
+    values = {**good.config["values"], numbers[0]: 77}
     gone = Record(
         workload=good.workload,
         target=good.target,
@@ -124,7 +127,7 @@ def test_lines_of_a_log_that_are_skipped_are_warned_of_at_the_line_that_calls(tm
         (lambda: autotune.build(*add_one(), "llvm", records="x"), "records are for templates"),
         (lambda: autotune.build(add_one()[0], {"n": 4}), "the list of its tensors, not a mapping"),
         (lambda: autotune.build("matmul", [4, 4]), "takes its arguments as a mapping"),
-        (lambda: autotune.build(7, []), "expected a schedule or the name of a template, got int"),
+        (lambda: autotune.build(7, []), "or a function that returns tensors, got int"),
         (lambda: autotune.build("matmul", {"m": 8}), "needs a value for n, k"),
         (lambda: autotune.build("nope", {}), "there is no template 'nope'"),
         (lambda: autotune.build("matmul", SIZES, target="tpu"), "unknown target kind 'tpu'"),
@@ -151,3 +154,29 @@ def test_mistakes_are_told_in_one_line(make, message):
 def test_a_missing_record_file_is_named(tmp_path):
     with pytest.raises(RecordError, match=r"gone\.jsonl"):
         autotune.build("matmul", SIZES, records=tmp_path / "gone.jsonl")
+
+
+def halved(n: int):
+    """B[n] = A[n] / 2."""
+    A = te.placeholder((n,), name="A")
+    return te.compute((n,), lambda i: A[i] / 2.0, name="B")
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda -on=cpu"])
+@pytest.mark.parametrize("function", [halved, template("halved")(halved)])
+def test_a_function_that_returns_tensors_is_built(function, target):
+    with pytest.warns(UserWarning, match=r"no records given for halved\(n=9\)"):
+        built = autotune.build(function, {"n": 9}, target)
+    a, b = np.arange(9, dtype="f4"), np.empty(9, "f4")
+    built(a, b)
+    np.testing.assert_array_equal(b, a / 2)
+    assert str(built.workload) == "halved(n=9)"
+
+
+def test_what_is_no_computation_is_one_clear_line():
+    with pytest.raises(UsageError, match="template 'halved' takes its arguments as a mapping"):
+        autotune.build(halved, [9])
+    with pytest.raises(UsageError, match="must be annotated as one of int"):
+        autotune.build(lambda n: n, {"n": 9})
+    with pytest.raises(UsageError, match="must return its tensors, as in `return"):
+        autotune.build(template("nothing")(lambda: 3), {})

@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autotune import te
+from autotune.builder import BuiltFunction
 from autotune.errors import UsageError
-from autotune.template import Knobs, Template, template
+from autotune.task.task import Task
+from autotune.template import Knobs, Template, template, template_of
 
 
 @template("sample", target="llvm", flops=lambda n, **_: 2.0 * n)
@@ -76,8 +79,6 @@ def test_a_parameter_without_a_plain_annotation_is_refused() -> None:
     for function in (unannotated, listed, starred):
         with pytest.raises(UsageError, match=r"must be annotated as one of int, float, str, bool"):
             template("bad")(function)
-    with pytest.raises(UsageError, match="must take cfg"):
-        template("bad")(lambda: None)
 
 
 def test_a_reference_gets_the_arguments_it_names() -> None:
@@ -116,3 +117,52 @@ def test_a_template_says_where_another_process_finds_it() -> None:
 
     with pytest.raises(UsageError, match="top level of a file"):
         _ = local.path
+
+
+def scaled(n: int, by: float = 2.0) -> Any:
+    """B[n] = A[n] * by."""
+    A = te.placeholder((n,), name="A")
+    return [A, te.compute((n,), lambda i: A[i] * by, name="B")]
+
+
+def test_a_function_without_cfg_is_a_template_for_every_kind_of_target() -> None:
+    made = template("scaled")(scaled)
+    assert (made.target, made.takes_cfg) == (None, False)
+    assert template("scaled", target="cuda")(scaled).target == "cuda"
+    assert [p.name for p in made.parameters] == ["n", "by"]
+    assert sample.target == "llvm"
+    assert sample.takes_cfg
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda -on=cpu"])
+def test_rules_schedule_what_a_function_returns(target: str) -> None:
+    task = Task(template("scaled")(scaled), {"n": 37}, target)
+    assert [(a.name, a.is_output) for a in task.arguments] == [("A", False), ("B", True)]
+    a, b = np.arange(37, dtype="f4"), np.empty(37, "f4")
+    BuiltFunction(task.final(task.default_index), task.target)(a, b)
+    np.testing.assert_array_equal(b, 2 * a)
+
+
+def test_a_template_that_defines_knobs_may_leave_the_schedule_to_rules() -> None:
+    @template("halves", target=None)
+    def halves(cfg: Knobs, n: int) -> Any:
+        A = te.placeholder((n,), name="A")
+        parts = int(cfg.define_knob("parts", [1, 2]))
+        H = te.compute((parts, n), lambda p, i: A[i] / parts, name="H")
+        p = te.reduce_axis((0, parts), name="p")
+        return te.compute((n,), lambda i: te.sum(H[p, i], axis=p), name="B")
+
+    task = Task(halves, {"n": 5}, "llvm")
+    assert task.space.knobs[0].name == "parts"
+    for parts in (1, 2):
+        a, b = np.arange(5, dtype="f4"), np.empty(5, "f4")
+        BuiltFunction(task.final_of({"parts": parts}), task.target)(a, b)
+        np.testing.assert_array_equal(b, a)
+
+
+def test_a_template_of_a_function_has_its_name() -> None:
+    assert template_of(scaled).name == "scaled"
+    assert template_of(sample) is sample
+    for wrong in (lambda cfg: None, np.matmul, lambda n: n):
+        with pytest.raises(UsageError):
+            template_of(wrong)

@@ -27,6 +27,7 @@ from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.cpu import benchmark_kernels, cpu_backend
 from autotune.runtime.cpu.cpu_binary import CpuBinary
 from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.prepared_binary import PreparedBinary
 from autotune.runtime.signature import ArrayParameter
 from autotune.target import Target
 from autotune.task.task import Task
@@ -409,3 +410,54 @@ def test_messages_are_one_short_line():
     assert describe(ValueError("a")) == "ValueError: a"
     assert describe(MemoryError()) == "MemoryError"
     assert len(describe(ValueError("x" * 5000))) == 500
+
+
+# -- constants ---------------------------------------------------------------------------------
+
+
+def packed(constant=(1,)):
+    """Task of C[i] = A[i] + P[i] where P[i] = 2 * B[i]."""
+
+    @template("packed", target="llvm", reference=lambda a, b: a + 2 * b)
+    def make(cfg, n: int = 24):
+        assert cfg.constants == constant
+        A, B = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+        P = te.compute((n,), lambda i: B[i] * 2.0, name="P")
+        C = te.compute((n,), lambda i: A[i] + P[i], name="C")
+        return te.create_schedule(C.op), [A, B, C]
+
+    return Task(make, {}, "llvm", constant=constant)
+
+
+def test_what_is_timed_takes_prepared_constants():
+    task = packed()
+    made = BuildBench(task).build({}).binary
+    assert [p.name for p in made.signature.parameters] == ["A", "C", "P"]
+    assert PreparedBinary.from_bytes(made.to_bytes(), cpu_backend.read_binary) == made
+    bench = run_bench(task, QUICK)
+    loaded = bench.load(made)
+    assert bench.run(loaded).max_error == bench.enter(loaded) == 0.0
+    assert len(bench.round([loaded, loaded], 0.01, 0).costs_s) == 2
+    assert BuildBench(packed(())).build({}).code_hash != BuildBench(task).build({}).code_hash
+
+
+def test_constants_are_prepared_for_each_draw_of_inputs_and_wrong_ones_are_found():
+    task, seen = packed(), []
+    bench = run_bench(task, QUICK)
+    loaded = bench.load(BuildBench(task).build({}).binary)
+    prepare = loaded._prepare
+
+    def spied(b, p):
+        seen.append(b.copy())
+        prepare(b, p)
+
+    loaded._prepare = Fake(spied)
+    bench.run(loaded)
+    assert len(seen) == len(bench._prepared) > 1
+    assert not np.array_equal(seen[0], seen[1])
+    loaded._prepare = Fake(lambda b, p: np.copyto(p, b))
+    with pytest.raises(CandidateError, match="elements of C are wrong"):
+        bench.run(loaded)
+    loaded._prepare = Fake(lambda b, p: (prepare(b, p), b.fill(0)))
+    with pytest.raises(CandidateError, match="it changed its input B"):
+        bench.run(loaded)

@@ -12,6 +12,7 @@ from autotune.cli.commands.templates import templates
 from autotune.errors import UsageError
 from autotune.operators import template_lookup
 from autotune.operators.template_lookup import find_template, list_templates
+from autotune.target import KINDS
 from autotune.template import Template
 
 FILE = '''
@@ -34,9 +35,11 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("entry", list_templates(), ids=lambda e: e.name)
 def test_every_listed_template_loads_under_its_name(entry: template_lookup.TemplateEntry) -> None:
-    found = find_template(entry.name, entry.target)
-    assert (found.name, found.target) == (entry.name, entry.target)
-    assert found.description
+    for kind in KINDS if entry.target is None else [entry.target]:
+        found = find_template(entry.name, kind)
+        assert found.name == entry.name
+        assert found.target in (entry.target, kind)
+        assert found.description
 
 
 def test_listing_imports_no_template() -> None:
@@ -62,7 +65,7 @@ def test_a_file_is_read_again_when_it_has_changed(path: Path) -> None:
     ("reference", "target", "words"),
     [
         ("matmull", "llvm", ["no template 'matmull'", "matmul", "path/to/file.py:function"]),
-        ("conv2d_nchw", "cuda", ["'conv2d_nchw' is for llvm targets, not 'cuda'"]),
+        ("only", "cuda", ["'only' is for llvm targets, not 'cuda'"]),
         ("missing.py:f", "llvm", ["'missing.py' does not exist"]),
         ("{path}:yours", "llvm", ["'yours' does not exist", "its templates are mine"]),
         ("{path}:number", "llvm", ["'number' is not a template", "mine"]),
@@ -70,8 +73,13 @@ def test_a_file_is_read_again_when_it_has_changed(path: Path) -> None:
     ],
 )
 def test_what_is_not_found_is_one_clear_line(
-    path: Path, reference: str, target: str, words: list[str]
+    path: Path,
+    reference: str,
+    target: str,
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(template_lookup.BUILTIN, ("only", "llvm"), "nowhere:only")
     with pytest.raises(UsageError) as caught:
         find_template(reference.format(path=path), target)
     for word in words:
@@ -196,3 +204,48 @@ def test_a_file_without_templates_and_one_that_is_missing_are_said_to_be_so(tmp_
         find_template(str(tmp_path / "none.py"), "llvm")
     with pytest.raises(UsageError, match=r"template file ['\"].*gone\.py['\"] does not exist"):
         find_template(str(tmp_path / "gone.py"), "llvm")
+
+
+PLAIN = """
+from autotune import te
+
+def scaled(n: int, by: float = 2.0):
+    A = te.placeholder((n,), name="A")
+    return te.compute((n,), lambda i: A[i] * by, name="B")
+
+def helper(anything):
+    return anything
+"""
+
+
+def test_a_function_that_returns_tensors_is_a_template_without_a_decorator(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "plain.py"
+    path.write_text(PLAIN)
+    for target in ("llvm", "cuda"):
+        found = find_template(f"{path}:scaled", target)
+        assert (found.name, found.target, found.path) == ("scaled", None, f"{path}:scaled")
+    with pytest.raises(UsageError, match=r"'helper'.*must be annotated"):
+        find_template(f"{path}:helper", "llvm")
+    with pytest.raises(UsageError) as caught:
+        find_template(str(path), "llvm")
+    assert f"choose one of its templates, {path}:scaled (n, by=2.0) for any target" in str(
+        caught.value
+    )
+    with pytest.raises(UsageError, match=r"'others' does not exist; its templates are scaled$"):
+        find_template(f"{path}:others", "llvm")
+
+
+def test_a_template_for_one_kind_is_found_before_that_for_every_kind() -> None:
+    by_rules = {entry.name for entry in list_templates() if entry.target is None}
+    assert {"dense", "transpose", "attention"} <= by_rules
+    assert find_template("transpose", "llvm").target is None
+    assert find_template("transpose", "cuda").target == "cuda"
+
+
+def test_an_entry_point_may_be_for_any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    location = "autotune.operators.dense:dense"
+    points = [importlib.metadata.EntryPoint("any/layer", location, template_lookup.GROUP)]
+    monkeypatch.setattr(template_lookup, "entry_points", lambda group: points)
+    assert find_template("layer", "llvm") is find_template("layer", "cuda")

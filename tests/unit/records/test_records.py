@@ -191,6 +191,23 @@ def test_keys_do_not_depend_on_order_or_on_tuples():
     assert config_key(moved) == config_key(make(1))
 
 
+def test_constant_inputs_are_a_part_of_the_workload():
+    args = {"dtype": "float32", "n": 64}
+    plain = make(workload={"template": "matmul", "args": args})
+    fixed = make(workload={"template": "matmul", "args": args, "constant": (1,)})
+    assert (plain.constant, fixed.constant) == ((), (1,))
+    assert "constant" not in workload_key(plain)
+    assert workload_key(fixed) == make_workload_key("matmul", args, "llvm", [1])
+    assert workload_key(fixed) != workload_key(plain)
+    assert Record.from_json(json.loads(fixed.to_json_line())) == fixed
+    assert select([plain, fixed], "matmul") == [plain, fixed]
+    assert select([plain, fixed], "matmul", args) == [plain]
+    assert select([plain, fixed], "matmul", args, constant=[1]) == [fixed]
+    assert [row.constant for row in summary([plain, fixed])] == [(), (1,)]
+    with pytest.raises(RecordError, match=r"workload\.constant must be of type int, not 'B'"):
+        make(workload={"template": "matmul", "args": args, "constant": ["B"]})
+
+
 def mixed_log():
     other = {"template": "add", "args": {"shape": [8, 8]}}
     return [

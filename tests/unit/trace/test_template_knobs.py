@@ -267,3 +267,11 @@ def test_specs_tell_knobs_with_different_values_apart(pair):
 def test_a_knob_needs_a_name():
     with pytest.raises(SpaceError, match="non-empty string"):
         ChoiceKnob("", [1])
+
+
+def test_a_default_may_be_named_and_does_not_change_what_the_knob_is() -> None:
+    plain, named = ChoiceKnob("nt", [32, 64, 128]), ChoiceKnob("nt", [32, 64, 128], 64)
+    assert (plain.default, named.default) == (0, 1)
+    assert plain.spec() == named.spec()
+    with pytest.raises(SpaceError, match="does not take 48"):
+        ChoiceKnob("nt", [32, 64], 48)

@@ -1,0 +1,173 @@
+"""Splits off a function what depends only on constant inputs, so that it is computed once.
+
+    main(A, B, C)                      main_prepare(B, P)
+      allocate P                         P = pack(B)
+      P = pack(B)            ->
+      C = product(A, P)                main(A, C, P)
+                                         C = product(A, P)
+
+The nests at the top level of the function are considered, whatever they compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from autotune.errors import UsageError
+from autotune.ir.expr import Buffer, Const, SizeVar
+from autotune.ir.stmt import Allocate, PrimFunc, Seq, Stmt, allocated, seq
+from autotune.ir.visitor import accessed, all_written, free_vars, is_raw, stmt_exprs, walk
+from autotune.lowering.gpu.finalise_kernels import final_form
+from autotune.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedFunction:
+    """A function that calls run, and what is computed from constant inputs before the first call.
+
+    Attributes
+    ----------
+    main : PrimFunc
+        Its parameters are those of the whole function but for the constant inputs, in order; then
+        the constant inputs of `kept`; then the outputs of `prepare`.
+    prepare : PrimFunc or None
+        Takes all constant inputs in order, and writes the arrays that `main` reads in their place;
+        None if there is nothing to compute.
+    constants : tuple of int
+        Positions of the constant inputs among the parameters of the whole function.
+    kept : tuple of int
+        Those of them that `main` reads itself.
+    """
+
+    main: PrimFunc
+    prepare: PrimFunc | None = None
+    constants: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
+
+    def renamed(self, name: str) -> PreparedFunction:
+        """Return it with another name of `main`."""
+        return replace(self, main=replace(self.main, name=name))
+
+    @property
+    def functions(self) -> list[PrimFunc]:
+        """The functions that there are, `main` first."""
+        return [self.main] if self.prepare is None else [self.main, self.prepare]
+
+    def final_form(self, target: Target) -> PreparedFunction:
+        """Return it in the form that backends of `target` take; see `final_form`."""
+        prepare = None if self.prepare is None else final_form(self.prepare, target)
+        return replace(self, main=final_form(self.main, target), prepare=prepare)
+
+
+def check_constants(name: str, function: PrimFunc, constants: Sequence[int]) -> None:
+    """Raise UsageError unless the constants are positions of inputs of a function.
+
+    Parameters
+    ----------
+    name : str
+        Whose inputs they are, for the message.
+    function : PrimFunc
+    constants : sequence of int
+    """
+    inputs = [param.name for param in function.params if param not in function.outputs]
+    if constants and is_raw(function):
+        raise UsageError(
+            f"{name} is a kernel as text, which reads its inputs as they are: it takes no constants"
+        )
+    for position in constants:
+        if not 0 <= position < len(inputs):
+            known = ", ".join(f"{number} ({own})" for number, own in enumerate(inputs)) or "none"
+            raise UsageError(
+                f"constant = {list(constants)}: {name} has no input {position}; the positions of "
+                f"its inputs are {known}"
+            )
+
+
+def split_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFunction:
+    """Split an analysed function in two, for inputs that are constant.
+
+    A nest at the top level is split off if it accesses only constant inputs, and temporaries of
+    fixed size that only such nests write. A constant input that other nests read stays a parameter.
+
+    Parameters
+    ----------
+    function : PrimFunc
+    constants : sequence of int
+        Positions of the constant inputs among the inputs; without any the function stays whole.
+    """
+    if not constants:
+        return PreparedFunction(function)
+    places = [n for n, param in enumerate(function.params) if param not in function.outputs]
+    constants = tuple(places[position] for position in constants)
+    inputs = [function.params[position] for position in constants]
+    temporaries, nests = _top_level(function.body)
+    prepared = _constant_nests(inputs, temporaries, nests)
+    remaining = [nest for nest in nests if nest not in prepared]
+    computed = {buffer for nest in prepared for buffer in all_written(nest)}
+    read = {buffer for nest in remaining for buffer in _accessed(nest)}
+    handed_on = tuple(b for b in temporaries if b in computed and b in read)
+    kept = tuple(position for position in constants if function.params[position] in read)
+    own = tuple(p for number, p in enumerate(function.params) if number not in constants)
+    body = function.body
+    if prepared:
+        body = allocated([b for b in temporaries if b not in computed], seq(*remaining))
+    main = replace(
+        function,
+        params=(*own, *(function.params[position] for position in kept), *handed_on),
+        body=body,
+    )
+    if not handed_on:
+        return PreparedFunction(main, None, constants, kept)
+    inside = [b for b in temporaries if b in computed and b not in handed_on]
+    prepare = PrimFunc(
+        f"{function.name}_prepare",
+        (*inputs, *handed_on),
+        frozenset(handed_on),
+        allocated(inside, seq(*prepared)),
+        info=replace(function.info, least_extents=()),
+    )
+    return PreparedFunction(main, prepare, constants, kept)
+
+
+def _top_level(stmt: Stmt) -> tuple[list[Buffer], list[Stmt]]:
+    """Return the temporaries and the nests at the top level of a body, in textual order."""
+    match stmt:
+        case Allocate(buffer, body):
+            temporaries, nests = _top_level(body)
+            return [buffer, *temporaries], nests
+        case Seq(stmts):
+            parts = [_top_level(part) for part in stmts]
+            return [b for found, _ in parts for b in found], [n for _, own in parts for n in own]
+        case _:
+            return [], [stmt]
+
+
+def _constant_nests(
+    inputs: Sequence[Buffer], temporaries: Sequence[Buffer], nests: Sequence[Stmt]
+) -> list[Stmt]:
+    """Return the nests that compute temporaries from constant inputs alone."""
+    constant = {*inputs, *filter(_can_be_parameter, temporaries)}
+    while True:
+        found = [nest for nest in nests if _depends_only_on(nest, constant)]
+        varying = {b for nest in nests if nest not in found for b in all_written(nest)}
+        if not varying & constant:
+            return found
+        constant -= varying
+
+
+def _can_be_parameter(buffer: Buffer) -> bool:
+    return buffer.scope == "global" and all(isinstance(extent, Const) for extent in buffer.shape)
+
+
+def _depends_only_on(nest: Stmt, constant: set[Buffer]) -> bool:
+    """Whether a nest accesses no other arrays, but for its own, and no sizes of other arrays."""
+    own = {stmt.buffer for stmt in walk(nest) if isinstance(stmt, Allocate)}
+    exprs = (expr for stmt in walk(nest) for expr in stmt_exprs(stmt))
+    return set(_accessed(nest)) <= constant | own and not any(
+        isinstance(var, SizeVar) for expr in exprs for var in free_vars(expr)
+    )
+
+
+def _accessed(nest: Stmt) -> Iterator[Buffer]:
+    return (buffer for stmt in walk(nest) for buffer in accessed(stmt))

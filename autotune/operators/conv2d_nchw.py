@@ -1,0 +1,106 @@
+"""2-D convolution of images whose channels come before rows and columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.operators.elements import computed_in
+from autotune.operators.images import check_groups, output_size, output_sizes, padded, windows
+from autotune.operators.operator_arguments import check_arguments
+from autotune.template import template
+
+
+def flops(
+    n: int, c: int, h: int, w: int, o: int, kh: int, kw: int, stride: int, pad: int, groups: int,
+    dilation: int, **_: Any,
+) -> float:
+    """Return the multiplications and additions of a convolution, those with padding too."""
+    oh, ow = (output_size(s, k, stride, pad, dilation) for s, k in ((h, kh), (w, kw)))
+    return 2.0 * n * o * oh * ow * (c // groups) * kh * kw
+
+
+def reference(
+    data: npt.NDArray[Any],
+    weight: npt.NDArray[Any],
+    *,
+    stride: int = 1,
+    pad: int = 0,
+    groups: int = 1,
+    dilation: int = 1,
+    **_: Any,
+) -> npt.NDArray[Any]:
+    """Convolution as matrix products over unfolded windows, one for each group.
+
+    Parameters
+    ----------
+    data : (n, c, h, w) array
+    weight : (o, c / groups, kh, kw) array
+    stride, pad, groups, dilation : int
+
+    Returns
+    -------
+    (n, o, oh, ow) array
+    """
+    kh, kw = weight.shape[2:]
+    views = windows(data, (kh, kw), stride, pad, dilation)
+    parts = zip(np.split(views, groups, axis=1), np.split(weight, groups), strict=True)
+    found = [np.tensordot(view, own, axes=((1, 4, 5), (1, 2, 3))) for view, own in parts]
+    whole = np.concatenate(found, axis=3).transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(whole, dtype=data.dtype)
+
+
+@template("conv2d_nchw", reference=reference, flops=flops)
+def conv2d_nchw(
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    o: int,
+    kh: int,
+    kw: int,
+    stride: int = 1,
+    pad: int = 0,
+    groups: int = 1,
+    dilation: int = 1,
+    dtype: str = "float32",
+) -> list[Any]:
+    """O[n, o, oh, ow] = convolution of D[n, c, h, w] with F[o, c / groups, kh, kw].
+
+    Half floats are multiplied and summed in float32.
+
+    Parameters
+    ----------
+    n, c, h, w : int
+        Images, their channels, rows and columns.
+    o, kh, kw : int
+        Output channels, rows and columns of the kernel.
+    stride, pad, dilation : int
+        Of rows and columns alike: steps of the kernel, margin of zeros, and distance of the
+        kernel's elements.
+    groups : int
+        Parts of the channels; output channels of a part read the input channels of that part.
+    dtype : str
+    """
+    sizes = {"n": n, "c": c, "h": h, "w": w, "o": o, "kh": kh, "kw": kw}
+    steps = {"stride": stride, "groups": groups, "dilation": dilation}
+    check_arguments("conv2d_nchw", dtype, dtypes.NUMBERS, **sizes, **steps)
+    check_groups("conv2d_nchw", groups, c, o)
+    oh, ow = output_sizes("conv2d_nchw", (h, w), (kh, kw), stride, pad, dilation)
+    own, per_group = c // groups, o // groups
+    D = te.placeholder((n, c, h, w), dtype, name="D")
+    F = te.placeholder((o, own, kh, kw), dtype, name="F")
+    P = padded(D, pad, 2, te.const(0, dtype))
+    rc, ry, rx = (te.reduce_axis((0, s), name=r) for s, r in ((own, "rc"), (kh, "ry"), (kw, "rx")))
+
+    def element(b: Any, oc: Any, y: Any, x: Any) -> Any:
+        channel = rc if groups == 1 else oc // per_group * own + rc
+        pixel = P[b, channel, y * stride + ry * dilation, x * stride + rx * dilation]
+        return te.sum(pixel * F[oc, rc, ry, rx], axis=[rc, ry, rx])
+
+    O = computed_in(dtypes.accumulator(dtype), dtype, (n, o, oh, ow), element, "O")  # noqa: E741
+    return [D, F, O]

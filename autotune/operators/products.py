@@ -1,0 +1,64 @@
+"""Matrix products as tensor expressions and in NumPy, for the operators that contain one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune import te
+from autotune.operators.elements import computed_in
+from autotune.operators.operator_arguments import sum_type
+
+Array = npt.NDArray[Any]
+
+
+def product(
+    left: Any, right: Any, transpose_a: bool, transpose_b: bool, out_dtype: str, name: str
+) -> Any:
+    """Return the matrix products of two tensors whose leading dimensions are equal.
+
+    Elements are multiplied and summed in the wider of their type and `out_dtype`, halves in
+    float32.
+
+    Parameters
+    ----------
+    left : Tensor (..., m, k), or (..., k, m) if `transpose_a`
+    right : Tensor (..., k, n), or (..., n, k) if `transpose_b`
+    transpose_a, transpose_b : bool
+    out_dtype : str
+        Type of the result.
+    name : str
+        Name of the result.
+
+    Returns
+    -------
+    Tensor (..., m, n)
+    """
+    *leading, rows, depth = left.shape
+    if transpose_a:
+        rows, depth = depth, rows
+    columns = right.shape[-2 if transpose_b else -1]
+    wide = sum_type(left.dtype, out_dtype)
+    k = te.reduce_axis((0, depth), name="k")
+
+    def element(*index: Any) -> Any:
+        *batch, i, j = index
+        a = left(*batch, *((k, i) if transpose_a else (i, k)))
+        b = right(*batch, *((j, k) if transpose_b else (k, j)))
+        return te.sum(a.astype(wide) * b.astype(wide), axis=k)
+
+    return computed_in(wide, out_dtype, (*leading, rows, columns), element, name)
+
+
+def product_reference(
+    a: Array, b: Array, transpose_a: bool, transpose_b: bool, out_dtype: str
+) -> Array:
+    """Return the matrix products of two arrays; those of integers in `out_dtype`."""
+    if a.dtype.kind in "iu" and out_dtype:
+        a, b = a.astype(out_dtype), b.astype(out_dtype)
+    found: Array = np.matmul(
+        a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b
+    )
+    return found

@@ -1,0 +1,201 @@
+"""Applies the schedule rules to a computation, in their order.
+
+====================  ============================================================================
+`inline`              element-wise stages are computed where they are read
+`steps`               scans have columns side by side, or blocks of steps
+`register_tiles`      contractions have register tiles over packed panels
+`vector_partial_sums` reductions along rows have partial results in vectors
+`rows`                stages that share rows are computed a row at a time
+`flat`                everything else is one loop, in vectors
+====================  ============================================================================
+
+For GPUs `rules.gpu` has rules of its own, and a table of their knobs.
+
+Rules look at axes, reads and sizes, never at names, so that the same computation has the same space
+whatever its tensors are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from autotune import te
+from autotune.rules.flat import lanes_in
+from autotune.rules.gpu.gpu_rules import gpu_schedule
+from autotune.rules.inline import inlined_stages
+from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.packed_panels import Panels
+from autotune.rules.register_tiles import Effort, schedule_tiles, tiles
+from autotune.rules.rewrite_graph import parts_of, rewrite
+from autotune.rules.rows import RowLoops
+from autotune.rules.stage_graph import (
+    ends_in,
+    iterations,
+    readings,
+    row_groups,
+    written_out,
+)
+from autotune.rules.steps import ScanSeries
+from autotune.rules.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
+from autotune.schedule.schedule import Schedule
+from autotune.te.scan import ScanOp
+from autotune.te.tensor import ComputeOp, producers_first
+
+#: Largest number of groups with a knob for their placement; each doubles the traces.
+_CHOICES: Final = 2
+
+#: Number of contractions, those with the most work, that have all tile knobs.
+_TUNED: Final = 3
+
+
+def schedule(
+    cfg: KnobDefiner, outputs: Sequence[te.Tensor], constants: Sequence[te.Tensor] = ()
+) -> Schedule:
+    """Return a schedule of any computation, whose decisions are knobs.
+
+    Parameters
+    ----------
+    cfg
+        Where knobs are defined.
+    outputs
+        The tensors to compute.
+    constants
+        Inputs that do not change from call to call: they may be laid out anew for free.
+
+    Returns
+    -------
+    Schedule
+        Its operations take the place of those given; see `scheduled_outputs`.
+
+    Knobs
+    -----
+    vector
+        The vectorised axis of a contraction.
+    pack
+        Whether an operand that lies along the vectors is packed all the same.
+    tile_rows, tile_outer_rows, tile_vectors
+        Its register tile: elements along other axes, and vectors along the vectorised one.
+    block_rows, block_columns, order
+        Tiles that one task computes, and which of them come first.
+    unroll
+        Steps of the reduction that are unrolled.
+    partial_vectors
+        For reductions along rows: vectors of partial results.
+    lanes
+        For other stages: elements in a vector.
+    scan
+        How a scan is computed: "steps" (columns are divided among threads, and each computes all
+        steps), "tiles" (the same, but elements are copied to the result after all steps of some
+        columns), "blocks" (the steps are divided, too, and the effects of blocks are computed
+        first) or "vectors" (along rows: the elements of one row in vectors).
+    scan_width, scan_lanes, scan_rows
+        Vectors of columns of a task, elements of a vector, rows of a task.
+    scan_unroll, scan_block
+        Steps that are unrolled, and those of a block.
+    scan_stream, scan_ahead
+        Whether the result is stored past the caches, and the prefetch distance in steps.
+    at
+        For stages that share rows: whether they are computed row by row.
+    threads
+        The number of parts of a loop that threads share; see `rules/threads.py`.
+    """
+    if cfg.target.kind != "llvm":
+        return gpu_schedule(cfg, outputs)
+    return _Rules(cfg, outputs, constants).schedule
+
+
+def scheduled_outputs(schedule: Schedule, outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
+    """Return the tensors of a schedule that take the place of the outputs that it was made for."""
+    ops = list(dict.fromkeys(t.op for t in outputs))
+    return [schedule.outputs[ops.index(t.op)].output(t.value_index) for t in outputs]
+
+
+class _Rules:
+    """The knobs of a computation, being defined, and the schedule that they make."""
+
+    def __init__(
+        self, cfg: KnobDefiner, outputs: Sequence[te.Tensor], constants: Sequence[te.Tensor]
+    ) -> None:
+        self.cfg = cfg
+        self.constants = frozenset(constants)
+        ops = producers_first([t.op for t in outputs])
+        self.series = ScanSeries(cfg, ops, outputs)
+        self.inlined = inlined_stages(outputs, self.series.scans)
+        plain = [t for op in ops if isinstance(op, ComputeOp) for t in op.outputs]
+        self.numbers = {
+            t: number for number, t in enumerate((t for t in plain if t not in self.inlined), 1)
+        }
+        self.efforts = _efforts(plain)
+        self.panels: list[Panels] = []
+        self.lanes: dict[te.Tensor, LaneReduction] = {}
+        made = rewrite(outputs, self.refine, self.series.refine_scan)
+        self.numbers |= {
+            stage: self.numbers[old] for stage, old in made.origin.items() if old in self.numbers
+        }
+        new = list(dict.fromkeys(t.op for t in made.outputs))
+        self.schedule: Schedule = te.create_schedule(new)
+        for stage in self.schedule.stages:
+            if stage.op.output() in self.inlined:
+                stage.compute_inline()
+        apart = [*self.tiles(), *self.steps(), *self.series.apply(self.schedule)]
+        stages = readings(self.schedule)
+        loops = RowLoops(cfg, self.schedule, stages, self.lanes, self.numbers)
+        choices = 0
+        for group in row_groups(self.schedule, stages, apart):
+            choices += loops.apply(group, choices < _CHOICES)
+
+    def refine(self, tensor: te.Tensor, plain: te.Tensor) -> Sequence[te.Tensor]:
+        """Return the stages of a reduction: in tiles, in lanes, or unchanged."""
+        if plain in self.inlined:
+            self.inlined.add(tensor)
+        if plain in self.series.results:
+            return (self.series.refine(tensor, plain),)
+        if not tensor.op.reduce_axis:
+            return (tensor,)
+        tensor = written_out(tensor, self.inlined)
+        knobs = StageKnobs(self.cfg, self.numbers[plain])
+        panels = tiles(knobs, tensor, self.efforts[plain], self.constants)
+        if panels is not None:
+            self.panels.append(panels)
+            self.numbers[panels.result] = self.numbers[plain]
+            self.efforts[panels.result] = self.efforts[plain]
+            return (*panels.packed, panels.tile, *panels.folds, panels.result)
+        width = lanes_in(self.cfg.target, tensor.dtype)
+        if not runs_along_rows(tensor, width):
+            return (tensor,)
+        vectors = knobs.define_knob("partial_vectors", [4, 1, 2, 8])
+        lanes = lanes_of(tensor, width, vectors)
+        for part in (lanes.parts, lanes.vector, lanes.result):
+            self.lanes[part] = lanes
+        return lanes.parts, lanes.vector, lanes.result
+
+    def tiles(self) -> list[te.Tensor]:
+        """Schedule contractions in tiles; returns all stages that belong to them."""
+        apart: list[te.Tensor] = []
+        for panels in self.panels:
+            effort = self.efforts[panels.result]
+            end = ends_in(panels.result, readings(self.schedule))
+            is_free = end is not None and not any(end is t for t in (*apart, *self.lanes))
+            if end is None or not is_free or self.schedule[panels.result].is_output:
+                end = panels.result
+            else:
+                self.schedule[panels.result].compute_inline()
+            apart += [*panels.packed, panels.tile, *panels.folds, end]
+            knobs = StageKnobs(self.cfg, self.numbers[panels.result])
+            apart += schedule_tiles(knobs, self.schedule, panels, end, effort)
+        return apart
+
+    def steps(self) -> list[te.Tensor]:
+        """Return the stages of scans, which keep their plain loops."""
+        scans = [s.op for s in self.schedule.stages if isinstance(s.op, ScanOp)]
+        cells = [op for scan in scans for op in (scan, *parts_of(scan))]
+        return [t for op in cells for t in op.outputs]
+
+
+def _efforts(plain: Sequence[te.Tensor]) -> dict[te.Tensor, Effort]:
+    """Return the effort (number of knobs) of each contraction."""
+    contractions = [t for t in plain if t.op.reduce_axis]
+    contractions.sort(key=iterations, reverse=True)
+    efforts = [Effort.ALL, *[Effort.NUMBERS] * (_TUNED - 1), *[Effort.FEW] * len(contractions)]
+    return dict(zip(contractions, efforts, strict=False))

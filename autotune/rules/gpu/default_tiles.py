@@ -1,0 +1,94 @@
+"""The tile of a product that suits its sizes, by a rough model of a multiprocessor's time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any, Final
+
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP
+
+#: Multiplications and additions of a multiprocessor, and bytes that it gets from the L2 cache, in a
+#: clock.
+_FLOPS: Final = 128
+_BYTES: Final = 24
+#: Clocks of a wide load of a warp from shared memory, and warps that keep a multiprocessor busy.
+_SHARED_LOAD: Final = 2
+_BUSY: Final = 8
+#: Threads of a block by default.
+_THREADS: Final = (64, 256)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The tile of a block; every size is a number or a knob.
+
+    Attributes
+    ----------
+    warps
+        Warps of a block along rows and along columns.
+    lanes
+        Threads of a warp along both.
+    own
+        Elements side by side that a thread computes, along both, for each virtual thread.
+    virtual
+        Virtual threads: times that a warp's threads, side by side, are laid over its tile.
+    """
+
+    warps: tuple[Any, Any]
+    lanes: tuple[Any, Any]
+    own: tuple[Any, Any]
+    virtual: tuple[Any, Any]
+
+    @property
+    def threads(self) -> Any:
+        """Threads of a block."""
+        return self.warps[0] * self.warps[1] * WARP
+
+    @property
+    def rows(self) -> Any:
+        """Rows of a block's tile."""
+        return self._size(0)
+
+    @property
+    def columns(self) -> Any:
+        """Columns of a block's tile."""
+        return self._size(1)
+
+    def _size(self, way: int) -> Any:
+        return self.warps[way] * self.virtual[way] * self.lanes[way] * self.own[way]
+
+
+@cache
+def default_tile(sizes: tuple[int, int, int, int]) -> Tile:
+    """Return the tile that takes the least time for some products of rows, columns and steps."""
+    return min(_tiles(), key=lambda tile: _clocks(tile, sizes))
+
+
+def blocks_of(tile: Tile, sizes: tuple[int, int, int, int]) -> int:
+    """Return the number of blocks of a tile each."""
+    count, rows, columns, _ = sizes
+    return int(count * -(-rows // tile.rows) * -(-columns // tile.columns))
+
+
+@cache
+def _tiles() -> tuple[Tile, ...]:
+    found = [
+        Tile((wm, wn), (lanes, WARP // lanes), (own_m, own_n), (virtual_m, virtual_n))
+        for own_n, own_m, virtual_n, virtual_m in product((4, 2), (4, 2), (2, 1), (2, 1))
+        for wn, wm, lanes in product((4, 2, 1), (2, 1, 4), (8, 4, 2, 16))
+    ]
+    return tuple(tile for tile in found if _THREADS[0] <= tile.threads <= _THREADS[1])
+
+
+def _clocks(tile: Tile, sizes: tuple[int, int, int, int]) -> float:
+    """Return the time for one step of the reduction, of the multiprocessor with the most work."""
+    own = [o * v for o, v in zip(tile.own, tile.virtual, strict=True)]
+    warps, each = tile.threads / WARP, -(-blocks_of(tile, sizes) // MULTIPROCESSORS)
+    loads = sum(n / 4 for n in own)
+    compute = tile.rows * tile.columns / _FLOPS + _SHARED_LOAD * loads * warps / 2
+    fetch = (tile.rows + tile.columns) * 4 / _BYTES
+    waiting = math.sqrt(max(1.0, _BUSY / (warps * each)))
+    return float(each * (max(compute, fetch) + fetch / 4) * waiting)

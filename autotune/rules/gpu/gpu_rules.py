@@ -1,0 +1,276 @@
+"""The rules for GPUs: tiled products, shared rows, single elements, and scans.
+
+`fusion_plan` decides which stages each kernel computes, and `kernel_knobs` its knobs; this file
+makes its loops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.ir.expr import Reduce
+from autotune.ir.visitor import free_vars, substitute
+from autotune.rules.gpu.fusion_plan import (
+    FusedKernel,
+    FusionPlan,
+    is_reduction,
+    long_axes,
+    plan,
+    reads_in,
+)
+from autotune.rules.gpu.kernel_knobs import GpuKnobs
+from autotune.rules.gpu.matrix_products import (
+    Product,
+    Tiled,
+    digits,
+    joined,
+    product_of,
+    reads_of,
+    steps_of,
+    tiled,
+)
+from autotune.rules.gpu.product_loops import schedule_product
+from autotune.rules.gpu.register_rows import RegisterRows, kept_rows
+from autotune.rules.gpu.row_loops import schedule_rows
+from autotune.rules.gpu.scan_threads import schedule_scan
+from autotune.rules.gpu.thread_loops import bind, lane_counts
+from autotune.rules.knob_definer import KnobDefiner
+from autotune.rules.plain_loops import schedule_on_gpu
+from autotune.rules.rewrite_graph import rewrite
+from autotune.rules.stage_graph import extent, reduction_of
+from autotune.schedule.schedule import Schedule
+from autotune.target import Target
+from autotune.te.scan import ScanOp
+
+
+def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
+    """Define the knobs of a computation's kernels and return the schedule that they make.
+
+    In each kind, the kernel with the most work has knobs; the others have the defaults.
+
+    Knobs
+    -----
+    warps_m, warps_n
+        For products: warps of a block along rows and columns.
+    lanes_m
+        Threads of a warp along rows, of 32.
+    own_m, own_n
+        Adjacent rows and columns that a thread computes, for each virtual thread.
+    virtual_m, virtual_n
+        Virtual threads: number of times that the threads of a warp are repeated across its tile.
+    depth
+        Reduction steps whose operands are in shared memory at a time.
+    unroll
+        Steps of the reduction that are unrolled.
+    fetch
+        Elements that a thread loads together.
+    pad
+        Padding in elements between the rows of a transposed tile in shared memory, against bank
+        conflicts of the stores.
+    group
+        Rows of tiles that consecutive blocks cover before they move one column right, for reuse in
+        the L2 cache.
+    resident
+        Blocks that should run at once on a multiprocessor, which limits their registers; 0 leaves
+        it to the compiler.
+    ahead
+        Whether the next tiles are loaded while the present ones are used: "registers" loads them
+        into registers first, "copies" copies them asynchronously, "shared" stores them at once.
+    threads, rows, each, lanes
+        Of reductions: threads of a row, rows of a block, rows that a thread works on one after the
+        other, elements of a row that it stores together. Without a reduction: threads of a block,
+        elements of a thread, and elements that it computes together.
+    """
+    made = plan(outputs)
+    knobs = GpuKnobs(cfg, made)
+    products: dict[te.Tensor, Tiled] = {}
+    flat = made.flat()
+    flattened: dict[te.Tensor, te.Tensor] = {}
+    old: dict[te.Tensor, te.Tensor] = {}
+    registers = _registers(made, knobs, old)
+
+    def refine(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
+        stages = refined(tensor, plain)
+        old[stages[-1]] = plain
+        return stages
+
+    def refined(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
+        kernels = [made.kernels[host] for host in made.hosts.get(plain, ())]
+        own = [registers[k.tail] for k in kernels if k.tail in registers]
+        if own:
+            return own[0].refined(tensor, plain)
+        if not is_reduction(plain) or kernels[0].is_plain:
+            return (tensor,)
+        product = product_of(tensor) if kernels[0].product is not None else None
+        if product is not None:
+            widths = lane_counts(cfg.target, _widest(kernels[0], product))
+            made_tiles = tiled(product, knobs.tiles(kernels[0], product, widths))
+            products[kernels[0].tail] = made_tiles
+            return made_tiles.stages
+        if plain not in flat or not tensor.op.axis:
+            return (tensor,)
+        flattened[plain], result = _flattened(tensor)
+        return flattened[plain], result
+
+    graph = rewrite(outputs, refine)
+    s: Schedule = te.create_schedule(list(dict.fromkeys(t.op for t in graph.outputs)))
+    new = {old: stage for stage, old in graph.origin.items()}
+    present = {stage.op for stage in s.stages}
+    for plain in (t for t in made.hosts if new[t].op in present and t not in made.kernels):
+        if not is_reduction(new[plain]):
+            s[new[plain]].compute_inline()
+    loops = _Loops(s, knobs, new, flattened)
+    for tail, kernel in made.kernels.items():
+        if tail in registers:
+            registers[tail].schedule(s, new[tail])
+        elif tail in products:
+            loops.product(products[tail], new[tail])
+        else:
+            loops.kernel(kernel, new[tail])
+    for stage in s.stages:
+        if isinstance(stage.op, ScanOp):
+            schedule_scan(s, stage.op)
+    return s
+
+
+def _registers(
+    made: FusionPlan, knobs: GpuKnobs, old: dict[te.Tensor, te.Tensor]
+) -> dict[te.Tensor, RegisterRows]:
+    """Return the kernels whose threads keep rows in registers."""
+    found: dict[te.Tensor, RegisterRows] = {}
+    inlined: set[te.Tensor] = set()
+    for tail, kernel in made.kernels.items():
+        is_of_rows = bool(kernel.reductions) and not kernel.is_flat and kernel.product is None
+        kept = kept_rows(kernel, made) if is_of_rows else None
+        if kept is not None:
+            sizes = knobs.kept_rows(kept, _lanes_of(knobs.target, tail, kept.columns))
+            found[tail] = RegisterRows(kept, *sizes, inlined, old)
+    return found
+
+
+def _widest(kernel: FusedKernel, product: Product) -> str:
+    """Return the type of the largest elements that a product moves."""
+    types = [r.dtype for r, _ in product.sides] + [kernel.tail.dtype]
+    return max(types, key=dtypes.itemsize)
+
+
+def _flattened(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    """Return a reduction with one axis over all its elements, and the result in its own shape."""
+    axes, body = list(tensor.op.axis), reduction_of(tensor)
+
+    def element(number: Any) -> Any:
+        values = digits(axes, number)
+        sources = tuple(substitute(source, values) for source in body.sources)
+        condition = substitute(body.condition, values)
+        return Reduce(body.combiner, sources, body.axes, condition, 0)
+
+    size = math.prod(map(extent, axes))
+    flat: te.Tensor = te.compute((size,), element, name=f"{tensor.name}_flat")
+
+    def result(*index: Any) -> Any:
+        return flat[joined(axes, dict(zip(axes, index, strict=True)))]
+
+    return flat, te.compute(tensor.shape, result, name=tensor.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loops:
+    """Schedules kernels, whose stages are given by the stages of before."""
+
+    s: Schedule
+    knobs: GpuKnobs
+    new: dict[te.Tensor, te.Tensor]
+    flattened: dict[te.Tensor, te.Tensor]
+
+    def product(self, own: Tiled, tail: te.Tensor) -> None:
+        """Compute a product in tiles."""
+        stage, tiles = self.s[tail], own.tiles
+        batch, rows, columns = own.product.loops(stage)
+        in_vectors = own.product.run_of_result() % tiles.widest == 0
+        schedule_product(
+            self.s, tail, (rows, columns), own.total, own.operands, tiles, batch, in_vectors
+        )
+
+    def kernel(self, kernel: FusedKernel, tail: te.Tensor) -> None:
+        """Compute a kernel that is not a product."""
+        if kernel.is_plain:
+            schedule_on_gpu(self.s, tail)
+        elif not tail.op.axis:
+            self._scalar(kernel, tail)
+        elif not kernel.reductions:
+            self._elements(kernel, tail)
+        elif kernel.is_flat:
+            self._cells(kernel, tail)
+        else:
+            self._rows(kernel, tail)
+
+    def _scalar(self, kernel: FusedKernel, tail: te.Tensor) -> None:
+        """Compute one element, with all threads of one block if it is a reduction."""
+        reduced = list(tail.op.reduce_axis)
+        if not reduced:
+            return
+        stage = self.s[tail]
+        threads = self.knobs.of(kernel).define_knob("threads", [256, 32, 64, 128, 512, 1024])
+        along = stage.fuse(*reduced) if len(reduced) > 1 else reduced[0]
+        bind(stage, {"threadIdx.x": stage.split(along, factor=threads)[1]})
+
+    def _elements(self, kernel: FusedKernel, tail: te.Tensor) -> None:
+        """Compute each element by itself."""
+        stage, axes = self.s[tail], list(tail.op.axis)
+        cfg = self.knobs.of(kernel)
+        lanes = cfg.define_knob("lanes", _lanes_of(self.knobs.target, tail, extent(axes[-1])))
+        threads = cfg.define_knob("threads", [256, 32, 64, 128, 512, 1024])
+        each = cfg.define_knob("each", [1, 2, 4, 8])
+        fused = stage.fuse(*axes) if len(axes) > 1 else axes[0]
+        fused, vector = stage.split(fused, factor=lanes)
+        block, thread = stage.split(fused, factor=threads)
+        block, some = stage.split(block, factor=each)
+        stage.reorder(block, some, thread, vector)
+        stage.vectorize(vector)
+        bind(stage, {"blockIdx.x": block, "threadIdx.x": thread})
+
+    def _cells(self, kernel: FusedKernel, tail: te.Tensor) -> None:
+        """Reduce elements each by itself, in the order in which they lie."""
+        members = [self.flattened[t] for t in kernel.reductions]
+        elements = math.prod(map(extent, tail.op.axis))
+        how = self.knobs.cells(kernel, elements, kernel.longest, _goes_along(members[0]))
+        axes = list(tail.op.axis)
+        fused = self.s[tail].fuse(*axes) if len(axes) > 1 else axes[0]
+        reductions = [(m, m.op.axis[0], _steps(m)) for m in members]
+        schedule_rows(self.s, tail, ((), fused, None), reductions, how)
+
+    def _rows(self, kernel: FusedKernel, tail: te.Tensor) -> None:
+        """Compute rows after their reductions."""
+        axes = list(tail.op.axis)
+        last = axes.index(long_axes(tail)[kernel.rows - 1])
+        around, row, along = axes[:last], axes[last], axes[last + 1 :]
+        columns = math.prod(map(extent, along))
+        how = self.knobs.rows(kernel, columns, _lanes_of(self.knobs.target, tail, columns))
+        members = [self.new[t] for t in kernel.reductions]
+        fused = self.s[tail].fuse(*along) if len(along) > 1 else along[0]
+        reductions = [(m, long_axes(m)[-1], _steps(m)) for m in members]
+        schedule_rows(self.s, tail, (around, row, fused), reductions, how)
+
+
+def _lanes_of(target: Target, tail: te.Tensor, length: int) -> list[int]:
+    """Return the possible vector lengths for rows of this length, the largest first."""
+    types = [tail.dtype, *(r.dtype for r in reads_in(tail))]
+    counts = lane_counts(target, max(types, key=dtypes.itemsize))
+    return [lanes for lanes in counts[::-1] if length % lanes == 0]
+
+
+def _steps(tensor: te.Tensor) -> tuple[Any, ...]:
+    return steps_of(reduction_of(tensor))
+
+
+def _goes_along(tensor: te.Tensor) -> bool:
+    """Whether adjacent steps of a reduction are adjacent in memory, and its elements are not."""
+    body = reduction_of(tensor)
+    element, step = tensor.op.axis[0].var, steps_of(body)[-1].var
+    last = [set(free_vars(r.children[-1])) for r in reads_of(body) if r.children]
+    return any(step in own and element not in own for own in last)

@@ -1,0 +1,153 @@
+"""Knobs of the kernels of a computation on GPUs, some of them shared by several kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from autotune import te
+from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
+from autotune.rules.gpu.matrix_products import Product, runs_of
+from autotune.rules.gpu.product_loops import Tiles, define_tiles
+from autotune.rules.gpu.register_rows import MOST_KEPT, KeptRows
+from autotune.rules.gpu.row_loops import RowMapping
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP
+from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.stage_graph import extent
+from autotune.target import Target
+
+#: Threads of a block of rows by default.
+_BLOCK: Final = 128
+#: Steps from which on threads share a reduction by default, and fewer where elements are few.
+_LONG: Final = 128
+_LESS_LONG: Final = 32
+_FEW: Final = 1 << 14
+#: Largest number of single elements that a thread loads before it stores them: their addresses and
+#: conditions need registers, too.
+_MAX_WAITING: Final = 16
+
+
+class GpuKnobs:
+    """Defines the knobs of kernels.
+
+    In each kind, the kernel with the most work has knobs, with its number among these kernels in
+    their names. Other kernels have the defaults for their shapes, because spaces would become too
+    large.
+    """
+
+    def __init__(self, cfg: KnobDefiner, made: FusionPlan) -> None:
+        self.cfg = cfg
+        largest: dict[str, FusedKernel] = {}
+        for kernel in made.kernels.values():
+            most = largest.setdefault(_kind(kernel), kernel)
+            if kernel.work >= most.work:
+                largest[_kind(kernel)] = kernel
+        own = {kernel.tail for kernel in largest.values()}
+        tuned = [tail for tail in made.kernels if tail in own]
+        self.numbers = {tail: number for number, tail in enumerate(tuned, 1)}
+
+    @property
+    def target(self) -> Target:
+        """What the kernels are for."""
+        return self.cfg.target
+
+    def of(self, kernel: FusedKernel) -> KnobDefiner:
+        """Return what defines the knobs of a kernel."""
+        number = self.numbers.get(kernel.tail)
+        return Defaults(self.target) if number is None else StageKnobs(self.cfg, number)
+
+    # -- kinds of kernels ----------------------------------------------------------------------
+
+    def tiles(self, kernel: FusedKernel, product: Product, widths: Sequence[int]) -> Tiles:
+        """Return the tiles of a product."""
+        found, cfg = runs_of(product), self.of(kernel)
+        runs = [run for _, run in found if run % 2 == 0]
+        tiles = define_tiles(cfg, (product.count, *product.sizes), widths, runs)
+        if tiles.ahead == "registers":
+            for way in (way for way, run in found if run % 2):
+                size = (tiles.rows, tiles.columns)[way]
+                cfg.add_constraint(
+                    size * tiles.depth <= _MAX_WAITING * tiles.threads,
+                    f"at most {_MAX_WAITING} elements with addresses of their own wait in a "
+                    "thread's registers",
+                )
+        return tiles
+
+    def kept_rows(self, kept: KeptRows, lanes: Sequence[int]) -> tuple[Any, Any, Any]:
+        """Return threads of a row that is kept in registers, rows of a block, and lanes."""
+        cfg, columns = self.of(kept.kernel), kept.columns
+        rows = math.prod(map(extent, long_axes(kept.kernel.tail)[: kept.kernel.rows]))
+        wide = lanes[0]
+        least = _power(-(-columns * max(1, len(kept.held)) // MOST_KEPT))
+        usual = max(min(WARP, _power(columns // wide + 1) // 2), least)
+        threads = cfg.define_knob("threads", [8, 1, 2, 4, 16, 32, 64, 128, 256, 512, 1024], usual)
+        width = cfg.define_knob("lanes", lanes)
+        fill = max(1, min(_BLOCK // usual, rows // MULTIPROCESSORS))
+        together = 1 << (fill.bit_length() - 1)
+        of_block = cfg.define_knob("rows", [1, 2, 4, 8, 16, 32, 64, 128], together)
+        cfg.add_constraint(threads * width <= columns, "a row has an element for each thread")
+        each = te.ceildiv(columns, threads * width) * width
+        cfg.add_constraint(
+            each * max(1, len(kept.held)) <= 2 * MOST_KEPT, "rows fit in the threads' registers"
+        )
+        least = min(WARP, usual * together)
+        cfg.add_constraint(threads * of_block >= least, "a block has a warp or more")
+        return threads, of_block, width
+
+    def rows(self, kernel: FusedKernel, columns: int, lanes: Sequence[int]) -> RowMapping:
+        """Return the mapping of rows to the threads of a kernel."""
+        cfg, usual = self.of(kernel), min(256, max(WARP, _power(columns)))
+        threads = cfg.define_knob("threads", [8, 16, 32, 64, 128, 256, 512, 1024], usual)
+        rows = cfg.define_knob("rows", [1, 2, 4, 8, 16])
+        cfg.add_constraint(threads * rows >= WARP, "a block has a warp or more")
+        return RowMapping(rows, threads, 1, cfg.define_knob("lanes", lanes), across=True)
+
+    def cells(self, kernel: FusedKernel, elements: int, steps: int, across: bool) -> RowMapping:
+        """Return the mapping of reductions to threads."""
+        cfg, together = self.of(kernel), _kind(kernel) == "long"
+        powers = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+        most, longest = _power(elements), _power(steps)
+        usual = min(8 if together else 128, most)
+        needed = min(WARP if together else max(1, WARP // usual), longest)
+        threads = cfg.define_knob("threads", powers, needed)
+        rows = cfg.define_knob("rows", powers, usual)
+        each = cfg.define_knob("each", [1, 2, 4])
+        cfg.add_constraint(rows * each <= most, "a block has no more elements than there are")
+        cfg.add_constraint(threads <= longest, "an element has no more threads than steps")
+        least = min(WARP, usual * needed)
+        cfg.add_constraint(threads * rows >= least, "a block has a warp or more")
+        return RowMapping(rows, threads, each, 1, across)
+
+
+class Defaults:
+    """Gives knobs the values of their defaults, where a kernel has none of its own."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
+        """Return the default."""
+        return values[0] if default is None else default
+
+    def add_constraint(self, condition: Any, message: str) -> None:
+        """Do nothing: defaults are legal."""
+
+
+def _kind(kernel: FusedKernel) -> str:
+    """Return the kind of a kernel; kernels of a kind may share knobs."""
+    if kernel.product is not None:
+        return "product"
+    if not kernel.reductions:
+        return "elements"
+    if not kernel.is_flat:
+        return "rows"
+    elements = math.prod(map(extent, kernel.tail.op.axis))
+    longest = kernel.longest
+    is_long = longest >= (_LESS_LONG if elements < _FEW else _LONG)
+    return "long" if is_long else "short"
+
+
+def _power(number: int) -> int:
+    """Return the least power of 2 that is at least a number."""
+    return 1 << (number - 1).bit_length()

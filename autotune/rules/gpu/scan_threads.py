@@ -1,0 +1,71 @@
+"""Threads of scans on GPUs: columns that no other column needs are divided among blocks."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from autotune.ir.visitor import reads
+from autotune.rules.gpu.thread_loops import bind
+from autotune.rules.stage_graph import extent
+from autotune.schedule.schedule import Schedule
+from autotune.te.scan import ScanOp
+
+_THREADS: Final = 128
+
+
+def schedule_scan(schedule: Schedule, scan: ScanOp) -> None:
+    """Compute independent columns in threads of their own, and what depends on others in blocks.
+
+    ::
+
+        for (t)                       block (i.outer)
+          for (i)               ->      thread (i.inner)
+            S[t, i] = ...                 for (t)
+                                            S[t, i] = ...
+
+    If elements of a step depend on others, a block computes all of these, for one element of the
+    independent dimensions.
+    """
+    places = _independent(scan)
+    alone = all(
+        extent(axis) == 1 or n in own.values() or (op in scan.cell and n == scan.cell[op].position)
+        for op, own in places.items()
+        for n, axis in enumerate(op.axis)
+        if op in scan.cell or n > 0
+    )
+    for op, own in places.items():
+        stage, axes = schedule[op], list(op.axis)
+        apart = [axes[n] for n in own.values()]
+        step = axes[scan.cell[op].position if op in scan.cell else 0]
+        others = [a for a in axes if a is not step and not any(a is p for p in apart)]
+        loops: dict[str, Any] = {}
+        if alone:
+            if apart:
+                fused = stage.fuse(*apart) if len(apart) > 1 else apart[0]
+                block, thread = stage.split(fused, factor=_THREADS)
+                stage.reorder(block, thread, *others)
+                loops = {"blockIdx.x": block, "threadIdx.x": thread}
+        else:
+            stage.reorder(*apart, *others)
+            if apart:
+                loops["blockIdx.x"] = stage.fuse(*apart) if len(apart) > 1 else apart[0]
+            if others:
+                inner = stage.fuse(*others) if len(others) > 1 else others[0]
+                loops["threadIdx.x"] = stage.split(inner, factor=_THREADS)[1]
+        bind(stage, loops)
+
+
+def _independent(scan: ScanOp) -> dict[Any, dict[int, int]]:
+    """Return for each stage of a scan the positions of the independent dimensions of its states."""
+    places: dict[Any, dict[int, int]] = {
+        t.op: {p: p for p in sorted(scan.apart)} for t in (*scan.init, *scan.update)
+    }
+    for op in scan.cell:  # readers come first
+        for read in (r for value in op.body for r in reads(value)):
+            if read.tensor.op not in scan.cell or read.tensor.op in places:
+                continue
+            places[read.tensor.op] = {
+                p: next(n for n, index in enumerate(read.children) if index is op.axis[at].var)
+                for p, at in places[op].items()
+            }
+    return places

@@ -1,0 +1,78 @@
+"""The rule that computes element-wise stages where they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from autotune import te
+from autotune.ir.expr import Call, Read
+from autotune.ir.visitor import reads, walk_expr
+from autotune.rules.rewrite_graph import parts_of
+from autotune.rules.stage_graph import iterations
+from autotune.te.scan import ScanOp
+from autotune.te.tensor import ComputeOp, producers_first
+
+#: Largest number of expressions of an inlined stage, to limit copies and nesting.
+_LONGEST: Final = 500
+
+#: How often a reduction may repeat an inlined stage.
+_OFTEN: Final = 4
+
+#: Calls that only choose or hint.
+_FREE: Final = ("if_then_else", "likely")
+
+
+def inlined_stages(
+    outputs: Sequence[te.Tensor], rewritten: Collection[te.Tensor] = ()
+) -> set[te.Tensor]:
+    """Return the stages to compute where they are read: each element once, or cheaply and rarely.
+
+    ::
+
+        for (i)                              for (i)
+          B[i] = A[i] * 2             ->       C[i] = A[i] * 2 + 1
+        for (i)
+          C[i] = B[i] + 1
+
+    Stages that are inlined into one count for it, because its length is limited. What the cell of a
+    scan reads is kept, except for scans in `rewritten`.
+    """
+    ops = producers_first([t.op for t in outputs])
+    scans = [op for op in ops if isinstance(op, ScanOp)]
+    kept = {t for op in scans for part in parts_of(op) for t in part.outputs} | set(outputs)
+    left = [op for op in scans if not any(t in rewritten for t in op.outputs)]
+    kept |= {t for op in left for part in parts_of(op) for t in part.input_tensors}
+    readers: dict[te.Tensor, list[ComputeOp]] = {}
+    for op in ops:
+        for tensor in op.input_tensors:
+            if isinstance(op, ComputeOp):
+                readers.setdefault(tensor, []).append(op)
+            else:
+                kept.add(tensor)
+    found: set[te.Tensor] = set()
+    for op in ops:
+        if not isinstance(op, ComputeOp) or len(op.outputs) > 1 or op.output() in kept:
+            continue
+        if _suits(op, readers.get(op.output(), []), found):
+            found.add(op.output())
+    return found
+
+
+def _suits(op: ComputeOp, readers: Sequence[ComputeOp], inlined: Collection[te.Tensor]) -> bool:
+    if op.reduce_axis:
+        return False
+    size = max(iterations(op.output()), 1)
+    times = max((iterations(reader.output()) // size for reader in readers), default=1)
+    if any(isinstance(e, Call) and e.name not in _FREE for v in op.body for e in walk_expr(v)):
+        suits = len(readers) == 1 and times <= 1
+    else:
+        suits = times < _OFTEN or not any(reader.reduce_axis for reader in readers)
+    return suits and _length(op, inlined) <= _LONGEST
+
+
+def _length(op: ComputeOp, inlined: Collection[te.Tensor]) -> int:
+    """Return the number of expressions of a stage, including stages inlined into it."""
+    own = sum(1 for value in op.body for _ in walk_expr(value))
+    read = [r.tensor for value in op.body for r in reads(value) if isinstance(r, Read)]
+    return own + sum(_length(t.op, inlined) for t in read if t in inlined)

@@ -1,0 +1,47 @@
+"""What rules define knobs with: the knobs of one stage have its number in their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from autotune.target import Target
+
+
+class KnobDefiner(Protocol):
+    """What defines knobs: `autotune.template.Knobs`, or what stands for it."""
+
+    @property
+    def target(self) -> Target:
+        """The target of the schedule."""
+
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
+        """Define a knob and return its value; its default is the first one if none is given."""
+
+    def add_constraint(self, condition: Any, message: str) -> None:
+        """Make configurations infeasible in which a condition is false."""
+
+
+class StageKnobs:
+    """Defines the knobs of one stage: `name`, or `name_2` for the second stage of a computation.
+
+    Parameters
+    ----------
+    cfg
+        Where knobs are defined.
+    number
+        Number of the stage, from 1.
+    """
+
+    def __init__(self, cfg: KnobDefiner, number: int) -> None:
+        self.cfg = cfg
+        self.target = cfg.target
+        self.suffix = f"_{number}" if number > 1 else ""
+
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
+        """Define a knob of this stage and return its value, as `KnobDefiner.define_knob`."""
+        return self.cfg.define_knob(f"{name}{self.suffix}", values, default)
+
+    def add_constraint(self, condition: Any, message: str) -> None:
+        """Make configurations infeasible in which a condition is false."""
+        self.cfg.add_constraint(condition, message)

@@ -1,0 +1,217 @@
+"""Rewrites a contraction into register tiles over packed panels: the structure of a fast product.
+
+::
+
+    C[i, j] = sum(A[i, k] * B[k, j])
+
+    panel[o, k, l]    = B[k, o*columns + l]
+    tile[p, o, r, l]  = sum(A[p*rows + r, k] * panel[o, k, l])
+    C[i, j]           = tile[i / rows, j / columns, i % rows, j % columns]
+
+Tiles at the edge repeat the last row, and have any value beyond the last column; these elements are
+not stored, so inner loops have no guards. An operand that already lies along the vector need not be
+packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autotune import te
+from autotune.ir.expr import Const, Expr, Read, Reduce
+from autotune.ir.visitor import substitute
+from autotune.rules.contraction import Contraction, Group
+from autotune.rules.stage_graph import extent, reduction_of
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The values of the knobs of tiles.
+
+    Attributes
+    ----------
+    vectors
+        Vectors in a row of a tile.
+    rows
+        Rows along the first and the second group that has some.
+    steps
+        Steps of the sum that are written out.
+    block_columns, block_rows
+        Tiles of a block.
+    """
+
+    vectors: tuple[int, ...]
+    rows: tuple[tuple[int, ...], ...]
+    steps: tuple[int, ...]
+    block_columns: tuple[int, ...]
+    block_rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Panels:
+    """A contraction in tiles.
+
+    Attributes
+    ----------
+    way
+        The contraction and its vectorised axis.
+    packed
+        Panels in the order in which tiles read them; their last axis is one tile's vectors.
+    reads
+        What each panel is a copy of.
+    tile
+        The contraction: an axis for the tiles along each group, the rows of a tile, its columns.
+    folds
+        For vectors of partial results: stages that fold them to half as many lanes each.
+    result
+        The result in its own shape.
+    rows
+        Rows of a tile along groups, integers or knobs; a group that is not here has one.
+    columns
+        Of a tile; an integer or a knob.
+    choices
+        Of the knobs.
+    """
+
+    way: Contraction
+    packed: tuple[te.Tensor, ...]
+    reads: tuple[Read, ...]
+    tile: te.Tensor
+    folds: tuple[te.Tensor, ...]
+    result: te.Tensor
+    rows: Mapping[Group, Any]
+    columns: Any
+    choices: Choices
+
+
+def panels_of(
+    way: Contraction,
+    rows: Mapping[Group, Any],
+    columns: Any,
+    packed: Collection[Read],
+    choices: Choices,
+) -> Panels:
+    """Return a contraction in tiles of some rows along groups, and columns (integers or knobs)."""
+    tensor = way.tensor
+    panels = {
+        read: _panel(way, value, columns, number)
+        for number, (value, read) in enumerate(way.operands.items())
+        if read in packed
+    }
+    shape = [te.ceildiv(g.size, columns if g is way.vector else rows.get(g, 1)) for g in way.groups]
+
+    def tile(*index: Any) -> Any:
+        outer, inner = index[: len(way.groups)], index[len(way.groups) :]
+        places = dict(zip(way.groups, outer, strict=True))
+        for group, row in zip(rows, inner, strict=False):
+            at = places[group] * rows[group] + row
+            places[group] = te.min(at, group.size - 1)
+        at = places[way.vector] * columns + inner[-1]
+        values: dict[Any, Any] = {}
+        for group, place in places.items():
+            values |= group.values(at if group is way.vector else place)
+        replaced: dict[Any, Any] = {}
+        for value, read in way.operands.items():
+            if read in panels:
+                used, reduced = way.panel_of(read)
+                front = [places[g] for g in used]
+                own = (*front, places[way.vector], *(r.var for r in reduced), inner[-1])
+                replaced[value] = panels[read][own]
+            elif way.uses(read, way.vector):
+                inside = te.if_then_else(
+                    at < way.vector.size, substitute(read, values), te.const(0, read.dtype)
+                )
+                replaced[value] = substitute(value, {read: inside}) if value is not read else inside
+        return substitute(reduction_of(tensor), {**values, **replaced})
+
+    tiles = te.compute((*shape, *rows.values(), columns), tile, name=f"{tensor.name}_tile")
+    folds: list[te.Tensor] = []
+    if way.sums is not None:
+        folds = _folds(way, tiles, len(rows))
+    last = folds[-1] if folds else tiles
+
+    def result(*index: Any) -> Any:
+        front, within = [], []
+        for group in way.groups:
+            if way.sums is not None and group is way.vector:
+                front.append(0)
+                continue
+            size = columns if group is way.vector else rows.get(group, 1)
+            at = group.position(index)
+            front.append(at // size)
+            if group is way.vector or group in rows:
+                within.append((group, at % size))
+        inner = dict(within)
+        own = [*front, *(inner[g] for g in rows)]
+        if way.sums is None:
+            return last[(*own, inner[way.vector])]
+        return _combined(reduction_of(tensor), last[(*own, 0)], last[(*own, 1)])
+
+    whole = te.compute(way.whole.shape, result, name=way.whole.name)
+    return Panels(
+        way,
+        tuple(panels.values()),
+        tuple(panels),
+        tiles,
+        tuple(folds),
+        whole,
+        rows,
+        columns,
+        choices,
+    )
+
+
+def _panel(way: Contraction, value: Expr, columns: Any, number: int) -> te.Tensor:
+    """Return the panel of an operand: consecutive tiles of the vector, all it is reduced over."""
+    read = way.operands[value]
+    used, reduced = way.panel_of(read)
+    condition = reduction_of(way.tensor).condition
+    guarded = not (isinstance(condition, Const) and condition.value)
+
+    def body(*index: Any) -> Any:
+        *front, lane = index
+        groups, tile, over = front[: len(used)], front[len(used)], front[len(used) + 1 :]
+        at = tile * columns + lane
+        values = {a.var: i for a, i in zip(reduced, over, strict=True)}
+        for group, place in zip(used, groups, strict=True):
+            values |= group.values(place)
+        values |= way.vector.values(at)
+        moved = [substitute(i, values) for i in read.children]
+        if guarded:  # elements that the condition excludes may have any value
+            sizes = map(int, read.tensor.shape)
+            moved = [te.max(te.min(i, n - 1), 0) for i, n in zip(moved, sizes, strict=True)]
+        own = te.if_then_else(
+            at < way.vector.size, read.tensor[tuple(moved)], te.const(0, read.dtype)
+        )
+        return own if value is read else substitute(value, {read: own})
+
+    tiles = te.ceildiv(way.vector.size, columns)
+    shape = (*(g.size for g in used), tiles, *map(extent, reduced), columns)
+    panel: te.Tensor = te.compute(shape, body, name=f"{way.tensor.name}_{read.tensor.name}{number}")
+    return panel
+
+
+def _folds(way: Contraction, tiles: te.Tensor, rows: int) -> list[te.Tensor]:
+    """Return stages that combine each half of the lanes with the other, down to two lanes."""
+    found: list[te.Tensor] = []
+    last, width = tiles, way.lanes
+    while width > 2:
+        width //= 2
+
+        def fold(*index: Any, last: te.Tensor = last, width: int = width) -> Any:
+            *place, lane = index
+            both = last[(*place, lane)], last[(*place, lane + width)]
+            return _combined(reduction_of(way.tensor), *both)
+
+        last = te.compute((*tiles.shape[:-1], width), fold, name=f"{way.tensor.name}_fold{width}")
+        found.append(last)
+    return found
+
+
+def _combined(reduced: Reduce, a: Any, b: Any) -> Any:
+    (lhs,), (rhs,), (combined,) = (
+        reduced.combiner.lhs, reduced.combiner.rhs, reduced.combiner.result
+    )  # fmt: skip
+    return substitute(combined, {lhs: a, rhs: b})

@@ -1,0 +1,91 @@
+"""Rewrites a graph of tensor expressions stage by stage, producers first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune import te
+from autotune.ir.expr import Expr, Read
+from autotune.ir.visitor import ReadRewriter
+from autotune.te.scan import ScanOp
+from autotune.te.tensor import ComputeOp, Operation, producers_first
+
+#: Returns the stages that replace a stage; the last one has its elements. It is given the stage
+#: with its producers replaced, and the stage of before.
+Refine = Callable[[te.Tensor, te.Tensor], Sequence[te.Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A rewritten graph.
+
+    Attributes
+    ----------
+    outputs
+        What takes the place of each output.
+    origin
+        For each new stage the stage of before that it belongs to.
+    """
+
+    outputs: tuple[te.Tensor, ...]
+    origin: dict[te.Tensor, te.Tensor]
+
+
+#: Returns the tensors that replace the results of a scan. It is given the scan with its producers
+#: replaced, and the scan of before.
+RefineScan = Callable[[ScanOp, ScanOp], Sequence[te.Tensor]]
+
+
+def rewrite(
+    outputs: Sequence[te.Tensor],
+    refine: Refine,
+    refine_scan: RefineScan = lambda made, _: made.outputs,
+) -> Rewritten:
+    """Return a graph in which stages are replaced.
+
+    What a scan is made of is not refined, but it reads what replaces its producers.
+    """
+    ops = producers_first([t.op for t in outputs])
+    kept = {own for op in ops if isinstance(op, ScanOp) for own in parts_of(op)}
+    new: dict[te.Tensor, te.Tensor] = {}
+    origin: dict[te.Tensor, te.Tensor] = {}
+    redirect = ReadRewriter(lambda tensor, at: Read(new.get(tensor, tensor), at))
+    for op in ops:
+        if isinstance(op, ScanOp):
+            results = refine_scan(_with_parts(op, new), op)
+            pairs = list(zip(op.outputs, results, strict=True))
+        elif not isinstance(op, ComputeOp):
+            origin |= {t: t for t in op.outputs}
+            continue
+        else:
+            changed = _redirected(op, redirect)
+            pairs = list(zip(op.outputs, changed.outputs, strict=True))
+            if len(op.outputs) == 1 and op not in kept:
+                stages = refine(changed.output(), op.output())
+                origin |= {stage: op.output() for stage in stages}
+                pairs = [(op.output(), stages[-1])]
+        for old, made in pairs:
+            origin[made] = old
+            if made is not old:
+                new[old] = made
+    return Rewritten(tuple(new.get(t, t) for t in outputs), origin)
+
+
+def parts_of(scan: ScanOp) -> set[Operation]:
+    """Return the operations that a scan is made of: its first steps and its cell."""
+    return {*(t.op for t in scan.init), *scan.cell}
+
+
+def _with_parts(op: ScanOp, new: Mapping[te.Tensor, te.Tensor]) -> ScanOp:
+    """Return a scan whose parts are replaced."""
+    if not any(t in new for part in parts_of(op) for t in part.outputs):
+        return op
+    init, update = ([new.get(t, t) for t in parts] for parts in (op.init, op.update))
+    return ScanOp(op.name, init, update, op.state_placeholder, op.tag)
+
+
+def _redirected(op: ComputeOp, redirect: ReadRewriter) -> ComputeOp:
+    body: tuple[Expr, ...] = tuple(map(redirect.expr, op.body))
+    same = all(a is b for a, b in zip(body, op.body, strict=True))
+    return op if same else ComputeOp(op.name, op.axis, body, tag=op.tag)

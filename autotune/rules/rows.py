@@ -1,0 +1,159 @@
+"""Schedules statements that share rows on CPUs: one row, or block of columns, after another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from autotune import te
+from autotune.rules.flat import lanes_in
+from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.stage_graph import Reading, RowGroup, extent, is_contiguous
+from autotune.rules.threads import serial_seconds, share
+from autotune.rules.vector_partial_sums import LaneReduction
+from autotune.schedule.schedule import Schedule
+
+#: Least number of rows for computing a group row by row by default.
+_FEW: Final = 8
+
+
+class RowLoops:
+    """Schedules groups of stages that share rows.
+
+    Parameters
+    ----------
+    cfg
+        Where knobs are defined.
+    schedule
+    stages
+        The reads of each stage.
+    lanes
+        The reductions in lanes, by each of their stages.
+    numbers
+        The numbers of stages in names of knobs.
+    """
+
+    def __init__(
+        self,
+        cfg: KnobDefiner,
+        schedule: Schedule,
+        stages: Sequence[Reading],
+        lanes: Mapping[te.Tensor, LaneReduction],
+        numbers: Mapping[te.Tensor, int],
+    ) -> None:
+        self.cfg = cfg
+        self.numbers = numbers
+        self.schedule = schedule
+        self.reads = {s.tensor: s.reads for s in stages}
+        self.lanes = lanes
+
+    def apply(self, group: RowGroup, may_choose: bool) -> bool:
+        """Schedule a group; return the knob that chooses row by row, if there is one."""
+        axes, own = group.root.op.axis, self.lanes.get(group.root)
+        if own is not None and group.root is not own.result:
+            return False  # a reduction without rows: its parts are scheduled with it
+        by_rows = math.prod(extent(axes[n]) for n in group.rows) >= _FEW
+        is_choice = may_choose and not self.is_lanes_alone(group)
+        if is_choice:
+            ways = ["rows", "whole"] if by_rows else ["whole", "rows"]
+            by_rows = self.knobs(group.root).define_knob("at", ways) == "rows"
+        seconds = self.seconds(group)
+        if by_rows:
+            self.rows(group, seconds)
+        else:
+            self.apart(group.root, seconds)
+            for tensor, _ in group.members:
+                self.apart(tensor, self.seconds(RowGroup(tensor, (), ())))
+        return is_choice
+
+    def knobs(self, tensor: te.Tensor) -> StageKnobs:
+        """Return what defines the knobs of a stage."""
+        return StageKnobs(self.cfg, self.numbers[tensor])
+
+    def is_lanes_alone(self, group: RowGroup) -> bool:
+        """Whether a group consists only of the lanes of one reduction."""
+        own = self.lanes.get(group.root)
+        parts = [] if own is None else [own.parts, own.vector]
+        return all(any(t is p for p in parts) for t, _ in group.members)
+
+    def apart(self, tensor: te.Tensor, seconds: float) -> None:
+        """Schedule a single stage; partial results are scheduled with their reduction."""
+        own = self.lanes.get(tensor)
+        if own is None:
+            self.rows(RowGroup(tensor, (), ()), seconds)
+        elif tensor is own.result:
+            rank = len(tensor.op.axis)
+            members = [(part, part.op.axis[:rank]) for part in (own.vector, own.parts)]
+            self.rows(RowGroup(tensor, tuple(range(rank)), tuple(members)), seconds)
+
+    def rows(self, group: RowGroup, seconds: float) -> None:
+        """Compute a whole group in the loop of its root over rows."""
+        root, stage = group.root, self.schedule[group.root]
+        axes = list(root.op.axis)
+        lanes = self.vector_of(root)
+        front = [axes[n] for n in group.rows] if group.members else axes[:-1]
+        within = [a for a in axes if not any(a is f for f in front)]
+        lengths: dict[Any, Any] = {a: extent(a) for a in axes}
+        vector: list[Any] = []
+        if lanes > 1:
+            width = self.width(root, lanes)
+            outer, lane = stage.split(axes[-1], factor=width)
+            stage.vectorize(lane)
+            lengths[outer] = te.ceildiv(lengths[axes[-1]], width)
+            vector = [lane]
+            front = [outer if a is axes[-1] else a for a in front]
+            within = [outer if a is axes[-1] else a for a in within]
+        if not front:
+            front, within = within[:1], within[1:]
+        stage.reorder(*front, *within, *root.op.reduce_axis, *vector)
+        if not front:
+            for member, _ in group.members:
+                self.member(member, (), 0)
+            return
+        at = stage.fuse(*front) if len(front) > 1 else front[0]
+        length = math.prod(lengths[a] for a in front)
+        at = share(self.knobs(root), stage, at, length, seconds)
+        blocked = lanes > 1 and group.rows[-1:] == (len(axes) - 1,)
+        for member, rows in group.members:
+            self.schedule[member].compute_at(stage, at)
+            self.member(member, rows[:-1] if blocked else rows, lanes)
+
+    def member(self, tensor: te.Tensor, rows: tuple[Any, ...], lanes: int) -> None:
+        """Schedule a stage within a row of another, `rows` being its axes that are fixed there."""
+        stage, axes = self.schedule[tensor], list(tensor.op.axis)
+        reduced = list(tensor.op.reduce_axis)
+        own = self.lanes.get(tensor)
+        if own is not None and tensor is not own.result:
+            *place, v = axes
+            u = [place.pop()] if tensor is own.parts else reduced
+            over = reduced if tensor is own.parts else []
+            stage.reorder(*place, *over, *u, v)
+            stage.unroll(u[0])
+            stage.vectorize(v)
+            return
+        vector: list[Any] = []
+        lanes = self.vector_of(tensor)
+        if lanes > 1 and not any(axes[-1] is a for a in rows):
+            outer, lane = stage.split(axes.pop(), factor=self.width(tensor, lanes))
+            stage.vectorize(lane)
+            axes.append(outer)
+            vector = [lane]
+        stage.reorder(*axes, *reduced, *vector)
+
+    def seconds(self, group: RowGroup) -> float:
+        """Return about how long one thread takes for a group."""
+        stages = [self.lanes[t].whole if t in self.lanes else t for t in group.stages]
+        return serial_seconds(self.cfg.target, dict.fromkeys(stages))
+
+    def vector_of(self, tensor: te.Tensor) -> int:
+        """Return the lanes of the vectors that a stage can be computed in; 1 if it cannot."""
+        axes = tensor.op.axis
+        lanes = lanes_in(self.cfg.target, tensor.dtype)
+        if tensor in self.lanes or not axes or extent(axes[-1]) < lanes:
+            return 1
+        return lanes if is_contiguous(tensor, self.reads[tensor]) else 1
+
+    def width(self, tensor: te.Tensor, lanes: int) -> Any:
+        """Define the length of a stage's vectors."""
+        return self.knobs(tensor).define_knob("lanes", [lanes, 2 * lanes, 4 * lanes])

@@ -1,0 +1,177 @@
+"""Relations of the stages of a computation: shared rows, and consumers of contractions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune import te
+from autotune.ir.expr import Expr, Read, Reduce
+from autotune.ir.visitor import ReadRewriter, free_vars, reads, substitute
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import ComputeOp
+
+
+def extent(axis: Any) -> int:
+    """Return the length of an axis."""
+    return int(axis.dom.extent.value)
+
+
+def iterations(tensor: te.Tensor) -> int:
+    """Return the number of evaluations of a stage's expression."""
+    return math.prod(extent(axis) for axis in (*tensor.op.axis, *tensor.op.reduce_axis))
+
+
+def reduction_of(tensor: te.Tensor) -> Reduce:
+    """Return what a tensor reduces."""
+    assert isinstance(tensor.op, ComputeOp)
+    (body,) = tensor.op.body
+    assert isinstance(body, Reduce)
+    return body
+
+
+def is_contiguous(tensor: te.Tensor, reads: Iterable[Read]) -> bool:
+    """Whether neighbours along the last dimension read neighbours, or the same, everywhere."""
+    last = tensor.op.axis[-1].var
+    return not any(last is v for r in reads for i in r.children[:-1] for v in free_vars(i))
+
+
+def written_out(tensor: te.Tensor, inlined: Collection[te.Tensor]) -> te.Tensor:
+    """Return a stage that reads none of some computed tensors, but what they read."""
+
+    def written(source: te.Tensor, indices: tuple[Expr, ...]) -> Expr:
+        own = source.op
+        if not isinstance(own, ComputeOp) or source not in inlined:
+            return Read(source, indices)
+        values = {a.var: i for a, i in zip(own.axis, indices, strict=True)}
+        return out.expr(substitute(own.body[0], values))
+
+    out, op = ReadRewriter(written), tensor.op
+    assert isinstance(op, ComputeOp)
+    body = tuple(map(out.expr, op.body))
+    same = all(new is old for new, old in zip(body, op.body, strict=True))
+    return tensor if same else ComputeOp(op.name, op.axis, body, tag=op.tag).output()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A stage that is not inlined, and its reads with fused stages inlined."""
+
+    tensor: te.Tensor
+    reads: tuple[Read, ...]
+
+
+def readings(schedule: Schedule) -> list[Reading]:
+    """Return the stages of a schedule that are not inlined, in the order of computation."""
+    return [
+        Reading(stage.op.output(), tuple(r for value in body for r in _all_reads(value)))
+        for stage, body in schedule.bodies().items()
+    ]
+
+
+def _all_reads(value: Expr) -> Iterable[Read]:
+    if not isinstance(value, Reduce):
+        return reads(value)
+    return [r for part in (*value.sources, value.condition) for r in reads(part)]
+
+
+def readers_of(tensor: te.Tensor, stages: Sequence[Reading]) -> list[Reading]:
+    """Return the stages that read a tensor."""
+    return [s for s in stages if any(r.tensor is tensor for r in s.reads)]
+
+
+def ends_in(tensor: te.Tensor, stages: Sequence[Reading]) -> te.Tensor | None:
+    """Return the only reader of a tensor, if it is element-wise."""
+    readers = readers_of(tensor, stages)
+    if len(readers) != 1 or readers[0].tensor.op.reduce_axis:
+        return None
+    (reader,) = readers
+    axes = reader.tensor.op.axis
+    shape = zip(reader.tensor.shape, tensor.shape, strict=False)
+    if len(axes) != len(tensor.shape) or any(a is not b for a, b in shape):
+        return None
+    own = [r for r in reader.reads if r.tensor is tensor]
+    same = all(
+        extent(a) == 1 or i is a.var
+        for r in own for i, a in zip(r.children, axes, strict=True)
+    )  # fmt: skip
+    return reader.tensor if same else None
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Stages that can be computed together for some elements of certain axes, each once.
+
+    Attributes
+    ----------
+    root
+        The last stage of the group.
+    rows
+        Positions of its axes that all stages of the group have.
+    members
+        The others, consumers first, with the axes of each that are `rows`.
+    """
+
+    root: te.Tensor
+    rows: tuple[int, ...]
+    members: tuple[tuple[te.Tensor, tuple[Any, ...]], ...]
+
+    @property
+    def stages(self) -> list[te.Tensor]:
+        """All stages, the root first."""
+        return [self.root, *(tensor for tensor, _ in self.members)]
+
+
+def row_groups(
+    schedule: Schedule, stages: Sequence[Reading], alone: Collection[te.Tensor]
+) -> list[RowGroup]:
+    """Return groups of stages that share rows; every stage except those in `alone` is in one."""
+    left = [s for s in stages if not any(s.tensor is t for t in alone)]
+    groups: list[RowGroup] = []
+    while left:
+        group = _group(schedule, left, stages)
+        groups.append(group)
+        done = [group.root, *(t for t, _ in group.members)]
+        left = [s for s in left if not any(s.tensor is t for t in done)]
+    return groups
+
+
+def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading]) -> RowGroup:
+    *before, last = left
+    root = last.tensor
+    rows = {n: axis for n, axis in enumerate(root.op.axis) if extent(axis) > 1}
+    found: list[tuple[Reading, dict[int, Any]]] = [(last, rows)]
+    for stage in reversed(before):
+        if schedule[stage.tensor].is_output:
+            continue
+        readers = readers_of(stage.tensor, stages)
+        inside = [(s, own) for s, own in found if any(s is r for r in readers)]
+        if len(inside) != len(readers):
+            continue
+        shared = _shared(stage.tensor, inside)
+        if shared:
+            found = [(s, {n: own[n] for n in shared}) for s, own in found]
+            found.append((stage, shared))
+    return RowGroup(
+        root,
+        tuple(found[0][1]),
+        tuple((s.tensor, tuple(own.values())) for s, own in found[1:]),
+    )
+
+
+def _shared(tensor: te.Tensor, readers: Sequence[tuple[Reading, dict[int, Any]]]) -> dict[int, Any]:
+    """Return the readers' rows that are axes of a tensor, in the same position everywhere."""
+    shared: dict[int, Any] = {}
+    places: dict[int, set[int | None]] = {}
+    for stage, rows in readers:
+        for read in (r for r in stage.reads if r.tensor is tensor):
+            for n, axis in rows.items():
+                at = next((d for d, i in enumerate(read.children) if i is axis.var), None)
+                places.setdefault(n, set()).add(at)
+    for n, own in places.items():
+        (at,) = own if len(own) == 1 else (None,)
+        if at is not None:
+            shared[n] = tensor.op.axis[at]
+    return shared

@@ -1,0 +1,402 @@
+"""The rule for scans whose steps combine associatively: columns side by side, or blocks of steps.
+
+A scan is computed together with its only reader, if that is element-wise and reads each element at
+its own place, or with the axes in another order. ::
+
+    for (t)                                parallel (i.outer)
+      for (i)                                for (t)
+        S[t, i] = S[t - 1, i] + X[t, i]  ->    vectorized (i)
+    for (t, i)                                   S[t, i] = S[t - 1, i] + X[t, i]
+      Y[t, i] = f(S[t, i])                     for (t)
+                                                 vectorized (i)
+                                                   Y[t, i] = f(S[t, i])
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.ir.visitor import reads, substitute
+from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.recurrences import Blocks, Recurrence, StepByStep, recurrence_of
+from autotune.rules.row_recurrences import GROUP, RowSums, row_sums
+from autotune.rules.stage_graph import extent
+from autotune.schedule.schedule import Schedule
+from autotune.te.scan import ScanOp
+from autotune.te.tensor import ComputeOp, Operation
+
+#: Size of a result in bytes from which on stores past the caches are probably faster.
+_BEYOND_CACHES: Final = 1 << 24
+
+#: Size of a result in bytes from which on threads are worthwhile.
+_SHARED: Final = 1 << 20
+
+#: Size of a row in bytes that does not stay in a cache until its next use.
+_LONG_ROW: Final = 1 << 18
+
+#: Least number of tasks of a default configuration.
+_TASKS: Final = 4
+
+#: Vectors of columns of a task.
+_WIDTHS: Final = (64, 1, 2, 4, 8, 16, 32, 128)
+
+#: Least number of vectors in a task's part of a row by default: shorter parts are too slow.
+_NARROWEST: Final = 8
+
+
+@dataclass(frozen=True)
+class Series:
+    """A recurrence, and the stage that stores its result.
+
+    Attributes
+    ----------
+    scan : Tensor
+        The scan.
+    result : Tensor
+        The scan, or its only reader.
+    time : int
+        Position of the steps among the axes of the result.
+    columns : tuple of int
+        Position of each axis of a step among the axes of the result.
+    """
+
+    scan: te.Tensor
+    result: te.Tensor
+    time: int
+    columns: tuple[int, ...]
+
+    @property
+    def is_along_rows(self) -> bool:
+        """Whether the steps are neighbours in memory."""
+        return all(n == 1 for n in self.result.shape[self.time + 1 :])
+
+    def stage(self, element: Callable[..., Any]) -> te.Tensor:
+        """Return the stage that stores the result, given the elements of the scan."""
+
+        def value(*index: Any) -> Any:
+            own = element(index[self.time], *(index[n] for n in self.columns))
+            op = self.result.op
+            if not isinstance(op, ComputeOp):
+                return own
+            (read,) = {r for r in reads(op.body[0]) if r.tensor is self.scan}
+            at = {a.var: i for a, i in zip(op.axis, index, strict=True)}
+            return substitute(op.body[0], {read: own, **at})
+
+        made: te.Tensor = te.compute(self.result.shape, value, name=self.result.name)
+        return made
+
+
+def series_of(ops: Sequence[Operation], outputs: Sequence[te.Tensor]) -> list[Series]:
+    """Return the scans of a graph that are recurrences in independent columns."""
+    found = []
+    for op in ops:
+        if isinstance(op, ScanOp) and recurrence_of(op) is not None:
+            scan = op.output()
+            readers = [o for o in ops if scan in o.input_tensors]
+            own = None
+            if len(readers) == 1 and scan not in outputs:
+                own = _read_by(scan, readers[0])
+            rank = len(scan.shape)
+            found.append(own or Series(scan, scan, 0, tuple(range(1, rank))))
+    return found
+
+
+def _read_by(scan: te.Tensor, reader: Operation) -> Series | None:
+    """Return a scan with its reader; None unless each element is read once, by one element."""
+    if not isinstance(reader, ComputeOp) or reader.reduce_axis or len(reader.outputs) > 1:
+        return None
+    if reader.is_for_cell:
+        return None
+    own = {r for r in reads(reader.body[0]) if r.tensor is scan}
+    if len(own) != 1:
+        return None
+    (read,) = own
+    axes = reader.axis
+    places = [
+        next((n for n, axis in enumerate(axes) if axis.var is index), -1) for index in read.children
+    ]
+    if sorted(places) != list(range(len(axes))):
+        return None
+    if any(n != extent(axes[p]) for n, p in zip(scan.shape, places, strict=True)):
+        return None
+    return Series(scan, reader.output(), places[0], tuple(places[1:]))
+
+
+class ScanSeries:
+    """The series of a graph, which are rewritten with it and then scheduled.
+
+    Attributes
+    ----------
+    scans : set of Tensor
+        Scans that are rewritten.
+    results : dict of Tensor to Series
+        Stages that are replaced.
+    """
+
+    def __init__(
+        self, cfg: KnobDefiner, ops: Sequence[Operation], outputs: Sequence[te.Tensor]
+    ) -> None:
+        self.cfg = cfg
+        found = series_of(ops, outputs)
+        self.scans = {one.scan for one in found}
+        self.results = {one.result: one for one in found}
+        self._made: dict[te.Tensor, te.Tensor] = {}
+        self._loops: list[SeriesLoops] = []
+
+    def refine_scan(self, made: ScanOp, plain: ScanOp) -> Sequence[te.Tensor]:
+        """Return the results that replace those of a scan."""
+        self._made |= zip(plain.outputs, made.outputs, strict=True)
+        is_result = plain.output() in self.results
+        return (self.refine(made.output(), plain.output()),) if is_result else made.outputs
+
+    def refine(self, tensor: te.Tensor, plain: te.Tensor) -> te.Tensor:
+        """Return what replaces the result of a series, given it with its producers replaced."""
+        own = self.results[plain]
+        own = Series(self._made[own.scan], tensor, own.time, own.columns)
+        loops = SeriesLoops(StageKnobs(self.cfg, len(self._loops) + 1), own)
+        self._loops.append(loops)
+        return loops.result
+
+    def apply(self, s: Schedule) -> list[te.Tensor]:
+        """Schedule all series; return their stages."""
+        for loops in self._loops:
+            loops.apply(s)
+        return [t for loops in self._loops for t in (*loops.stages, loops.result)]
+
+
+class SeriesLoops:
+    """The knobs of one series: what is computed, and the loops.
+
+    Parameters
+    ----------
+    cfg
+        Where its knobs are defined.
+    series
+        Its scan and result, with producers replaced.
+    """
+
+    def __init__(self, cfg: KnobDefiner, series: Series) -> None:
+        self.cfg = cfg
+        self.series = series
+        assert isinstance(series.scan.op, ScanOp)
+        found = recurrence_of(series.scan.op)
+        assert found is not None
+        self.recurrence: Recurrence = found
+        self.size = dtypes.itemsize(found.dtype)
+        self.vector = max(1, cfg.target.vector_bytes // self.size)
+        self.bytes = found.steps * math.prod(found.columns) * self.size
+        self.stages: list[te.Tensor] = []
+        self.apply: Callable[[Schedule], None]
+        self.result: te.Tensor = self._rows() if series.is_along_rows else self._columns()
+
+    # -- columns in vectors --------------------------------------------------------------------
+
+    def _columns(self) -> te.Tensor:
+        own, cfg, vector = self.recurrence, self.cfg, self.vector
+        width = own.columns[-1] if own.columns else 1
+        narrow = math.prod(own.columns) < 2 * _NARROWEST * vector
+        large = self.bytes >= _BEYOND_CACHES and not narrow
+        lanes = cfg.define_knob(
+            "scan_lanes", [vector, 2 * vector, 4 * vector], vector * (4 if large else 1)
+        )
+        wide = 64
+        if self.bytes >= _SHARED:
+            wide = _width(width, vector, 4 * vector if large else vector)
+        columns = lanes * cfg.define_knob("scan_width", list(_WIDTHS), wide)
+        unroll = cfg.define_knob("scan_unroll", [1, 2, 4, 8], 8 if large else 1)
+        is_scan = self.series.result is self.series.scan
+        ways = ["steps", "tiles", "blocks"] if is_scan else ["tiles", "blocks"]
+        ways = [w for w in ways if w != "blocks" or own.steps > 16]
+        way = ways[-1 if narrow and self.bytes >= _SHARED else 0]
+        way = cfg.define_knob("scan", ways, way)
+        stream = cfg.define_knob("scan_stream", [False, True], large)
+        blocks: Blocks | None = None
+        if way == "blocks":
+            blocks = own.by_blocks(self._length([64, 16, 32, 128, 256, 1024]))
+            first, later, scan, element = blocks.first, blocks.later, blocks.parts, blocks.element
+        else:
+            whole = own.by_steps()
+            first, later, scan, element = whole.init, whole.update, whole.scan, whole.element
+        ahead = 0
+        if way == "steps" and stream:
+            ahead = cfg.define_knob("scan_ahead", [16, 0, 4, 8])
+        result: te.Tensor = scan if way == "steps" else self.series.stage(element)
+
+        def apply(s: Schedule) -> None:
+            for part in (first, later):
+                front = list(part.op.axis)[1:]
+                if way == "steps":
+                    axis = s[part].fuse(*front) if len(front) > 1 else front[-1]
+                    outer, axis = s[part].split(axis, factor=columns)
+                    s[part].parallel(outer)
+                else:
+                    axis = front[-1]
+                s[part].vectorize(s[part].split(axis, factor=lanes)[1])
+            steps = self._unroll(s, scan, unroll)
+            if way != "steps":
+                self._tiles(s, scan, blocks, columns, lanes, stream)
+            elif stream:
+                s[scan].pragma(steps, "state_in_ring")
+                s[scan].pragma(steps, "nontemporal_store")
+                s[scan].pragma(steps, "prefetch_steps", ahead)
+
+        self.apply = apply
+        self.stages = _stages(blocks or whole)
+        return result
+
+    def _tiles(
+        self, s: Schedule, scan: Any, blocks: Blocks | None, columns: Any, lanes: Any, stream: bool
+    ) -> None:
+        """Compute the scan in the loops of the result: over columns, and over blocks of steps."""
+        Y, axes = self.result, list(self.result.op.axis)
+        time = axes.pop(self.series.time)
+        outer, inner = s[Y].split(axes.pop(), factor=columns)
+        steps, vectors = s[Y].split(inner, factor=lanes)
+        s[Y].vectorize(vectors)
+        if stream:
+            s[Y].pragma(vectors, "nontemporal_store")
+        if blocks is None:
+            s[Y].reorder(*axes, outer, time, steps)
+            at = s[Y].fuse(*axes, outer) if axes else outer
+            if self.bytes >= _SHARED:
+                s[Y].parallel(at)
+        else:
+            self._ends(s, blocks, lanes)
+            rows, row = s[Y].split(time, factor=blocks.length)
+            s[Y].reorder(rows, *axes, outer, row, steps)
+            at = outer
+            s[Y].parallel(rows)
+        s[scan].compute_at(s[Y], at)
+
+    def _ends(self, s: Schedule, blocks: Blocks, lanes: Any) -> None:
+        """Schedule the effects of blocks on the value before them, and the values before them."""
+        stage = s[blocks.ends]
+        b, *front, i = blocks.ends.op.axis
+        outer, vectors = stage.split(i, factor=lanes)
+        stage.reorder(b, *front, outer, *blocks.ends.op.reduce_axis, vectors)
+        stage.vectorize(vectors)
+        stage.parallel(b)
+        for part in (blocks.none, blocks.more):
+            s[part].vectorize(s[part].split(part.op.axis[-1], factor=lanes)[1])
+
+    # -- rows in vectors -----------------------------------------------------------------------
+
+    def _rows(self) -> te.Tensor:
+        own, cfg = self.recurrence, self.cfg
+        rows, row = math.prod(own.columns), own.steps * self.size
+        lengths = [length for length in (1024, 256, 4096, 16384) if length < own.steps]
+        ways = ["steps"]
+        if own.weight is None:
+            ways = ["vectors", "steps", "blocks"] if lengths else ["vectors", "steps"]
+        shared = row >= _LONG_ROW or (rows < _TASKS and self.bytes >= _SHARED)
+        way = cfg.define_knob("scan", ways, ways[-1 if shared and lengths else 0])
+        count = max(width for width in (1, 2, 4) if width == 1 or rows >= _TASKS * width)
+        width = None
+        if way != "blocks":
+            width = cfg.define_knob("scan_rows", [1, 2, 4, 8], count)
+        if way == "steps":
+            return self._rows_together(width)
+        vector = max(2 * GROUP, self.vector)
+        lanes = cfg.define_knob("scan_lanes", [vector, 2 * vector])
+        length = self._length(lengths) if way == "blocks" else None
+        sums = row_sums(own, lanes, length)
+        result = self.series.stage(sums.element)
+
+        def apply(s: Schedule) -> None:
+            inner = self._row_tasks(s, sums, width, length)
+            s[result].vectorize(s[result].split(inner, factor=lanes)[1])
+
+        self.apply = apply
+        before = sums.before.op
+        self.stages = [t for t in (sums.lane_sums, sums.ends, sums.groups) if t is not None]
+        self.stages += [sums.before, before.init[0], before.update[0]]
+        if sums.starts is not None:
+            start = sums.starts.op
+            self.stages += [sums.starts, start.init[0], start.update[0]]
+        return result
+
+    def _row_tasks(self, s: Schedule, sums: RowSums, width: Any, length: Any) -> Any:
+        """Write the tasks of a result along rows; return its loop over the elements of a row."""
+        Y, axes = self.result, list(self.result.op.axis)
+        inner = axes.pop(self.series.time)
+        s[Y].reorder(*axes, inner)
+        row = (s[Y].fuse(*axes) if len(axes) > 1 else axes[0]) if axes else None
+        if length is not None:
+            columns, inner = s[Y].split(inner, factor=length)
+            rows = task = columns if row is None else s[Y].fuse(row, columns)
+            self._row_ends(s, sums)
+        elif row is not None:
+            rows, task = s[Y].split(row, factor=width)
+        else:
+            s[sums.groups].vectorize(sums.groups.op.axis[-1])
+            return inner
+        if self.bytes >= _SHARED // 8:
+            s[Y].parallel(rows)
+        s[sums.before].compute_at(s[Y], task)
+        s[sums.groups].compute_at(s[Y], task)
+        s[sums.groups].vectorize(sums.groups.op.axis[-1])
+        return inner
+
+    def _row_ends(self, s: Schedule, sums: RowSums) -> None:
+        """Schedule the sums of blocks of rows."""
+        axes = sums.ends.op.axis
+        block = s[sums.ends].fuse(*axes) if len(axes) > 1 else axes[0]
+        s[sums.ends].parallel(block)
+        lane = sums.lane_sums.op.axis[-1]
+        s[sums.lane_sums].compute_at(s[sums.ends], block)
+        s[sums.lane_sums].reorder(*sums.lane_sums.op.reduce_axis, lane)
+        s[sums.lane_sums].vectorize(lane)
+
+    def _rows_together(self, width: Any) -> te.Tensor:
+        """Let each task compute some rows together, one element of each at a time."""
+        unroll = self.cfg.define_knob("scan_unroll", [4, 1, 2, 8])
+        whole = self.recurrence.by_steps()
+        result = self.series.stage(whole.element)
+
+        def apply(s: Schedule) -> None:
+            axes = list(result.op.axis)
+            time = axes.pop(self.series.time)
+            if axes:
+                s[result].reorder(*axes, time)
+                row = s[result].fuse(*axes) if len(axes) > 1 else axes[0]
+                rows, _ = s[result].split(row, factor=width)
+                if self.bytes >= _SHARED // 8:
+                    s[result].parallel(rows)
+                s[whole.scan].compute_at(s[result], rows)
+                s[whole.update].unroll(whole.update.op.axis[-1])
+            self._unroll(s, whole.scan, unroll)
+
+        self.apply = apply
+        self.stages = _stages(whole)
+        return result
+
+    # -- both ----------------------------------------------------------------------------------
+
+    def _length(self, lengths: list[int]) -> Any:
+        return self.cfg.define_knob("scan_block", lengths)
+
+    def _unroll(self, s: Schedule, scan: Any, factor: Any) -> Any:
+        """Unroll steps; return the loop over the remaining ones."""
+        outer, inner = s[scan].split(scan.op.scan_axis, factor=factor)
+        s[scan].unroll(inner)
+        return outer
+
+
+def _stages(phases: StepByStep | Blocks) -> list[te.Tensor]:
+    """Return the stages of a recurrence."""
+    if isinstance(phases, StepByStep):
+        return [phases.init, phases.update, phases.scan]
+    ends = phases.ends.op.outputs
+    own = [phases.none, phases.more, phases.carry, phases.first, phases.later, phases.parts]
+    return [*ends, *own]
+
+
+def _width(columns: int, vector: int, lanes: int) -> int:
+    """Return the largest width of a task, in units of `lanes` columns, that leaves enough tasks."""
+    own = [w for w in (64, 32, 16, 8, 4, 2) if _NARROWEST * vector <= w * lanes <= 128 * vector]
+    return next((w for w in own if columns // (w * lanes) >= _TASKS), own[-1])

@@ -1,0 +1,111 @@
+"""Shares a loop among threads: in contiguous parts of about equal length, one after another.
+
+::
+
+    for (i, 0, n)          parallel (p, 0, ceildiv(n, chunk))
+      f(i)           ->      for (i, 0, min(chunk, n - p*chunk))
+                               f(p*chunk + i)
+
+with chunk = ceildiv(n, threads). The knob `threads` is the number of parts. With one part the loop
+is serial and nothing is launched. A launch takes no more threads than there are parts, and no more
+than the process has, so the values do not depend on the machine. Nor do they depend on the work, as
+the same knob may share the loop of one stage, or of several stages together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.ir.axes import IterVar
+from autotune.ir.expr import BinaryOp, Call, Expr, Reduce
+from autotune.ir.visitor import walk_expr
+from autotune.rules.knob_definer import KnobDefiner
+from autotune.rules.stage_graph import iterations
+from autotune.schedule.stage import Stage
+from autotune.system.available_cpus import thread_count
+from autotune.target import Target
+from autotune.te.tensor import ComputeOp
+
+#: Seconds that a launch takes, with the wait for the last thread.
+LAUNCH: Final = 5e-6
+
+#: Numbers of parts.
+COUNTS: Final = (1, 2, 8, 64)
+
+#: Seconds of an operation of one vector, of a function such as exp, and of a byte from memory, on
+#: one core. They are typical values of processors, right within a factor of two.
+_OPERATION: Final = 1.5e-10
+_FUNCTION: Final = 20 * _OPERATION
+_BYTE: Final = 5e-11
+
+#: Calls that only choose or hint.
+_CHEAP: Final = ("if_then_else", "likely", "min", "max", "abs")
+
+
+def serial_seconds(target: Target, stages: Iterable[te.Tensor]) -> float:
+    """Return about how long one thread needs for some stages, computed in vectors.
+
+    What a stage reads may be in a cache, so only what all of them write and read first counts as
+    traffic of the memory: the bytes of their operands and results, each once.
+    """
+    arrays: dict[te.Tensor, None] = {}
+    seconds = 0.0
+    for tensor in stages:
+        assert isinstance(tensor.op, ComputeOp)
+        lanes = max(1, target.vector_bytes // dtypes.itemsize(tensor.dtype))
+        seconds += iterations(tensor) / lanes * sum(map(_cost, tensor.op.body))
+        arrays.update(dict.fromkeys([tensor, *tensor.op.input_tensors]))
+    return max(seconds, _BYTE * sum(map(_size, arrays)))
+
+
+def _size(tensor: te.Tensor) -> int:
+    shape: list[Any] = list(tensor.shape)
+    return math.prod(map(int, shape)) * dtypes.itemsize(tensor.dtype)
+
+
+def _cost(value: Expr) -> float:
+    parts = (value.combiner.result, value.sources) if isinstance(value, Reduce) else ((), (value,))
+    nodes = [node for part in parts for root in part for node in walk_expr(root)]
+    calls = sum(isinstance(node, Call) and node.name not in _CHEAP for node in nodes)
+    plain = sum(isinstance(node, BinaryOp) and dtypes.is_float(node.dtype) for node in nodes)
+    return _FUNCTION * calls + _OPERATION * max(plain, 1)
+
+
+def likely_threads(target: Target, seconds: float) -> int:
+    """Return the number of parts that should be the fastest on a target."""
+    cores = thread_count(target.threads)
+
+    def duration(threads: int) -> float:
+        used = min(threads, cores)
+        return seconds / used + (LAUNCH if used > 1 else 0.0)
+
+    least = min(map(duration, COUNTS))
+    return 1 if duration(1) <= least else max(n for n in COUNTS if duration(n) <= least)
+
+
+def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: float) -> IterVar:
+    """Share a loop among threads; return the loop over its iterations within one part.
+
+    Parameters
+    ----------
+    cfg
+        Where the knob `threads` is defined.
+    stage
+    axis
+        A loop of the stage, with no parallel loop around it. It must have neither annotation nor
+        attached stages.
+    length
+        Number of its iterations: an integer, or an expression of knobs.
+    seconds
+        Time that one thread needs for all of them; see `serial_seconds`.
+    """
+    if seconds < LAUNCH or (isinstance(length, int) and length < 2):
+        return axis
+    threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
+    part, inner = stage.split(axis, factor=te.ceildiv(length, threads))
+    stage.parallel(part)
+    return inner

@@ -1,0 +1,64 @@
+"""Constant inputs of a function on a GPU, and what is computed once from them alone.
+
+See `autotune.lowering.split_constants`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.ir import dtypes
+from autotune.runtime.cuda import cupy_driver
+from autotune.runtime.cuda.gpu_program import GpuSource
+from autotune.runtime.cuda.loaded_program import LoadedProgram
+from autotune.runtime.device import DeviceArray, Host
+
+
+@dataclass(frozen=True)
+class GpuConstants:
+    """The constant inputs of a function.
+
+    Attributes
+    ----------
+    arrays : tuple of ndarray
+        All of them, in order.
+    kept : tuple of int
+        Those that the function itself takes.
+    prepare : GpuSource or None
+        Computes from them the arrays that the function takes after these.
+    """
+
+    arrays: tuple[Host, ...]
+    kept: tuple[int, ...]
+    prepare: GpuSource | None
+
+    @property
+    def count(self) -> int:
+        """Number of arrays that the function takes after those of its calls."""
+        outputs = () if self.prepare is None else self.prepare.signature.parameters
+        return len(self.kept) + sum(p.is_output for p in outputs)
+
+    def on(self, device: int, arch: str) -> list[DeviceArray]:
+        """Return these arrays in the memory of a GPU; waits until they are computed.
+
+        Raises
+        ------
+        CompileError, LaunchError, TargetError
+            As `GpuSource.compiled`, and if the launch fails.
+        """
+        arrays = cupy_driver.copied(self.arrays, device)
+        kept = [arrays[number] for number in self.kept]
+        if self.prepare is None:
+            return kept
+        made: list[Any] = []
+        for parameter in self.prepare.signature.parameters[len(arrays) :]:
+            count = math.prod(parameter.fixed or ()) * dtypes.itemsize(parameter.dtype)
+            made.append(cupy_driver.empty((count,), "uint8", device))
+        program = LoadedProgram(self.prepare.compiled(arch), device)
+        with cupy_driver.cupy().cuda.Device(device) as used:
+            stream = cupy_driver.stream_handle(None, device)
+            program.bind([int(array.data.ptr) for array in (*arrays, *made)], stream)()
+            used.synchronize()
+        return [*kept, *made]

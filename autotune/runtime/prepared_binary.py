@@ -1,0 +1,113 @@
+"""Machine code of a function with constant inputs: it prepares them, and then is called without.
+
+See `autotune.lowering.split_constants`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from autotune.runtime.cpu.aligned_arrays import aligned_copy, aligned_zeros
+from autotune.runtime.device import Binary, Call, Device, DeviceArray
+from autotune.runtime.signature import ArrayParameter, Signature
+
+if TYPE_CHECKING:
+    from autotune.ir.stmt import PrimFunc
+    from autotune.lowering.split_constants import PreparedFunction
+
+
+@dataclass(frozen=True)
+class PreparedBinary:
+    """Machine code of a `PreparedFunction` as plain data.
+
+    Attributes
+    ----------
+    main : Binary
+        What is called and timed.
+    prepare : Binary or None
+        What runs once before, if anything does.
+    constants, kept : tuple of int
+        As of `PreparedFunction`.
+    """
+
+    main: Binary
+    prepare: Binary | None
+    constants: tuple[int, ...]
+    kept: tuple[int, ...]
+
+    @classmethod
+    def compiled(
+        cls, function: PreparedFunction, compile_one: Callable[[PrimFunc], Binary]
+    ) -> PreparedBinary:
+        """Compile both functions."""
+        main, *rest = map(compile_one, function.functions)
+        return cls(main, rest[0] if rest else None, function.constants, function.kept)
+
+    @property
+    def signature(self) -> Signature:
+        """What is called takes."""
+        return self.main.signature
+
+    @property
+    def resources(self) -> list[dict[str, Any]] | None:
+        """What the kernels of `main` take of the device."""
+        return self.main.resources
+
+    def to_bytes(self) -> bytes:
+        """Return all of it: a line of JSON, then both codes."""
+        prepare = b"" if self.prepare is None else self.prepare.to_bytes()
+        head = {"constants": self.constants, "kept": self.kept, "prepare_bytes": len(prepare)}
+        return json.dumps(head).encode() + b"\n" + prepare + self.main.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, read: Callable[[bytes], Binary]) -> PreparedBinary:
+        """Rebuild what `to_bytes` returned; `read` rebuilds a code of the device."""
+        line, _, codes = data.partition(b"\n")
+        head = json.loads(line)
+        end = head["prepare_bytes"]
+        prepare = read(codes[:end]) if end else None
+        return cls(read(codes[end:]), prepare, tuple(head["constants"]), tuple(head["kept"]))
+
+
+class PreparedCandidate:
+    """A `PreparedBinary` in the memory of a device."""
+
+    def __init__(self, binary: PreparedBinary, device: Device) -> None:
+        self._binary = binary
+        self._device = device
+        self._main = device.load(binary.main)
+        self._prepare = None if binary.prepare is None else device.load(binary.prepare)
+
+    def on(self, arrays: Sequence[DeviceArray]) -> tuple[Any, list[DeviceArray]]:
+        """Return what is called, and its arrays, once the constants among some are prepared.
+
+        Parameters
+        ----------
+        arrays : sequence of array
+            All inputs and outputs of the workload, on the device.
+        """
+        binary, device = self._binary, self._device
+        kept = [arrays[position] for position in binary.kept]
+        made: list[DeviceArray] = []
+        if binary.prepare is not None:
+            made = [self._new(p) for p in binary.prepare.signature.parameters if p.is_output]
+            constants = [arrays[position] for position in binary.constants]
+            device.bind(self._prepare, [*constants, *made])()
+            device.wait()
+        own = [a for number, a in enumerate(arrays) if number not in binary.constants]
+        if not device.is_host:
+            return self._main, [*own, *kept, *made]
+        # A built function has its own copy of a constant.
+        return self._main.given([*map(aligned_copy, kept), *made]), own
+
+    def bind(self, arrays: Sequence[DeviceArray]) -> Call:
+        """Return a call on some arrays, once the constants among them are prepared."""
+        return self._device.bind(*self.on(arrays))
+
+    def _new(self, parameter: ArrayParameter) -> DeviceArray:
+        device, shape = self._device, parameter.fixed or ()
+        kind = device.stored_as(parameter.dtype)
+        return aligned_zeros(shape, kind) if device.is_host else device.xp.zeros(shape, kind)

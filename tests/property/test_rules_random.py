@@ -1,0 +1,106 @@
+"""Random computations through the schedule rules: every configuration computes the right answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cuda_compiler import needs_nvrtc
+from support.random_computations import RandomComputation
+
+from autotune import rules
+from autotune.builder import BuiltFunction
+from autotune.ir.evaluate.interpreter import interpret
+from autotune.rules.apply_rules import scheduled_outputs
+from autotune.runtime.backends import backend_of
+from autotune.target import Target
+from autotune.task.task import Task
+from autotune.template import Template
+from autotune.trace.template_knobs import Knobs
+
+FEW, MANY = range(24), range(24, 500)
+
+#: Most iterations of a computation that the interpreter runs.
+INTERPRETED = 10**5
+
+CONFIGURATIONS = 2
+
+
+def task_of(made: RandomComputation, target: str) -> Task:
+    def instance(cfg: Knobs) -> Any:
+        schedule = rules.schedule(cfg, made.outputs)
+        return schedule, [*made.inputs, *scheduled_outputs(schedule, made.outputs)]
+
+    return Task(Template("computation", Target.of(target).kind, instance), {}, target)
+
+
+def configurations(task: Task, seed: int) -> list[int]:
+    """Return the default and a few random legal configurations."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(len(task.space), size=100 * CONFIGURATIONS).tolist()
+    legal = [i for i in dict.fromkeys(drawn) if not task.refusal(i)]
+    return [task.default_index, *legal[:CONFIGURATIONS]]
+
+
+def poisoned(made: RandomComputation) -> list[Any]:
+    return [np.full_like(array, 77) for array in made.expected()]
+
+
+def check(seed: int, target: str) -> None:
+    made = RandomComputation(seed)
+    task = task_of(made, target)
+    expected = made.expected()
+    for index in configurations(task, seed):
+        why = f"{made.description}; {task.space.config(index)}"
+        results = poisoned(made)
+        BuiltFunction(task.final(index), task.target)(*made.arrays, *results)
+        for result, value in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result, value, err_msg=why)
+
+
+def check_interpreted(seed: int) -> None:
+    made = RandomComputation(seed)
+    if sum(array.size for array in (*made.arrays, *made.expected())) > INTERPRETED // 20:
+        return
+    task = task_of(made, "llvm")
+    results = poisoned(made)
+    interpret(task.final(configurations(task, seed)[-1]), *made.arrays, *results)
+    for result, value in zip(results, made.expected(), strict=True):
+        np.testing.assert_array_equal(result, value, err_msg=made.description)
+
+
+def compile_for_gpu(seed: int) -> None:
+    task = task_of(RandomComputation(seed), "cuda -arch=sm_90")
+    for index in configurations(task, seed)[:2]:
+        backend_of(task.target).compile_source(task.final(index), task.target)
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_some_random_computations_are_right_on_cpus(seed: int) -> None:
+    check(seed, "llvm")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", MANY)
+def test_random_computations_are_right_on_cpus(seed: int) -> None:
+    check(seed, "llvm")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*FEW, *MANY])
+def test_random_computations_are_right_when_interpreted(seed: int) -> None:
+    check_interpreted(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*FEW, *MANY])
+def test_random_computations_are_right_with_threads_of_gpus(seed: int) -> None:
+    check(seed, "cuda -arch=sm_90 -on=cpu")
+
+
+@needs_nvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*FEW, *MANY])
+def test_random_computations_compile_for_gpus(seed: int) -> None:
+    compile_for_gpu(seed)

@@ -1,0 +1,84 @@
+"""What the schedule rules promise of any computation: right answers, and a space without names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune import rules, te
+from autotune.rules.apply_rules import scheduled_outputs
+from autotune.target import Target
+from autotune.task.task import Task
+from autotune.template import Template
+from autotune.trace.template_knobs import Knobs
+
+Made = tuple[list[te.Tensor], list[te.Tensor]]
+
+
+def product(m: int = 5, n: int = 70, k: int = 9, names: str = "ABC") -> Made:
+    """C = A @ B, relu of it, under some names."""
+    A = te.placeholder((m, k), "float32", name=names[0])
+    B = te.placeholder((k, n), "float32", name=names[1])
+    r = te.reduce_axis((0, k), name=f"r{names}")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name=names[2])
+    return [A, B], [te.compute((m, n), lambda i, j: te.max(C[i, j], 0.0), name=names + "relu")]
+
+
+def row_maxima(m: int = 7, n: int = 50) -> Made:
+    """X - max of each row."""
+    X = te.placeholder((m, n), "float32", name="X")
+    r = te.reduce_axis((0, n), name="r")
+    M = te.compute((m,), lambda i: te.max(X[i, r], axis=r), name="M")
+    return [X], [te.compute((m, n), lambda i, j: X[i, j] - M[i], name="Y")]
+
+
+def sums_down(m: int = 6, n: int = 40) -> Made:
+    """Running sums down columns, doubled."""
+    X = te.placeholder((m, n), "float32", name="X")
+    state = te.placeholder((m, n), "float32", name="state")
+    init = te.compute((1, n), lambda t, j: X[t, j], name="init")
+    update = te.compute((m, n), lambda t, j: state[t - 1, j] + X[t, j], name="update")
+    S = te.scan(init, update, state, name="S")
+    return [X], [te.compute((m, n), lambda i, j: S[i, j] * 2.0, name="Y")]
+
+
+def template_of(made: Callable[[], Made]) -> Template:
+    def instance(cfg: Knobs) -> Any:
+        inputs, outputs = made()
+        schedule = rules.schedule(cfg, outputs)
+        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
+
+    return Template("computation", "llvm", instance)
+
+
+REFERENCES: dict[Callable[[], Made], Callable[..., Any]] = {
+    product: lambda a, b: np.maximum(a @ b, 0),
+    row_maxima: lambda x: x - x.max(axis=1, keepdims=True),
+    sums_down: lambda x: 2 * np.cumsum(x, axis=0),
+}
+
+
+@pytest.mark.parametrize("made", REFERENCES, ids=lambda f: f.__name__)
+def test_every_configuration_computes_the_right_answer(made: Callable[[], Made]) -> None:
+    task = Task(template_of(made), {}, Target("llvm"))
+    rng = np.random.default_rng(0)
+    inputs = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made()[0]]
+    expected = REFERENCES[made](*inputs)
+    for index in {task.default_index, *task.space.sample(6, rng).tolist()}:
+        structure = task.concrete_structure(index)
+        out = np.full_like(expected, np.nan)
+        autotune.build(structure.schedule, list(structure.tensors))(*inputs, out)
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_names_of_tensors_and_axes_do_not_change_the_space() -> None:
+    spaces = [
+        Task(template_of(partial(product, names=names)), {}, Target("llvm")).space
+        for names in ("ABC", "xyz")
+    ]
+    assert spaces[0].fingerprint() == spaces[1].fingerprint()

@@ -1,0 +1,157 @@
+"""What the rules promise of any computation on GPUs: right answers in every configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune import rules, te
+from autotune.codegen.cuda.cuda_source import emit
+from autotune.rules.apply_rules import scheduled_outputs
+from autotune.target import Target
+from autotune.task.task import Task
+from autotune.template import Template
+from autotune.trace.template_knobs import Knobs
+
+Made = tuple[list[te.Tensor], list[te.Tensor]]
+TARGET = Target.of("cuda -arch=sm_90 -on=cpu")
+
+
+def task_of(made: Callable[..., Made], *args: Any, target: Target = TARGET) -> Task:
+    """Return the task of a computation, scheduled by rules."""
+
+    def instance(cfg: Knobs) -> Any:
+        inputs, outputs = made(*args)
+        schedule = rules.schedule(cfg, outputs)
+        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
+
+    return Task(Template("computation", "cuda", instance), {}, target)
+
+
+def check(made: Callable[..., Made], expected: Callable[..., Any], *args: Any, count: int) -> None:
+    """Compare the default configuration and random ones with exact results."""
+    task, rng = task_of(made, *args), np.random.default_rng(0)
+    inputs = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made(*args)[0]]
+    results = expected(*inputs)
+    results = results if isinstance(results, tuple) else (np.ascontiguousarray(results),)
+    for index in {task.default_index, *task.space.sample(count, rng).tolist()}:
+        assert task.refusal(index) == ""
+        structure = task.concrete_structure(index)
+        outs = [np.full_like(r, 77) for r in results]
+        autotune.build(structure.schedule, list(structure.tensors), TARGET)(*inputs, *outs)
+        for out, result in zip(outs, results, strict=True):
+            np.testing.assert_allclose(
+                out, result, rtol=1e-5, atol=1e-5, err_msg=str(task.space.config(index).values)
+            )
+    assert task.untraceable == ""
+
+
+def given(*shape: int, name: str = "X") -> te.Tensor:
+    tensor: te.Tensor = te.placeholder(shape, "float32", name=name)
+    return tensor
+
+
+def transposed(m: int = 37, n: int = 50) -> Made:
+    X = given(m, n)
+    return [X], [te.compute((n, m), lambda i, j: X[j, i] * 2.0, name="Y")]
+
+
+def shifted_sums(m: int = 6, n: int = 40) -> Made:
+    """Running sums down columns of differences from the largest element of a row, doubled."""
+    X = given(m, n)
+    r = te.reduce_axis((0, n), name="r")
+    M = te.compute((m,), lambda i: te.max(X[i, r], axis=r), name="M")
+    D = te.compute((m, n), lambda i, j: X[i, j] - M[i], name="D")
+    state = given(m, n, name="state")
+    init = te.compute((1, n), lambda t, j: D[t, j], name="init")
+    update = te.compute((m, n), lambda t, j: state[t - 1, j] + D[t, j], name="update")
+    S = te.scan(init, update, state, name="S")
+    return [X], [te.compute((m, n), lambda i, j: S[i, j] * 2.0, name="Y")]
+
+
+def doubled_states(steps: int = 4, batch: int = 3, units: int = 5) -> Made:
+    """H[t] = X[t] + H[t - 1] @ U, with a product in every step."""
+    X, U = given(steps, batch, units), given(units, units, name="U")
+    H = given(steps, batch, units, name="H")
+    k = te.reduce_axis((0, units), name="k")
+    shape = (steps, batch, units)
+    init = te.compute((1, batch, units), lambda t, i, j: X[t, i, j], name="init")
+    sums = te.compute(
+        shape, lambda t, i, j: te.sum(H[t - 1, i, k] * U[k, j], axis=k), name="sums"
+    )
+    update = te.compute(shape, lambda t, i, j: X[t, i, j] + sums[t, i, j], name="update")
+    return [X, U], [te.scan(init, update, H, name="S")]
+
+
+def running_rows(steps: int = 4, rows: int = 5, n: int = 6) -> Made:
+    """Largest element so far of each row, and sums of blocks below it, as attention has them."""
+    X = given(steps, rows, n)
+    M, L = given(steps, rows, name="M"), given(steps, rows, name="L")
+    r, q = te.reduce_axis((0, n), name="r"), te.reduce_axis((0, n), name="q")
+    zero = te.const(0, "float32")
+    inits = [te.compute((1, rows), lambda t, i: zero, name=name) for name in ("m0", "l0")]
+    largest = te.compute((steps, rows), lambda t, i: te.max(X[t, i, r], axis=r), name="largest")
+    m = te.compute((steps, rows), lambda t, i: te.max(M[t - 1, i], largest[t, i]), name="m")
+    below = te.compute((steps, rows, n), lambda t, i, j: m[t, i] - X[t, i, j], name="below")
+    part = te.compute((steps, rows), lambda t, i: te.sum(below[t, i, q], axis=q), name="part")
+    sums = te.compute((steps, rows), lambda t, i: L[t - 1, i] + part[t, i], name="sums")
+    return [X], list(te.scan(inits, [m, sums], [M, L], name="S"))
+
+
+def running_expected(x: Any) -> Any:
+    largest, total = np.zeros(x.shape[:2], "f4"), np.zeros(x.shape[:2], "f4")
+    for t in range(1, len(x)):
+        largest[t] = np.maximum(largest[t - 1], x[t].max(axis=1))
+        total[t] = total[t - 1] + (largest[t][:, None] - x[t]).sum(axis=1)
+    return largest, total
+
+
+def states_expected(x: Any, u: Any) -> Any:
+    states = [x[0]]
+    for step in x[1:]:
+        states.append(step + states[-1] @ u)
+    return np.array(states)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (transposed, lambda x: 2 * x.T),
+        (shifted_sums, lambda x: 2 * np.cumsum(x - x.max(axis=1, keepdims=True), axis=0)),
+        (doubled_states, states_expected),
+        (running_rows, running_expected),
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_every_configuration_computes_the_right_answer(
+    made: Callable[..., Made], expected: Callable[..., Any]
+) -> None:
+    check(made, expected, count=4)
+
+
+def softmax_of(m: int, n: int) -> Made:
+    X = given(m, n)
+    r, q = te.reduce_axis((0, n), name="r"), te.reduce_axis((0, n), name="q")
+    M = te.compute((m,), lambda i: te.max(X[i, r], axis=r), name="M")
+    E = te.compute((m, n), lambda i, j: te.exp(X[i, j] - M[i]), name="E")
+    S = te.compute((m,), lambda i: te.sum(E[i, q], axis=q), name="S")
+    return [X], [te.compute((m, n), lambda i, j: E[i, j] / S[i], name="Y")]
+
+
+def softmax_expected(x: Any) -> Any:
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("shape", [(7, 300), (5, 61), (3, 1024), (40, 8)])
+def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]) -> None:
+    check(softmax_of, softmax_expected, *shape, count=4)
+    task = task_of(softmax_of, *shape, target=Target.of("cuda -arch=sm_90"))
+    text = emit(task.final(task.default_index)).text
+    assert text.count("expf(") == text.count("X[") == 1
+    assert "__shared__" not in text
+    assert "__syncthreads" not in text

@@ -1,0 +1,191 @@
+"""Scans through the schedule rules: any combination, order of axes and configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune import rules, te
+from autotune.rules.apply_rules import scheduled_outputs
+from autotune.target import Target
+from autotune.task.task import Task
+from autotune.template import Template
+from autotune.trace.template_knobs import Knobs
+
+Made = tuple[list[te.Tensor], list[te.Tensor]]
+
+
+def scan_of(
+    shape: tuple[int, ...],
+    start: Callable[..., Any],
+    step: Callable[..., Any],
+    dtype: str = "float32",
+) -> Any:
+    """A scan of one state, given its first value and step(before, t, *i)."""
+    state = te.placeholder(shape, dtype, name="state")
+    init = te.compute((1, *shape[1:]), lambda _, *i: start(*i), name="init")
+    update = te.compute(shape, lambda t, *i: step(state[(t - 1, *i)], t, *i), name="update")
+    return te.scan(init, update, state, name="S")
+
+
+def column_sums() -> Made:
+    X = te.placeholder((70, 50), "float32", name="X")
+    return [X], [scan_of((70, 50), lambda i: X[0, i], lambda s, t, i: s + X[t, i])]
+
+
+def sums_of_many_steps() -> Made:
+    X = te.placeholder((1500, 3), "float32", name="X")
+    return [X], [scan_of((1500, 3), lambda i: X[0, i], lambda s, t, i: s + X[t, i])]
+
+
+def row_sums() -> Made:
+    X = te.placeholder((9, 300), "float32", name="X")
+    S = scan_of((300, 9), lambda i: X[i, 0], lambda s, t, i: s + X[i, t])
+    return [X], [te.compute((9, 300), lambda i, j: S[j, i], name="Y")]
+
+
+def long_row_sums_of_squares() -> Made:
+    X = te.placeholder((1, 2100), "float32", name="X")
+    Z = te.compute((1, 2100), lambda i, j: X[i, j] * X[i, j], name="Z")
+    S = scan_of((2100, 1), lambda i: Z[i, 0], lambda s, t, i: s + Z[i, t])
+    return [X], [te.compute((1, 2100), lambda i, j: S[j, i] + 1.0, name="Y")]
+
+
+def vector_sums() -> Made:
+    X = te.placeholder((1300,), "int32", name="X")
+    return [X], [scan_of((1300,), lambda: X[0], lambda s, t: s + X[t], "int32")]
+
+
+def exclusive_sums() -> Made:
+    X = te.placeholder((40, 33), "float32", name="X")
+    zero = te.const(0, "float32")
+    return [X], [scan_of((40, 33), lambda i: zero, lambda s, t, i: X[t - 1, i] + s)]
+
+
+def row_maxima_so_far() -> Made:
+    X = te.placeholder((5, 4, 270), "float32", name="X")
+    S = scan_of((270, 4, 5), lambda i, j: X[j, i, 0], lambda s, t, i, j: te.max(X[j, i, t], s))
+    return [X], [te.compute((5, 4, 270), lambda j, i, t: S[t, i, j], name="Y")]
+
+
+def linear() -> Made:
+    A = te.placeholder((50, 6, 20), "float32", name="A")
+    X = te.placeholder((50, 6, 20), "float32", name="X")
+    return [A, X], [
+        scan_of(
+            (50, 6, 20), lambda i, j: X[0, i, j], lambda s, t, i, j: X[t, i, j] - A[t, i, j] * s
+        )
+    ]
+
+
+def linear_along_rows() -> Made:
+    A = te.placeholder((6, 90), "float32", name="A")
+    X = te.placeholder((6, 90), "float32", name="X")
+    S = scan_of((90, 6), lambda i: X[i, 0], lambda s, t, i: s * A[i, t] + X[i, t])
+    return [A, X], [te.compute((6, 90), lambda i, j: S[j, i], name="Y")]
+
+
+def sums_in_the_middle() -> Made:
+    X = te.placeholder((3, 40, 37), "float32", name="X")
+    S = scan_of((40, 3, 37), lambda b, i: X[b, 0, i], lambda s, t, b, i: s + X[b, t, i])
+    return [X], [te.compute((3, 40, 37), lambda b, t, i: S[t, b, i], name="Y")]
+
+
+def sums_of_sums() -> Made:
+    X = te.placeholder((30, 40), "float32", name="X")
+    S = scan_of((30, 40), lambda i: X[0, i], lambda s, t, i: s + X[t, i])
+    R = scan_of((40, 30), lambda i: S[i, 0], lambda s, t, i: s + S[i, t])
+    return [X], [te.compute((30, 40), lambda i, j: R[j, i], name="Y")]
+
+
+def running_products() -> Made:
+    X = te.placeholder((20, 40), "float32", name="X")
+    return [X], [scan_of((20, 40), lambda i: X[0, i], lambda s, t, i: s * X[t, i])]
+
+
+def fibonacci() -> Made:
+    """Not a recurrence of one step: two steps back."""
+    X = te.placeholder((2, 20), "int32", name="X")
+    state = te.placeholder((12, 20), "int32", name="state")
+    init = te.compute((2, 20), lambda t, i: X[t, i], name="init")
+    update = te.compute((12, 20), lambda t, i: state[t - 1, i] + state[t - 2, i], name="update")
+    return [X], [te.scan(init, update, state, name="S")]
+
+
+def heat() -> Made:
+    """Columns that depend on their neighbours."""
+    X = te.placeholder((40,), "float32", name="X")
+    state = te.placeholder((9, 40), "float32", name="state")
+    init = te.compute((1, 40), lambda _, i: X[i], name="init")
+
+    def step(t: Any, i: Any) -> Any:
+        left, right = state[t - 1, te.max(i - 1, 0)], state[t - 1, te.min(i + 1, 39)]
+        return left + right
+
+    return [X], [te.scan(init, te.compute((9, 40), step, name="update"), state, name="S")]
+
+
+def recurrence(a: Any, x: Any) -> Any:
+    h = np.array(x)
+    for t in range(1, len(h)):
+        h[t] += a[t] * h[t - 1]
+    return h
+
+
+def fibonacci_reference(x: Any) -> Any:
+    rows = list(x)
+    for _ in range(10):
+        rows.append(rows[-1] + rows[-2])
+    return np.stack(rows)
+
+
+def heat_reference(x: Any) -> Any:
+    rows = [x]
+    for _ in range(8):
+        padded = np.pad(rows[-1], 1, mode="edge")
+        rows.append(padded[:-2] + padded[2:])
+    return np.stack(rows)
+
+
+REFERENCES: dict[Callable[[], Made], Callable[..., Any]] = {
+    column_sums: lambda x: np.cumsum(x, axis=0),
+    sums_of_many_steps: lambda x: np.cumsum(x, axis=0),
+    row_sums: lambda x: np.cumsum(x, axis=1),
+    long_row_sums_of_squares: lambda x: np.cumsum(x * x, axis=1) + 1,
+    vector_sums: lambda x: np.cumsum(x, dtype=x.dtype),
+    exclusive_sums: lambda x: np.cumsum(x, axis=0) - x,
+    row_maxima_so_far: lambda x: np.maximum.accumulate(x, axis=2),
+    linear: lambda a, x: recurrence(-a, x),
+    linear_along_rows: lambda a, x: recurrence(a.T, x.T).T,
+    sums_in_the_middle: lambda x: np.cumsum(x, axis=1),
+    sums_of_sums: lambda x: np.cumsum(np.cumsum(x, axis=0), axis=1),
+    running_products: lambda x: np.cumprod(x, axis=0),
+    fibonacci: fibonacci_reference,
+    heat: heat_reference,
+}
+
+
+def template_of(made: Callable[[], Made]) -> Template:
+    def instance(cfg: Knobs) -> Any:
+        inputs, outputs = made()
+        schedule = rules.schedule(cfg, outputs)
+        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
+
+    return Template("computation", "llvm", instance)
+
+
+@pytest.mark.parametrize("made", REFERENCES, ids=lambda f: f.__name__)
+def test_every_configuration_of_a_scan_is_right(made: Callable[[], Made]) -> None:
+    task = Task(template_of(made), {}, Target("llvm"))
+    rng = np.random.default_rng(0)
+    inputs = [rng.integers(-1, 2, t.shape).astype(t.dtype) for t in made()[0]]
+    expected = REFERENCES[made](*inputs)
+    for index in {task.default_index, *task.space.sample(8, rng).tolist()}:
+        structure = task.concrete_structure(index)
+        out = np.full_like(expected, 99)
+        autotune.build(structure.schedule, list(structure.tensors))(*inputs, out)
+        np.testing.assert_array_equal(out, expected)
