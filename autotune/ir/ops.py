@@ -46,8 +46,9 @@ def convert(value: Any, dtype: str | None = None) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, _SCALARS):
-        own = dtype or dtypes.of_value(value)
-        if own == "int64" and not dtypes.fits(value, own):
+        scalar: Any = value
+        own = dtype or dtypes.of_value(scalar)
+        if own == "int64" and not dtypes.fits(scalar, own):
             raise IRError(f"the number {dtypes.number_text(value)} does not fit in int64")
         return Const(value, own)
     if hasattr(value, "__expr__"):
