@@ -116,8 +116,8 @@ def test_a_data_set_without_a_schema_of_this_version_is_not_loaded(tmp_path):
         load(data)
     schema = tmp_path / "data.csv.schema.json"
     for text, said in (
-        ("{", "is no JSON"),
-        ("{}", "is no schema of a data set"),
+        ("{", "is not valid JSON"),
+        ("{}", "is not a schema of a data set"),
         ('{"format": "autotune data set", "version": 99}', "version 99, this autotune reads 1"),
     ):
         schema.write_text(text)
