@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.ir import dtypes
 from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, length_of
@@ -14,9 +15,14 @@ from autotune.rules.threads import serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
 from autotune.rules.vector_partial_sums import LaneReduction
 from autotune.schedule.schedule import Schedule
+from autotune.system import host
 
 #: Least number of rows for computing a group row by row by default.
 _FEW: Final = 8
+
+#: Bytes of a result that some cache may be too small for, and of a line of it.
+_LARGE: Final = 1 << 22
+_LINE_BYTES: Final = 64
 
 #: Longest reduction that is unrolled, and the longest rows that are read across.
 _UNROLLED: Final = 32
@@ -130,6 +136,8 @@ class RowLoops:
             width = self.width(root, lanes)
             outer, lane = stage.split(axes[-1], factor=width)
             stage.vectorize(lane)
+            if self.is_streamed(root):
+                stage.pragma(lane, "nontemporal_store")
             lengths[outer] = te.ceildiv(lengths[axes[-1]], width)
             vector = [lane]
             front = [outer if a is axes[-1] else a for a in front]
@@ -180,6 +188,16 @@ class RowLoops:
         wholes = {**{t: own.whole for t, own in self.lanes.items()}, **self.joined}
         stages = [wholes.get(t, t) for t in group.stages]
         return serial_seconds(self.cfg.target, dict.fromkeys(stages))
+
+    def is_streamed(self, tensor: te.Tensor) -> bool:
+        """Define whether a result that may not fit into the cache is stored past it."""
+        size = math.prod(map(extent, tensor.op.axis)) * dtypes.itemsize(tensor.dtype)
+        line = extent(tensor.op.axis[-1]) * dtypes.itemsize(tensor.dtype) % _LINE_BYTES
+        if size < _LARGE or line or tensor.op.reduce_axis or not self.schedule[tensor].is_output:
+            return False
+        ways = ["cached", "streamed"]
+        likely = ways[2 * size > host.cache_bytes()]
+        return self.knobs(tensor).define_knob("stores", ways, default=likely) == "streamed"
 
     def unroll_short(self, tensor: te.Tensor) -> None:
         """Unroll the inner loops of a reduction, so that its result stays in a register."""
