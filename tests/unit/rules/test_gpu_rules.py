@@ -60,6 +60,13 @@ def transposed(m: int = 37, n: int = 50) -> Made:
     return [X], [te.compute((n, m), lambda i, j: X[j, i] * 2.0, name="Y")]
 
 
+def batch_transposed(b: int = 3, m: int = 36, n: int = 40) -> Made:
+    """Y[b, i, j] = X[j, b, i] + Z[b, j, i], through an inlined stage."""
+    X, Z = given(n, b, m), given(b, n, m, name="Z")
+    T = te.compute((n, b, m), lambda j, k, i: X[j, k, i] * 2.0, name="T")
+    return [X, Z], [te.compute((b, m, n), lambda k, i, j: T[j, k, i] + Z[k, j, i], name="Y")]
+
+
 def shifted_sums(m: int = 6, n: int = 40) -> Made:
     """Running sums down columns of differences from the largest element of a row, doubled."""
     X = given(m, n)
@@ -121,6 +128,7 @@ def states_expected(x: Any, u: Any) -> Any:
     ("made", "expected"),
     [
         (transposed, lambda x: 2 * x.T),
+        (batch_transposed, lambda x, z: 2 * x.transpose(1, 2, 0) + z.transpose(0, 2, 1)),
         (shifted_sums, lambda x: 2 * np.cumsum(x - x.max(axis=1, keepdims=True), axis=0)),
         (doubled_states, states_expected),
         (running_rows, running_expected),
@@ -155,3 +163,11 @@ def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]
     assert text.count("expf(") == text.count("X[") == 1
     assert "__shared__" not in text
     assert "__syncthreads" not in text
+
+
+def test_tiles_of_a_transpose_change_places_by_exclusive_or_and_move_in_vectors() -> None:
+    task = task_of(transposed, 16, 1 << 22, target=Target.of("cuda -arch=sm_90"))
+    text = emit(task.final(task.default_index)).text
+    assert "bitwise_xor<int>(" in text
+    assert text.count("pack<4>(&") >= 3  # to the tile, from the input, to the result
+    assert "blockIdx.y" not in text  # there may be only 65,535
