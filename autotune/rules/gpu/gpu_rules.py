@@ -14,7 +14,7 @@ from typing import Any
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Reduce
-from autotune.ir.visitor import free_vars, substitute
+from autotune.ir.visitor import substitute
 from autotune.rules.gpu.fusion_plan import (
     FusedKernel,
     FusionPlan,
@@ -30,14 +30,14 @@ from autotune.rules.gpu.matrix_products import (
     digits,
     joined,
     product_of,
-    reads_of,
     steps_of,
     tiled,
 )
 from autotune.rules.gpu.product_loops import schedule_product
 from autotune.rules.gpu.register_rows import RegisterRows, kept_rows
-from autotune.rules.gpu.row_loops import schedule_rows
+from autotune.rules.gpu.row_loops import goes_along, schedule_rows
 from autotune.rules.gpu.scan_threads import schedule_scan
+from autotune.rules.gpu.split_sums import split_sums
 from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
 from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner
@@ -88,9 +88,12 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         elements of a thread, and elements that it computes together.
     tiles
         Of transposes: tiles of a block.
+    parts
+        Of sums whose results are few: partial results of each, which another kernel adds up.
     """
+    outputs, split = split_sums(cfg, outputs, plan(outputs))
     made = plan(outputs)
-    knobs = GpuKnobs(cfg, made)
+    knobs = GpuKnobs(cfg, made, first=1 + split)
     products: dict[te.Tensor, Tiled] = {}
     flat = made.flat()
     flattened: dict[te.Tensor, te.Tensor] = {}
@@ -249,7 +252,7 @@ class _Loops:
         """Reduce elements each by itself, in the order in which they lie."""
         members = [self.flattened[t] for t in kernel.reductions]
         elements = math.prod(map(extent, tail.op.axis))
-        how = self.knobs.cells(kernel, elements, kernel.longest, _goes_along(members[0]))
+        how = self.knobs.cells(kernel, elements, kernel.longest, goes_along(kernel.reductions[0]))
         axes = list(tail.op.axis)
         fused = self.s[tail].fuse(*axes) if len(axes) > 1 else axes[0]
         reductions = [(m, m.op.axis[0], _steps(m)) for m in members]
@@ -277,11 +280,3 @@ def _lanes_of(target: Target, tail: te.Tensor, length: int) -> list[int]:
 
 def _steps(tensor: te.Tensor) -> tuple[Any, ...]:
     return steps_of(reduction_of(tensor))
-
-
-def _goes_along(tensor: te.Tensor) -> bool:
-    """Whether adjacent steps of a reduction are adjacent in memory, and its elements are not."""
-    body = reduction_of(tensor)
-    element, step = tensor.op.axis[0].var, steps_of(body)[-1].var
-    last = [set(free_vars(r.children[-1])) for r in reads_of(body) if r.children]
-    return any(step in own and element not in own for own in last)

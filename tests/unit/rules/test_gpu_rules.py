@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import autotune
 from autotune import rules, te
 from autotune.codegen.cuda.cuda_source import emit
+from autotune.ir.expr import Const
+from autotune.lowering.gpu.finalise_kernels import split_kernels
 from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
 from autotune.task.task import Task
@@ -171,3 +174,59 @@ def test_tiles_of_a_transpose_change_places_by_exclusive_or_and_move_in_vectors(
     assert "bitwise_xor<int>(" in text
     assert text.count("pack<4>(&") >= 3  # to the tile, from the input, to the result
     assert "blockIdx.y" not in text  # there may be only 65,535
+
+
+def column_sums(m: int, n: int) -> Made:
+    X = given(m, n)
+    k = te.reduce_axis((0, m), name="k")
+    S = te.compute((n,), lambda j: te.sum(X[k, j], axis=k), name="S")
+    return [X], [te.compute((n,), lambda j: S[j] * 2.0, name="Y")]
+
+
+def all_of(m: int, n: int) -> Made:
+    X = given(m, n)
+    k, r = te.reduce_axis((0, m), name="k"), te.reduce_axis((0, n), name="r")
+    return [X], [te.compute((1,), lambda j: te.max(X[k, r], axis=[k, r]), name="Y")]
+
+
+def row_sums(m: int, n: int) -> Made:
+    X = given(m, n)
+    k = te.reduce_axis((0, n), name="k")
+    return [X], [te.compute((m,), lambda i: te.sum(X[i, k], axis=k), name="Y")]
+
+
+def product_of(m: int, n: int, k: int) -> Made:
+    A, B = given(m, k, name="A"), given(k, n, name="B")
+    r = te.reduce_axis((0, k), name="r")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+    return [A, B], [te.compute((m, n), lambda i, j: te.max(C[i, j], 0.0), name="Y")]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected", "shape"),
+    [
+        (column_sums, lambda x: 2 * x.sum(axis=0), (1000, 3)),
+        (column_sums, lambda x: 2 * x.sum(axis=0), (40, 1200)),
+        (row_sums, lambda x: x.sum(axis=1), (3, 9001)),
+        (row_sums, lambda x: x.sum(axis=1), (70, 132)),
+        (all_of, lambda x: x.max().reshape(1), (30, 301)),
+        (product_of, lambda a, b: np.maximum(a @ b, 0), (17, 9, 600)),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_sums_whose_results_are_few_are_split(
+    made: Callable[..., Made], expected: Callable[..., Any], shape: tuple[int, ...]
+) -> None:
+    check(made, expected, *shape, count=4)
+
+
+@pytest.mark.parametrize(
+    ("made", "shape"), [(column_sums, (1 << 23, 8)), (row_sums, (16, 1 << 20))]
+)
+def test_a_long_sum_occupies_all_multiprocessors(
+    made: Callable[..., Made], shape: tuple[int, int]
+) -> None:
+    task = task_of(made, *shape, target=Target.of("cuda -arch=sm_90"))
+    kernels = split_kernels(task.final(task.default_index))
+    assert len(kernels) == 2
+    assert math.prod(int(n.value) for n in kernels[0].grid if isinstance(n, Const)) >= 132
