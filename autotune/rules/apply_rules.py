@@ -166,9 +166,8 @@ class _Rules:
             return (tensor,)
         vectors = knobs.define_knob("partial_vectors", [4, 1, 2, 8])
         lanes = lanes_of(tensor, width, vectors)
-        for part in (lanes.parts, lanes.vector, lanes.result):
-            self.lanes[part] = lanes
-        return lanes.parts, lanes.vector, lanes.result
+        self.lanes |= dict.fromkeys(lanes.stages, lanes)
+        return lanes.stages
 
     def tiles(self) -> list[te.Tensor]:
         """Schedule contractions in tiles; returns all stages that belong to them."""

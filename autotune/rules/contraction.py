@@ -48,6 +48,12 @@ class Group:
         """Number of elements along the group."""
         return math.prod(map(extent, self.axes))
 
+    @property
+    def long(self) -> list[int]:
+        """Positions of its axes that have several elements, or one position."""
+        found = [n for n, a in zip(self.places, self.axes, strict=True) if extent(a) > 1]
+        return found or [self.places[-1]]
+
     def values(self, position: Any) -> dict[Any, Any]:
         """Return the value of each axis at a position along the group."""
         found: dict[Any, Any] = {}
@@ -62,11 +68,12 @@ class Group:
 
     def position(self, index: Sequence[Any]) -> Any:
         """Return the position along the group of an element of the result."""
-        total: Any = None
-        for axis, place in zip(self.axes, self.places, strict=True):
-            if extent(axis) > 1 or len(self.axes) == 1:
-                total = index[place] if total is None else total * extent(axis) + index[place]
-        return 0 if total is None else total
+        sizes = dict(zip(self.places, map(extent, self.axes), strict=True))
+        first, *others = self.long
+        total = index[first]
+        for place in others:
+            total = total * sizes[place] + index[place]
+        return total
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from autotune import te
+from autotune.ir import dtypes
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Read
 from autotune.rules.contraction import Contraction, Group, contractions
@@ -223,8 +224,9 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
     """Write the loops over blocks of tiles; return the innermost one over tiles."""
     way, axes = panels.way, list(stage.op.axis)
     groups = [g for g in way.groups if not (way.sums is not None and g is way.vector)]
-    fused = {g: _fused(stage, [axes[n] for n in g.places]) for g in groups}
-    outer: list[IterVar] = [fused[g] for g in way.batches]
+    fused = {g: _fused(stage, [axes[n] for n in g.long]) for g in groups}
+    outer: list[IterVar] = [axes[n] for g in groups for n in g.places if n not in g.long]
+    outer += [fused[g] for g in way.batches]
     counts: list[Any] = [g.size for g in way.batches]
     inner: dict[Group, IterVar] = {}
     row_tiles = []
@@ -283,7 +285,9 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
         ends.insert(0, inner[way.vector])
     stage.reorder(*outer, *blocks, *middle, *ends)
     seconds = serial_seconds(cfg.target, [way.whole])
-    share(cfg, stage, _fused(stage, [*outer, *blocks]), math.prod(counts), seconds)
+    length = math.prod(counts)  # not plain: the same loops for any values of the knobs
+    length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length
+    share(cfg, stage, _fused(stage, [*outer, *blocks]), length, seconds)
     for axis in ends[:-1] if is_last else ends[1:]:
         stage.unroll(axis)
     if is_last:

@@ -11,6 +11,7 @@ from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.stage_graph import Reading, RowGroup, extent, is_contiguous
 from autotune.rules.threads import serial_seconds, share
+from autotune.rules.transposed_tiles import other_axis, schedule_transposed
 from autotune.rules.vector_partial_sums import LaneReduction
 from autotune.schedule.schedule import Schedule
 
@@ -59,7 +60,9 @@ class RowLoops:
             ways = ["rows", "whole"] if by_rows else ["whole", "rows"]
             by_rows = self.knobs(group.root).define_knob("at", ways) == "rows"
         seconds = self.seconds(group)
-        if by_rows:
+        if not group.members and own is None:
+            self.alone(group.root, seconds)
+        elif by_rows:
             self.rows(group, seconds)
         else:
             self.apart(group.root, seconds)
@@ -74,18 +77,27 @@ class RowLoops:
     def is_lanes_alone(self, group: RowGroup) -> bool:
         """Whether a group consists only of the lanes of one reduction."""
         own = self.lanes.get(group.root)
-        parts = [] if own is None else [own.parts, own.vector]
+        parts = () if own is None else own.stages
         return all(any(t is p for p in parts) for t, _ in group.members)
 
     def apart(self, tensor: te.Tensor, seconds: float) -> None:
         """Schedule a single stage; partial results are scheduled with their reduction."""
         own = self.lanes.get(tensor)
         if own is None:
-            self.rows(RowGroup(tensor, (), ()), seconds)
+            self.alone(tensor, seconds)
         elif tensor is own.result:
             rank = len(tensor.op.axis)
-            members = [(part, part.op.axis[:rank]) for part in (own.vector, own.parts)]
+            members = [(part, part.op.axis[:rank]) for part in own.stages[-2::-1]]
             self.rows(RowGroup(tensor, tuple(range(rank)), tuple(members)), seconds)
+
+    def alone(self, tensor: te.Tensor, seconds: float) -> None:
+        """Schedule a stage that shares rows with no other one."""
+        knobs, lanes = self.knobs(tensor), lanes_in(self.cfg.target, tensor.dtype)
+        axis = other_axis(tensor, self.reads[tensor], lanes)
+        if axis is None:
+            self.rows(RowGroup(tensor, (), ()), seconds)
+        else:
+            schedule_transposed(knobs, self.schedule, tensor, axis, seconds)
 
     def rows(self, group: RowGroup, seconds: float) -> None:
         """Compute a whole group in the loop of its root over rows."""
@@ -129,7 +141,8 @@ class RowLoops:
             u = [place.pop()] if tensor is own.parts else reduced
             over = reduced if tensor is own.parts else []
             stage.reorder(*place, *over, *u, v)
-            stage.unroll(u[0])
+            for axis in u:
+                stage.unroll(axis)
             stage.vectorize(v)
             return
         vector: list[Any] = []

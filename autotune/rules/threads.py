@@ -103,7 +103,7 @@ def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: f
     seconds
         Time that one thread needs for all of them; see `serial_seconds`.
     """
-    if seconds < LAUNCH or (isinstance(length, int) and length < 2):
+    if seconds < LAUNCH:
         return axis
     threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
     part, inner = stage.split(axis, factor=te.ceildiv(length, threads))

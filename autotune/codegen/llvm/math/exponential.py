@@ -54,7 +54,12 @@ def reduced_exp(w: MathWriter, x: str) -> tuple[str, str]:
 
 
 def scaled(w: MathWriter, y: str, n: str) -> str:
-    """Return y * 2**n, y near 1, in two factors: overflow and subnormal results are right."""
+    """Return y * 2**n, y near 1, where overflow and subnormal results are right.
+
+    Without an instruction for it there are two factors.
+    """
+    if w.has_ldexp:
+        return w.ldexp(y, n)
     half = w.int_op("ashr", n, w.integer(1))
     y = w.mul(y, w.power_of_two(half))
     return w.mul(y, w.power_of_two(w.int_op("sub", n, half)))
