@@ -150,9 +150,9 @@ class _Rules:
             if stage.op.output() in self.inlined:
                 stage.compute_inline()
         apart = [*self.tiles(), *self.steps(), *self.series.apply(self.schedule), *self.columns]
-        for stage, (whole, parts) in self.columns.items():
-            knobs = StageKnobs(cfg, self.numbers[stage])
-            schedule_columns(knobs, self.schedule, stage, whole, parts)
+        for tensor, (first, parts) in self.columns.items():
+            knobs = StageKnobs(cfg, self.numbers[tensor])
+            schedule_columns(knobs, self.schedule, tensor, first, parts)
         stages = readings(self.schedule)
         loops = RowLoops(cfg, self.schedule, stages, self.lanes, self.joined, self.numbers)
         whole = set(self.joined.values())

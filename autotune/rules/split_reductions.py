@@ -99,7 +99,8 @@ def partial_results(tensor: te.Tensor, parts: Any, unit: int) -> te.Tensor:
         sources = [substitute(source, values) for source in reduced.sources]
         return reduction(reduced.combiner, sources, [step, *copies], where)[0]
 
-    return te.compute((parts, *tensor.shape), part, name=f"{tensor.name}_parts")
+    made: te.Tensor = te.compute((parts, *tensor.shape), part, name=f"{tensor.name}_parts")
+    return made
 
 
 def joined(tensor: te.Tensor, parts: te.Tensor) -> te.Tensor:
@@ -110,7 +111,8 @@ def joined(tensor: te.Tensor, parts: te.Tensor) -> te.Tensor:
     def total(*place: Any) -> Any:
         return reduction(combiner, [parts[(every.var, *place)]], every, None)[0]
 
-    return te.compute(tensor.shape, total, name=tensor.name)
+    made: te.Tensor = te.compute(tensor.shape, total, name=tensor.name)
+    return made
 
 
 def schedule_columns(
