@@ -320,7 +320,7 @@ def _takes_cfg(function: Callable[..., Any]) -> bool:
 
 def _scheduled(cfg: Knobs, graph: TensorGraph) -> tuple[Schedule, list[Tensor]]:
     """Return the schedule that rules make of a computation, and its tensors."""
-    constants = [graph.inputs[position] for position in cfg.constants]
+    constants = [tensor for number, tensor in enumerate(graph.inputs) if number in cfg.constants]
     schedule = rules.schedule(_RuleKnobs(cfg), graph.outputs, constants)
     return schedule, [*graph.inputs, *rules.scheduled_outputs(schedule, graph.outputs)]
 

@@ -49,7 +49,11 @@ from autotune.target import Target
 HERE = Path(__file__).resolve().parent
 ROUNDS = 5
 
+TRIALS = 64
 TIMING_TIMEOUT_S = 600.0
+TUNING_TIMEOUT_S = 600.0
+TRIAL_TIMEOUT_S = 10.0
+"""Seconds that a trial may take in the mean, beside those above for the whole tuning."""
 
 OWN_CODE = ("autotune", "features", "search_spaces", "records", "benchmarks/corpus_*.py")
 """What results depend on."""
@@ -81,7 +85,10 @@ class Workload:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Tune, time and report; return the exit code: 2 for a mistake, 130 if interrupted."""
-    args = _options().parse_args(words)
+    options = _options()
+    args = options.parse_args(words)
+    if args.save and args.only is not None:
+        options.error("--save is for all workloads: leave --only out")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         chosen = list(workloads(args))
@@ -127,14 +134,21 @@ def _report(args: argparse.Namespace, results: list[dict[str, Any]], target: str
         print(table(results))
     more = {"job": args.job.name, "trials": args.trials, "workloads": results}
     rows = [*rows_of(results), *totals]
-    report("corpus", rows, args.json, args.save, target, more, totals)
-    pictures = [args.plot, RESULTS / "corpus.svg" if args.save else None]
+    name = "_".join(["corpus", *_other_names(args.job.stem, target)])
+    report(name, rows, args.json, args.save, target, more, totals)
+    pictures = [args.plot, RESULTS / f"{name}.svg" if args.save else None]
     for path in filter(None, pictures):
         device = environment.device(Target.of(target))["name"]
         try:
             draw(results, f"{args.job.name} on {device}", path)
         except ImportError:
             print(f"{path}: a picture needs Matplotlib (extra report)", file=sys.stderr)
+
+
+def _other_names(job: str, target: str) -> list[str]:
+    """Return what tells saved results from those of cpu.toml on a CPU."""
+    kind = "cpu" if Target.of(target).on_cpu else Target.of(target).kind
+    return list(dict.fromkeys(name for name in (job, kind) if name != "cpu"))
 
 
 def gpu_is_there(targets: set[Target]) -> bool:
@@ -169,11 +183,10 @@ def workloads(args: argparse.Namespace) -> Iterator[Workload]:
         own = {**tables[number], "name": names[number]}
         given = {"trials": args.trials, "target": args.target}
         own |= {name: value for name, value in given.items() if value is not None}
-        constant = own.pop("constant", ()) if "constant" not in IN_JOB else own.get("constant", ())
         read_ = read(own, IN_JOB, f"{args.job}, workload {number}: ")
         request = Request(
             read_["template"], read_.get("target", "llvm"), "", read_.get("set", {}),
-            read_.get("shape", {}), constant, args.rounds,
+            read_.get("shape", {}), read_.get("constant", ()), args.rounds,
         )  # fmt: skip
         yield Workload(number, names[number], own, request)
 
@@ -260,7 +273,11 @@ def tune(
     job.write_text(json.dumps({"workload": [dict(workload.options)]}))
     command = [sys.executable, "-m", "autotune", "run", "--job", str(job), "--log", str(log)]
     begin = time.perf_counter()
-    done = _ended([*command, "--seed", "1", "--json-lines"], variables)
+    limit_s = TUNING_TIMEOUT_S + TRIAL_TIMEOUT_S * workload.options.get("trials", TRIALS)
+    try:
+        done = _ended([*command, "--seed", "1", "--json-lines"], variables, limit_s)
+    except subprocess.TimeoutExpired:
+        return {"error": f"its tuning took longer than {limit_s:.0f} s"}
     seconds = time.perf_counter() - begin
     events = [json.loads(text) for text in done.stdout.splitlines()]
     finished = next((event for event in events if event["event"] == "finished"), None)
@@ -273,6 +290,9 @@ def tune(
         "tuning_s": seconds,
         "ceiling_of": machine[-1]["ceiling_of"] if machine else None,
         "share_of_run": finished["best"]["share"],
+        "noise": max(
+            (event["noise"] for event in events if event["event"] == "noisy"), default=None
+        ),
         **{name: finished[name] for name in kept},
     }
 

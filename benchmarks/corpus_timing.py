@@ -25,9 +25,10 @@ from typing import Any, Protocol
 import here  # noqa: F401 - finds autotune
 import numpy as np
 
-from autotune.builder import BuiltFunction, best_config, build
+from autotune.builder import BuiltFunction, best_config, build_task
 from autotune.cli.options.task_arguments import load_log, task_of
 from autotune.ir import dtypes
+from autotune.runtime.cpu.aligned_arrays import aligned_copy, aligned_zeros
 from autotune.system.available_cpus import thread_count
 from autotune.task.task import Task
 
@@ -120,7 +121,8 @@ def compare(request: Request) -> dict[str, Any]:
     AutotuneError
         If the log holds no valid record of the workload.
     """
-    task = task_of(request.template, request.settings, request.shapes, request.target)
+    settings = request.settings, request.shapes
+    task = task_of(request.template, *settings, request.target, constant=request.constant)
     records = load_log(request.log)
     if best_config(task, records)[0] is None:
         raise LookupError("the log holds no valid record")
@@ -128,10 +130,10 @@ def compare(request: Request) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the default has no record, and is meant
         tuned, default = (
-            build(task.template_ref, task.args, task.target, records=known)
+            build_task(task, known, constants={n: inputs[n] for n in task.constant})
             for known in (records, None)
         )
-    contenders = contenders_of(task, inputs, outputs, request.constant)
+    contenders = contenders_of(task, inputs, outputs)
     calls: dict[str, Call] = {"tuned": contenders.ours(tuned)}
     assert default.config is not None
     assert tuned.config is not None
@@ -167,13 +169,13 @@ def arrays_of(task: Task) -> tuple[list[Array], list[Array]]:
             given[1] /= math.sqrt(given[1].shape[-1])
     else:
         given = [np.asarray(array) for array in task.inputs(rng)]
-    inputs = [_aligned(array.shape, array.dtype) for array in given]
-    for array, values in zip(inputs, given, strict=True):
-        array[...] = values
-    outputs = [
-        _aligned(a.shape, np.dtype(dtypes.numpy_dtype(a.dtype))) for a in arguments if a.is_output
-    ]
-    return inputs, outputs
+    outputs = [(a.shape, dtypes.numpy_dtype(a.dtype)) for a in arguments if a.is_output]
+    return [aligned_copy(array) for array in given], [aligned_zeros(*each) for each in outputs]
+
+
+def varying(task: Task, inputs: Sequence[Any]) -> list[Any]:
+    """Return the inputs that are not constant: those that a built function takes."""
+    return [array for number, array in enumerate(inputs) if number not in task.constant]
 
 
 def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
@@ -181,13 +183,6 @@ def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Arra
     if dtypes.is_float(dtype):
         return rng.uniform(-1, 1, shape).astype(kind)
     return rng.integers(0, 2 if kind.kind == "b" else 8, shape).astype(kind)
-
-
-def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any], line: int = 64) -> Array:
-    size = math.prod(shape) * dtype.itemsize
-    memory = np.zeros(size + line, np.uint8)
-    begin = -memory.ctypes.data % line
-    return memory[begin : begin + size].view(dtype).reshape(shape)
 
 
 def expected_of(task: Task, inputs: Sequence[Array]) -> list[Array] | None:
@@ -265,12 +260,10 @@ def _block(call: Call, clock: Callable[[Call, int], float], number: int) -> floa
 # -- contenders --------------------------------------------------------------------------------
 
 
-def contenders_of(
-    task: Task, inputs: Sequence[Array], outputs: Sequence[Array], constant: Sequence[int]
-) -> Contenders:
+def contenders_of(task: Task, inputs: Sequence[Array], outputs: Sequence[Array]) -> Contenders:
     """Return the contenders on the device of a task."""
     if task.target.on_cpu:
-        return OnCpu(task, inputs, outputs, constant)
+        return OnCpu(task, inputs, outputs)
     from corpus_torch import OnGpu
 
     return OnGpu(task, inputs, outputs)
@@ -281,12 +274,9 @@ class OnCpu:
 
     sample_s = 20e-6
 
-    def __init__(
-        self, task: Task, inputs: Sequence[Array], outputs: Sequence[Array], constant: Sequence[int]
-    ) -> None:
+    def __init__(self, task: Task, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         self._task = task
         self._inputs, self._outputs = inputs, outputs
-        self._constant = constant
 
     def clock(self, call: Call, number: int) -> float:
         """Return the wall time of so many calls."""
@@ -297,7 +287,7 @@ class OnCpu:
 
     def ours(self, built: BuiltFunction) -> Call:
         """Return a call of a built function."""
-        return built.bind(*self._inputs, *self._outputs)
+        return built.bind(*varying(self._task, self._inputs), *self._outputs)
 
     def libraries(self) -> dict[str, Call | str]:
         """Return calls of NumPy and of ONNX Runtime, or why one is left out."""
@@ -314,7 +304,7 @@ class OnCpu:
 
         workload, threads = self._task.workload, thread_count(self._task.target.threads)
         given = workload.template, self._task.args, self._inputs, self._outputs
-        return onnx_call(*given, self._constant, threads)
+        return onnx_call(*given, self._task.constant, threads)
 
     def clear(self) -> None:
         """Spoil the outputs."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from corpus_timing import varying
 
 from autotune.builder import BuiltFunction
 from autotune.runtime.cuda.device.cuda_device import CudaDevice
@@ -56,9 +57,7 @@ class OnGpu:
 
     def ours(self, built: BuiltFunction) -> Call:
         """Return launches of a built function."""
-        compiled: Any = built._compiled  # without the checks of arrays of a call
-        loaded = self._device.load(compiled.program)
-        return self._device.bind(loaded, [*self._inputs, *self._outputs])
+        return built.bind(*varying(self._task, self._inputs), *self._outputs)
 
     def libraries(self) -> dict[str, Call | str]:
         """Return calls of PyTorch, as it is and compiled, or why one is left out."""
@@ -212,7 +211,7 @@ def _lstm_cell(torch: Any, args: Args) -> Callable[..., object]:
     def lstm_cell(x: Any, u: Any) -> Any:
         hs, cs = [torch.zeros_like(x[0, 0])], [torch.zeros_like(x[0, 0])]
         for entering in x[1:]:
-            enters, stays, given, leaves = entering + hs[-1] @ u
+            enters, leaves, stays, given = entering + hs[-1] @ u
             kept = torch.sigmoid(stays) * cs[-1]
             cs.append(kept + torch.sigmoid(enters) * torch.tanh(given))
             hs.append(torch.sigmoid(leaves) * torch.tanh(cs[-1]))

@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.operators.elements import cast_to
 from autotune.operators.operator_arguments import check_arguments, result_type
 from autotune.operators.products import product, product_reference
 from autotune.template import template
@@ -45,4 +44,4 @@ def batch_matmul(
     out = result_type("batch_matmul", dtype, out_dtype)
     A = te.placeholder((b, k, m) if transpose_a else (b, m, k), dtype, name="A")
     B = te.placeholder((b, n, k) if transpose_b else (b, k, n), dtype, name="B")
-    return [A, B, cast_to(product(A, B, transpose_a, transpose_b, out), out, "C")]
+    return [A, B, product(A, B, transpose_a, transpose_b, out, "C")]

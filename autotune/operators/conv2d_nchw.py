@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.operators.elements import cast_to
+from autotune.operators.elements import computed_in
 from autotune.operators.images import check_groups, output_size, output_sizes, padded, windows
 from autotune.operators.operator_arguments import check_arguments
 from autotune.template import template
@@ -28,10 +28,11 @@ def reference(
     data: npt.NDArray[Any],
     weight: npt.NDArray[Any],
     *,
-    stride: int,
-    pad: int,
-    groups: int,
-    dilation: int,
+    stride: int = 1,
+    pad: int = 0,
+    groups: int = 1,
+    dilation: int = 1,
+    **_: Any,
 ) -> npt.NDArray[Any]:
     """Convolution as matrix products over unfolded windows, one for each group.
 
@@ -101,5 +102,5 @@ def conv2d_nchw(
         pixel = P[b, channel, y * stride + ry * dilation, x * stride + rx * dilation]
         return te.sum(pixel * F[oc, rc, ry, rx], axis=[rc, ry, rx])
 
-    T = te.compute((n, o, oh, ow), element, name="T")
-    return [D, F, cast_to(T, dtype, "O")]
+    O = computed_in(dtypes.accumulator(dtype), dtype, (n, o, oh, ow), element, "O")  # noqa: E741
+    return [D, F, O]

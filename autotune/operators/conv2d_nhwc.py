@@ -11,7 +11,7 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.operators.conv2d_nchw import flops
 from autotune.operators.conv2d_nchw import reference as nchw_reference
-from autotune.operators.elements import cast_to
+from autotune.operators.elements import computed_in
 from autotune.operators.images import check_groups, output_sizes, padded
 from autotune.operators.operator_arguments import check_arguments
 from autotune.template import template
@@ -21,10 +21,11 @@ def reference(
     data: npt.NDArray[Any],
     weight: npt.NDArray[Any],
     *,
-    stride: int,
-    pad: int,
-    groups: int,
-    dilation: int,
+    stride: int = 1,
+    pad: int = 0,
+    groups: int = 1,
+    dilation: int = 1,
+    **_: Any,
 ) -> npt.NDArray[Any]:
     """Convolution of (n, h, w, c) with (kh, kw, c / groups, o)."""
     found = nchw_reference(
@@ -73,5 +74,5 @@ def conv2d_nhwc(
         pixel = P[b, y * stride + ry * dilation, x * stride + rx * dilation, channel]
         return te.sum(pixel * F[ry, rx, rc, oc], axis=[ry, rx, rc])
 
-    T = te.compute((n, oh, ow, o), element, name="T")
-    return [D, F, cast_to(T, dtype, "O")]
+    O = computed_in(dtypes.accumulator(dtype), dtype, (n, oh, ow, o), element, "O")  # noqa: E741
+    return [D, F, O]

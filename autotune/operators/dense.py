@@ -37,7 +37,7 @@ def dense(m: int, n: int, k: int, activation: str = "", dtype: str = "float32") 
     X = te.placeholder((m, k), dtype, name="X")
     W = te.placeholder((k, n), dtype, name="W")
     bias = te.placeholder((n,), dtype, name="bias")
-    T = product(X, W, False, False, dtype)
+    T = product(X, W, False, False, dtypes.accumulator(dtype), "T")
     apply = ACTIVATIONS[activation][0]
     Y = te.compute(
         (m, n), lambda i, j: apply(T[i, j] + bias[j].astype(T.dtype)).astype(dtype), name="Y"

@@ -22,11 +22,20 @@ def widened(x: Array) -> Array:
     return x.astype(dtypes.accumulator(x.dtype.name))
 
 
-def cast_to(tensor: Any, dtype: str, name: str) -> Any:
-    """Return a tensor in a type: itself if it has it already."""
-    if tensor.dtype == dtype:
-        return tensor
-    return te.compute(tensor.shape, lambda *i: tensor(*i).astype(dtype), name=name)
+def computed_in(wide: str, dtype: str, shape: Any, element: Callable[..., Any], name: str) -> Any:
+    """Return a tensor whose elements are reduced in a wide type, and then are of another one.
+
+    Parameters
+    ----------
+    wide, dtype : str
+        Type of what `element` returns, and type of the result.
+    shape, element, name
+        As of `te.compute`.
+    """
+    if wide == dtype:
+        return te.compute(shape, element, name=name)
+    total = te.compute(shape, element, name=f"{name}.{wide}")
+    return te.compute(shape, lambda *i: total(*i).astype(dtype), name=name)
 
 
 def relu(x: Any) -> Any:

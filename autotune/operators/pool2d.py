@@ -10,7 +10,6 @@ import numpy.typing as npt
 from autotune import te
 from autotune.errors import UsageError
 from autotune.ir import dtypes
-from autotune.operators.elements import cast_to
 from autotune.operators.images import output_sizes, padded, windows
 from autotune.operators.operator_arguments import check_arguments, check_choice
 from autotune.template import template
@@ -71,7 +70,7 @@ def pool2d(
     T = te.compute(
         (n, c, oh, ow),
         lambda b, ch, y, x: reduction(P[b, ch, y * stride + ry, x * stride + rx], axis=[ry, rx]),
-        name="T",
+        name="O" if how == "max" else "T",
     )
     if how == "max":
         return [D, T]
@@ -83,7 +82,6 @@ def pool2d(
 
     def mean(b: Any, ch: Any, y: Any, x: Any) -> Any:
         count = inside(y, h) * inside(x, w) if pad else te.const(kernel**2)
-        return T[b, ch, y, x] / count.astype(T.dtype)
+        return (T[b, ch, y, x] / count.astype(T.dtype)).astype(dtype)
 
-    M = te.compute((n, c, oh, ow), mean, name="M")
-    return [D, cast_to(M, dtype, "O")]
+    return [D, te.compute((n, c, oh, ow), mean, name="O")]

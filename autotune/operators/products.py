@@ -8,15 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune import te
+from autotune.operators.elements import computed_in
 from autotune.operators.operator_arguments import sum_type
 
 Array = npt.NDArray[Any]
 
 
-def product(left: Any, right: Any, transpose_a: bool, transpose_b: bool, out_dtype: str) -> Any:
+def product(
+    left: Any, right: Any, transpose_a: bool, transpose_b: bool, out_dtype: str, name: str
+) -> Any:
     """Return the matrix products of two tensors whose leading dimensions are equal.
 
-    Products and sums are computed in `sum_type`, which is the type of the result.
+    Elements are multiplied and summed in the wider of their type and `out_dtype`, halves in
+    float32.
 
     Parameters
     ----------
@@ -24,7 +28,9 @@ def product(left: Any, right: Any, transpose_a: bool, transpose_b: bool, out_dty
     right : Tensor (..., k, n), or (..., n, k) if `transpose_b`
     transpose_a, transpose_b : bool
     out_dtype : str
-        Type that the result will have in the end.
+        Type of the result.
+    name : str
+        Name of the result.
 
     Returns
     -------
@@ -43,7 +49,7 @@ def product(left: Any, right: Any, transpose_a: bool, transpose_b: bool, out_dty
         b = right(*batch, *((j, k) if transpose_b else (k, j)))
         return te.sum(a.astype(wide) * b.astype(wide), axis=k)
 
-    return te.compute((*leading, rows, columns), element, name="T")
+    return computed_in(wide, out_dtype, (*leading, rows, columns), element, name)
 
 
 def product_reference(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.operators.elements import cast_to, widened
+from autotune.operators.elements import computed_in, widened
 from autotune.operators.operator_arguments import check_arguments, check_choice
 from autotune.template import template
 
@@ -49,10 +49,13 @@ def reduce(m: int, n: int, how: str = "sum", axis: int = 1, dtype: str = "float3
     A = te.placeholder((m, n), dtype, name="A")
     length, kept = (n, m) if axis == 1 else (m, n)
     k = te.reduce_axis((0, length), name="k")
-    T = te.compute(
-        (kept,), lambda i: _REDUCERS[how][0](A[i, k] if axis == 1 else A[k, i], axis=k), name="T"
-    )
-    if how == "mean":
-        share = te.const(1 / length, T.dtype)
-        return [A, te.compute((kept,), lambda i: (T[i] * share).astype(dtype), name="B")]
-    return [A, cast_to(T, dtype, "B")]
+
+    def total(i: Any) -> Any:
+        return _REDUCERS[how][0](A[i, k] if axis == 1 else A[k, i], axis=k)
+
+    wide = dtypes.accumulator(dtype) if how in ("sum", "mean") else dtype
+    if how != "mean":
+        return [A, computed_in(wide, dtype, (kept,), total, "B")]
+    T = te.compute((kept,), total, name="T")
+    share = te.const(1 / length, wide)
+    return [A, te.compute((kept,), lambda i: (T[i] * share).astype(dtype), name="B")]

@@ -87,7 +87,8 @@ def tile_template(
 def tuned_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, list[Tensor]]:
     """Define the knobs of a program; return the schedule that they make, and its tensors."""
     plain = to_te(program)
-    schedule = rules.schedule(cfg, plain.outputs)
+    constants = [tensor for number, tensor in enumerate(plain.inputs) if number in cfg.constants]
+    schedule = rules.schedule(cfg, plain.outputs, constants)
     return schedule, [*plain.inputs, *scheduled_outputs(schedule, plain.outputs)]
 
 

@@ -19,7 +19,7 @@ whatever its tensors are called.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from autotune import te
 from autotune.rules.cell_loops import ScanCells
@@ -31,8 +31,17 @@ from autotune.rules.packed_panels import Panels
 from autotune.rules.register_tiles import Effort, schedule_tiles, tiles
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.rows import RowLoops
+from autotune.rules.split_reductions import (
+    joined,
+    partial_results,
+    parts_knob,
+    results,
+    runs_along_columns,
+    schedule_columns,
+)
 from autotune.rules.stage_graph import (
     ends_in,
+    extent,
     iterations,
     readings,
     row_groups,
@@ -73,8 +82,10 @@ def schedule(
     -----
     vector
         The vectorised axis of a contraction.
-    tile_rows, tile_columns
-        Its register tile: elements along another axis, and along the vectorised one.
+    pack
+        Whether an operand that lies along the vectors is packed all the same.
+    tile_rows, tile_outer_rows, tile_vectors
+        Its register tile: elements along other axes, and vectors along the vectorised one.
     block_rows, block_columns, order
         Tiles that one task computes, and which of them come first.
     unroll
@@ -105,7 +116,7 @@ def schedule(
     """
     if cfg.target.kind != "llvm":
         return gpu_schedule(cfg, outputs)
-    return _Rules(cfg, outputs).schedule
+    return _Rules(cfg, outputs, constants).schedule
 
 
 def scheduled_outputs(schedule: Schedule, outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
@@ -117,8 +128,11 @@ def scheduled_outputs(schedule: Schedule, outputs: Sequence[te.Tensor]) -> list[
 class _Rules:
     """The knobs of a computation, being defined, and the schedule that they make."""
 
-    def __init__(self, cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> None:
+    def __init__(
+        self, cfg: KnobDefiner, outputs: Sequence[te.Tensor], constants: Sequence[te.Tensor]
+    ) -> None:
         self.cfg = cfg
+        self.constants = frozenset(constants)
         ops = producers_first([t.op for t in outputs])
         self.series = ScanSeries(cfg, ops, outputs)
         self.inlined = inlined_stages(outputs, self.series.scans)
@@ -130,6 +144,8 @@ class _Rules:
         self.efforts = _efforts([t for t in plain if t.op not in self.cells.parts])
         self.panels: list[Panels] = []
         self.lanes: dict[te.Tensor, LaneReduction] = {}
+        self.joined: dict[te.Tensor, te.Tensor] = {}
+        self.columns: dict[te.Tensor, tuple[te.Tensor, Any]] = {}
         made = rewrite(outputs, self.refine, self.series.refine_scan, self.cells.refine)
         self.numbers |= {
             stage: self.numbers[old] for stage, old in made.origin.items() if old in self.numbers
@@ -139,10 +155,18 @@ class _Rules:
         for stage in self.schedule.stages:
             if stage.op.output() in self.inlined:
                 stage.compute_inline()
-        apart = [*self.tiles(), *self.series.apply(self.schedule)]
+        apart = [*self.tiles(), *self.series.apply(self.schedule), *self.columns]
         apart += self.cells.apply(self.schedule, apart)
+        for tensor, (first, parts) in self.columns.items():
+            knobs = StageKnobs(cfg, self.numbers[tensor])
+            schedule_columns(knobs, self.schedule, tensor, first, parts)
         stages = readings(self.schedule)
-        loops = RowLoops(cfg, self.schedule, stages, self.lanes, self.numbers)
+        loops = RowLoops(cfg, self.schedule, stages, self.lanes, self.joined, self.numbers)
+        whole = set(self.joined.values())
+        for lanes in {own.result: own for own in self.lanes.values()}.values():
+            if lanes.whole in whole:
+                loops.parts(lanes)
+                apart += lanes.stages
         choices = 0
         for group in row_groups(self.schedule, stages, apart):
             choices += loops.apply(group, choices < _CHOICES)
@@ -159,20 +183,45 @@ class _Rules:
             return (tensor,)
         tensor = written_out(tensor, self.inlined)
         knobs = StageKnobs(self.cfg, self.numbers[plain])
-        panels = tiles(knobs, tensor, self.efforts[plain])
+        width = lanes_in(self.cfg.target, tensor.dtype)
+        if runs_along_columns(tensor, width):
+            return self.column_stages(knobs, tensor)
+        panels = tiles(knobs, tensor, self.efforts[plain], self.constants)
         if panels is not None:
             self.panels.append(panels)
             self.numbers[panels.result] = self.numbers[plain]
             self.efforts[panels.result] = self.efforts[plain]
-            return (*panels.packed, panels.tile, panels.result)
-        width = lanes_in(self.cfg.target, tensor.dtype)
+            return (*panels.packed, panels.tile, *panels.folds, panels.result)
         if not runs_along_rows(tensor, width):
             return (tensor,)
-        vectors = knobs.define_knob("partial_vectors", [4, 1, 2, 8])
-        lanes = lanes_of(tensor, width, vectors)
-        for part in (lanes.parts, lanes.vector, lanes.result):
-            self.lanes[part] = lanes
-        return lanes.parts, lanes.vector, lanes.result
+        counts = (4, 1, 2, 8)
+        vectors = knobs.define_knob("partial_vectors", counts)
+        parts = parts_knob(knobs, tensor, results(tensor))
+        if parts is None:
+            lanes = lanes_of(tensor, width, vectors)
+            self.lanes |= dict.fromkeys(lanes.stages, lanes)
+            return lanes.stages
+        part = partial_results(tensor, parts, max(counts) * width)
+        lanes = lanes_of(part, width, vectors, tensor)
+        self.lanes |= dict.fromkeys(lanes.stages, lanes)
+        return *lanes.stages, self.total(tensor, lanes.result)
+
+    def column_stages(self, knobs: StageKnobs, tensor: te.Tensor) -> Sequence[te.Tensor]:
+        """Return the stages of a reduction along columns."""
+        length = extent(tensor.op.axis[-1])
+        parts = parts_knob(knobs, tensor, results(tensor) // length)
+        if parts is None:
+            self.columns[tensor] = tensor, 1
+            return (tensor,)
+        part = partial_results(tensor, parts, 1)
+        self.columns[part] = tensor, parts
+        return part, self.total(tensor, part)
+
+    def total(self, tensor: te.Tensor, parts: te.Tensor) -> te.Tensor:
+        """Return a reduction computed from the results of its parts."""
+        total = joined(tensor, parts)
+        self.joined[total] = tensor
+        return total
 
     def tiles(self) -> list[te.Tensor]:
         """Schedule contractions in tiles; returns all stages that belong to them."""
@@ -185,7 +234,7 @@ class _Rules:
                 end = panels.result
             else:
                 self.schedule[panels.result].compute_inline()
-            apart += [*panels.packed, panels.tile, end]
+            apart += [*panels.packed, panels.tile, *panels.folds, end]
             knobs = StageKnobs(self.cfg, self.numbers[panels.result])
             apart += schedule_tiles(knobs, self.schedule, panels, end, effort)
         return apart

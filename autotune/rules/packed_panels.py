@@ -1,200 +1,217 @@
 """Rewrites a contraction into register tiles over packed panels: the structure of a fast product.
 
-Output axis v is vectorised and axis u gives the rows of a tile. Tiles at the edge repeat the last
-element, and the extra elements are not stored, so inner loops have no guards.
+::
+
+    C[i, j] = sum(A[i, k] * B[k, j])
+
+    panel[o, k, l]    = B[k, o*columns + l]
+    tile[p, o, r, l]  = sum(A[p*rows + r, k] * panel[o, k, l])
+    C[i, j]           = tile[i / rows, j / columns, i % rows, j % columns]
+
+Tiles at the edge repeat the last row, and have any value beyond the last column; these elements are
+not stored, so inner loops have no guards. An operand that already lies along the vector need not be
+packed.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from autotune import te
-from autotune.ir.expr import Const, Expr, Read
-from autotune.ir.visitor import free_vars, reads, substitute
-from autotune.rules.stage_graph import extent, iterations, reduction_of
-
-#: Largest size of a panel relative to its tensor, and the least number of reads of each of its
-#: elements.
-_MAX_COPIES: Final = 2
-_OFTEN: Final = 4
+from autotune.ir.expr import Const, Expr, Read, Reduce
+from autotune.ir.visitor import substitute
+from autotune.rules.contraction import Contraction, Group
+from autotune.rules.stage_graph import extent, reduction_of
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
-    """How the axes of a contraction are used.
+class Choices:
+    """The values of the knobs of tiles.
 
     Attributes
     ----------
-    vector
-        Position of the vectorised output axis.
+    vectors
+        Vectors in a row of a tile.
     rows
-        Position of the output axis that makes the rows of a tile; None if there is none.
+        Rows along the first and the second group that has some.
+    steps
+        Steps of the sum that are written out.
+    block_columns, block_rows
+        Tiles of a block.
     """
 
-    vector: int
-    rows: int | None
+    vectors: tuple[int, ...]
+    rows: tuple[tuple[int, ...], ...]
+    steps: tuple[int, ...]
+    block_columns: tuple[int, ...]
+    block_rows: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Panels:
     """A contraction in tiles.
 
     Attributes
     ----------
+    way
+        The contraction and its vectorised axis.
     packed
         Panels in the order in which tiles read them; their last axis is one tile's vectors.
+    reads
+        What each panel is a copy of.
     tile
-        The contraction, with an axis for all tiles along v and u, then one within each.
+        The contraction: an axis for the tiles along each group, the rows of a tile, its columns.
+    folds
+        For vectors of partial results: stages that fold them to half as many lanes each.
     result
         The result in its own shape.
-    roles
-        Of the axes.
-    rows, columns
-        Of a tile; integers or knobs.
-    work
-        Index sets of the contraction.
-    copied
-        Elements of each panel.
+    rows
+        Rows of a tile along groups, integers or knobs; a group that is not here has one.
+    columns
+        Of a tile; an integer or a knob.
+    choices
+        Of the knobs.
     """
 
+    way: Contraction
     packed: tuple[te.Tensor, ...]
+    reads: tuple[Read, ...]
     tile: te.Tensor
+    folds: tuple[te.Tensor, ...]
     result: te.Tensor
-    roles: Roles
-    rows: Any
+    rows: Mapping[Group, Any]
     columns: Any
-    work: int
-    copied: tuple[int, ...]
+    choices: Choices
 
 
-def roles_of(tensor: te.Tensor, lanes: int) -> list[Roles]:
-    """Return the possible roles of a contraction's axes, the most promising first.
+def panels_of(
+    way: Contraction,
+    rows: Mapping[Group, Any],
+    columns: Any,
+    packed: Collection[Read],
+    choices: Choices,
+) -> Panels:
+    """Return a contraction in tiles of some rows along groups, and columns (integers or knobs)."""
+    tensor = way.tensor
+    panels = {
+        read: _panel(way, value, columns, number)
+        for number, (value, read) in enumerate(way.operands.items())
+        if read in packed
+    }
+    shape = [te.ceildiv(g.size, columns if g is way.vector else rows.get(g, 1)) for g in way.groups]
 
-    An axis can be vectorised if every read that depends on it can be packed or is already
-    contiguous along it. The result is empty if there is no such axis of at least one vector.
-    """
-    axes = list(tensor.op.axis)
-    found: list[tuple[bool, Roles]] = []
-    for v in reversed(range(len(axes))):
-        if extent(axes[v]) < lanes:
-            continue
-        others = [u for u in range(len(axes)) if u != v and extent(axes[u]) > 1]
-        rows = others[-1] if others else None
-        own = [r for r in _reads(tensor) if axes[v].var in set(free_vars(r))]
-        if own and all(_packs(r, tensor, v, rows) for r in own):
-            found.append((True, Roles(v, rows)))
-        elif own and all(_lies_along(r, axes[v].var) for r in own):
-            found.append((False, Roles(v, rows)))
-    return [roles for _, roles in sorted(found, key=lambda pair: not pair[0])]
+    def tile(*index: Any) -> Any:
+        outer, inner = index[: len(way.groups)], index[len(way.groups) :]
+        places = dict(zip(way.groups, outer, strict=True))
+        for group, row in zip(rows, inner, strict=False):
+            at = places[group] * rows[group] + row
+            places[group] = te.min(at, group.size - 1)
+        at = places[way.vector] * columns + inner[-1]
+        values: dict[Any, Any] = {}
+        for group, place in places.items():
+            values |= group.values(at if group is way.vector else place)
+        replaced: dict[Any, Any] = {}
+        for value, read in way.operands.items():
+            if read in panels:
+                used, reduced = way.panel_of(read)
+                front = [places[g] for g in used]
+                own = (*front, places[way.vector], *(r.var for r in reduced), inner[-1])
+                replaced[value] = panels[read][own]
+            elif way.uses(read, way.vector):
+                inside = te.if_then_else(
+                    at < way.vector.size, substitute(read, values), te.const(0, read.dtype)
+                )
+                replaced[value] = substitute(value, {read: inside}) if value is not read else inside
+        return substitute(reduction_of(tensor), {**values, **replaced})
+
+    tiles = te.compute((*shape, *rows.values(), columns), tile, name=f"{tensor.name}_tile")
+    folds: list[te.Tensor] = []
+    if way.sums is not None:
+        folds = _folds(way, tiles, len(rows))
+    last = folds[-1] if folds else tiles
+
+    def result(*index: Any) -> Any:
+        front, within = [], []
+        for group in way.groups:
+            if way.sums is not None and group is way.vector:
+                front.append(0)
+                continue
+            size = columns if group is way.vector else rows.get(group, 1)
+            at = group.position(index)
+            front.append(at // size)
+            if group is way.vector or group in rows:
+                within.append((group, at % size))
+        inner = dict(within)
+        own = [*front, *(inner[g] for g in rows)]
+        if way.sums is None:
+            return last[(*own, inner[way.vector])]
+        return _combined(reduction_of(tensor), last[(*own, 0)], last[(*own, 1)])
+
+    whole = te.compute(way.whole.shape, result, name=way.whole.name)
+    return Panels(
+        way,
+        tuple(panels.values()),
+        tuple(panels),
+        tiles,
+        tuple(folds),
+        whole,
+        rows,
+        columns,
+        choices,
+    )
 
 
-def _reads(tensor: te.Tensor) -> list[Read]:
-    return [r for source in reduction_of(tensor).sources for r in reads(source)]
-
-
-def _lies_along(read: Read, var: Expr) -> bool:
-    """Whether adjacent elements along an axis are adjacent in memory: the last index is var + c."""
-    *front, last = read.children
-    return not any(var is w for i in front for w in free_vars(i)) and var is last
-
-
-def _used(read: Read, axes: Sequence[Any]) -> list[Any]:
-    own = free_vars(read)
-    return [axis for axis in axes if any(axis.var is v for v in own)]
-
-
-def _packs(read: Read, tensor: te.Tensor, v: int, rows: int | None) -> bool:
-    """Whether packing a read is worthwhile: it is read often, by all rows, and not too large."""
-    axes = list(tensor.op.axis)
-    used = _used(read, [*axes, *tensor.op.reduce_axis])
-    if rows is not None and any(axis is axes[rows] for axis in used):
-        return False
-    size = math.prod(int(n) for n in read.tensor.shape)
-    panel = math.prod(map(extent, used))
-    return panel <= _MAX_COPIES * size and _OFTEN * panel <= iterations(tensor)
-
-
-def _panel(
-    tensor: te.Tensor, read: Read, v: int, tile_v: Any, number: int
-) -> tuple[te.Tensor, list[Any], list[Any]]:
-    """Return the panel of a read: consecutive tiles of v, with the other axes of the read."""
-    along = tensor.op.axis[v]
-    used = [axis for axis in _used(read, tensor.op.axis) if axis is not along]
-    reduced = _used(read, tensor.op.reduce_axis)
-    condition = reduction_of(tensor).condition
+def _panel(way: Contraction, value: Expr, columns: Any, number: int) -> te.Tensor:
+    """Return the panel of an operand: consecutive tiles of the vector, all it is reduced over."""
+    read = way.operands[value]
+    used, reduced = way.panel_of(read)
+    condition = reduction_of(way.tensor).condition
     guarded = not (isinstance(condition, Const) and condition.value)
-    tiles = te.ceildiv(extent(along), tile_v)
 
     def body(*index: Any) -> Any:
-        *front, last = index
-        values = {a.var: i for a, i in zip([*used, None, *reduced], front, strict=True) if a}
-        values[along.var] = _position(front[len(used)], last, tile_v, extent(along))
+        *front, lane = index
+        groups, tile, over = front[: len(used)], front[len(used)], front[len(used) + 1 :]
+        at = tile * columns + lane
+        values = {a.var: i for a, i in zip(reduced, over, strict=True)}
+        for group, place in zip(used, groups, strict=True):
+            values |= group.values(place)
+        values |= way.vector.values(at)
         moved = [substitute(i, values) for i in read.children]
         if guarded:  # elements that the condition excludes may have any value
             sizes = map(int, read.tensor.shape)
-            moved = [te.max(_clamped(i, n), 0) for i, n in zip(moved, sizes, strict=True)]
-        return read.tensor[tuple(moved)]
+            moved = [te.max(te.min(i, n - 1), 0) for i, n in zip(moved, sizes, strict=True)]
+        own = te.if_then_else(
+            at < way.vector.size, read.tensor[tuple(moved)], te.const(0, read.dtype)
+        )
+        return own if value is read else substitute(value, {read: own})
 
-    shape = (*map(extent, used), tiles, *map(extent, reduced), tile_v)
-    name = f"{tensor.name}_{read.tensor.name}{number}"
-    return te.compute(shape, body, name=name), used, reduced
-
-
-def _clamped(index: Any, size: int) -> Any:
-    return te.min(index, size - 1)
-
-
-def _position(outer: Any, inner: Any, tile: Any, size: int) -> Any:
-    """Return the position of an element of a tile, clamped to the last element."""
-    return _clamped(outer * tile + inner, size)
+    tiles = te.ceildiv(way.vector.size, columns)
+    shape = (*(g.size for g in used), tiles, *map(extent, reduced), columns)
+    panel: te.Tensor = te.compute(shape, body, name=f"{way.tensor.name}_{read.tensor.name}{number}")
+    return panel
 
 
-def panels_of(tensor: te.Tensor, roles: Roles, tile_u: Any, tile_v: Any) -> Panels:
-    """Return a reduction in tiles of tile_u rows and tile_v elements (integers or knobs)."""
-    axes, v, u = list(tensor.op.axis), roles.vector, roles.rows
-    packed: dict[Read, tuple[te.Tensor, list[Any], list[Any]]] = {}
-    for number, read in enumerate(dict.fromkeys(_reads(tensor))):
-        if axes[v].var in set(free_vars(read)) and _packs(read, tensor, v, u):
-            packed[read] = _panel(tensor, read, v, tile_v, number)
+def _folds(way: Contraction, tiles: te.Tensor, rows: int) -> list[te.Tensor]:
+    """Return stages that combine each half of the lanes with the other, down to two lanes."""
+    found: list[te.Tensor] = []
+    last, width = tiles, way.lanes
+    while width > 2:
+        width //= 2
 
-    outer_shape = [
-        te.ceildiv(extent(a), tile_v) if n == v else te.ceildiv(extent(a), tile_u) if n == u
-        else extent(a)
-        for n, a in enumerate(axes)
-    ]  # fmt: skip
-    inner_shape = [tile_v] if u is None else [tile_u, tile_v]
+        def fold(*index: Any, last: te.Tensor = last, width: int = width) -> Any:
+            *place, lane = index
+            both = last[(*place, lane)], last[(*place, lane + width)]
+            return _combined(reduction_of(way.tensor), *both)
 
-    def tile(*index: Any) -> Any:
-        outer, inner = index[: len(axes)], index[len(axes) :]
-        values: dict[Any, Any] = {a.var: o for a, o in zip(axes, outer, strict=True)}
-        values[axes[v].var] = _position(outer[v], inner[-1], tile_v, extent(axes[v]))
-        if u is not None:
-            values[axes[u].var] = _position(outer[u], inner[0], tile_u, extent(axes[u]))
-        replaced = {
-            read: panel[
-                (*(values[a.var] for a in used), outer[v], *(r.var for r in reduced), inner[-1])
-            ]
-            for read, (panel, used, reduced) in packed.items()
-        }
-        return substitute(reduction_of(tensor), {**values, **replaced})
+        last = te.compute((*tiles.shape[:-1], width), fold, name=f"{way.tensor.name}_fold{width}")
+        found.append(last)
+    return found
 
-    tiles = te.compute((*outer_shape, *inner_shape), tile, name=f"{tensor.name}_tile")
 
-    def result(*index: Any) -> Any:
-        cut = list(index)
-        cut[v] = index[v] // tile_v
-        rest = [index[v] % tile_v]
-        if u is not None:
-            cut[u] = index[u] // tile_u
-            rest.insert(0, index[u] % tile_u)
-        return tiles[(*cut, *rest)]
-
-    whole = te.compute(tensor.shape, result, name=tensor.name)
-    copied = tuple(
-        math.prod(map(extent, (axes[v], *used, *reduced))) for _, used, reduced in packed.values()
-    )
-    panels = tuple(panel for panel, _, _ in packed.values())
-    return Panels(panels, tiles, whole, roles, tile_u, tile_v, iterations(tensor), copied)
+def _combined(reduced: Reduce, a: Any, b: Any) -> Any:
+    (lhs,), (rhs,), (combined,) = (
+        reduced.combiner.lhs, reduced.combiner.rhs, reduced.combiner.result
+    )  # fmt: skip
+    return substitute(combined, {lhs: a, rhs: b})

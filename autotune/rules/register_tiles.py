@@ -1,22 +1,51 @@
-"""Knobs and loops of contractions in register tiles on CPUs."""
+"""The rule for contractions on CPUs: tiles in registers, blocks of tiles in tasks, packed panels.
+
+::
+
+    for (i)                            parallel (blocks of tiles)
+      for (j)                            for (tiles of the block)
+        for (k)                            for (k)
+          C[i, j] += A[i, k]*B[k, j]  ->     unrolled (r, v)
+                                               sum[r, v] += A[i + r, k] * panel[j + v, k]
+                                           unrolled (r, v)
+                                             C[i + r, j + v] = sum[r, v]
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from autotune import te
+from autotune.ir import dtypes
 from autotune.ir.axes import IterVar
+from autotune.ir.expr import Read
+from autotune.rules.contraction import Contraction, Group, contractions
 from autotune.rules.flat import PARALLEL, lanes_in
 from autotune.rules.knob_definer import KnobDefiner
-from autotune.rules.packed_panels import Panels, panels_of, roles_of
+from autotune.rules.packed_panels import Choices, Panels, panels_of
 from autotune.rules.stage_graph import extent
+from autotune.rules.threads import serial_seconds, share
+from autotune.rules.tile_costs import Registers, Tiling, fastest, packings
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
+from autotune.system.available_cpus import thread_count
 
 #: Largest number of choices of the vectorised axis.
-_VECTORS: Final = 2
+_VECTORS: Final = 3
+
+#: Rows of a tile along one axis, and vectors in a row.
+_HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
+_WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
+
+#: Steps of a sum that are written out; and of sums over windows, as many as share what they read.
+_STEPS: Final = (4, 1, 2, 8, 3, 5, 7)
+
+#: Tiles of a block along an axis.
+_BLOCKS: Final = (1, 4, 2, 8, 16, 32)
+_WINDOW: Final = 64
 
 #: Vectors of a result from which on blocks of four tiles leave enough tasks for some threads: 16
 #: blocks of 4 tiles, each of 6 rows of 4 vectors.
@@ -31,31 +60,83 @@ class Effort(IntEnum):
     ALL = 2
 
 
-def tiles(cfg: KnobDefiner, tensor: te.Tensor, effort: Effort) -> Panels | None:
+def tiles(
+    cfg: KnobDefiner, tensor: te.Tensor, effort: Effort, constants: Collection[te.Tensor] = ()
+) -> Panels | None:
     """Define the knobs of a contraction's tiles; None if no axis can be vectorised."""
-    lanes = lanes_in(cfg.target, tensor.dtype)
-    found = {f"axis{r.vector}": r for r in roles_of(tensor, lanes)}
-    if not found:
+    full = lanes_in(cfg.target, tensor.dtype)
+    ways = dict(list(contractions(tensor, full, constants).items())[:_VECTORS])
+    if not ways:
         return None
-    found = dict(list(found.items())[: _VECTORS if effort is Effort.ALL else 1])
-    roles = found[cfg.define_knob("vector", list(found))]
-    axes, ways = list(tensor.op.axis), list(found.values())
-    length, longest = extent(axes[roles.vector]), max(extent(axes[r.vector]) for r in ways)
-    wide = cfg.target.vector_bytes >= 64
-    counts = [n for n in ([4, 1, 2, 3] if wide else [2, 1, 3, 4]) if n * lanes <= longest]
-    columns = cfg.define_knob("tile_columns", [n * lanes for n in counts])
-    cfg.add_constraint(columns <= length, "a tile is no wider than the result")
-    if roles.rows is None:
-        return panels_of(tensor, roles, 1, columns)
-    height, tallest = extent(axes[roles.rows]), max(extent(axes[r.rows or 0]) for r in ways)
-    sizes = [n for n in (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16) if n <= tallest]
-    rows = cfg.define_knob("tile_rows", sizes if effort else sizes[:1])
-    cfg.add_constraint(rows <= height, "a tile is no taller than the result")
-    registers = 32 if wide else 16
+    sums = (32 if cfg.target.vector_bytes >= 64 else 16) - 2
+    threads = thread_count(cfg.target.threads)
+    registers = Registers(sums, full, _HEIGHTS, _WIDTHS, threads)
+    best = fastest(list(ways.values()), registers, constants)
+    way = best.way
+    if effort is Effort.ALL:
+        name = next(name for name, one in ways.items() if one is way)
+        way = ways[cfg.define_knob("vector", list(ways), default=name)]
+    else:
+        ways = {"": way}
+    packed = _packed(cfg, way, best, effort, constants)
+    choices = _choices(list(ways.values()))
+    vectors = cfg.define_knob("tile_vectors", choices.vectors, default=best.vectors)
     cfg.add_constraint(
-        rows * columns <= (registers - 2) * lanes, "the accumulators fit in the registers"
+        vectors <= -(-way.vector.size // way.lanes), "a tile is no wider than the result"
     )
-    return panels_of(tensor, roles, rows, columns)
+    rows: dict[Group, Any] = {}
+    total = vectors
+    for number, group in enumerate(way.rows[:2]):
+        likely = list(best.rows.values())[number] if number < len(best.rows) else 1
+        if not effort:
+            rows[group] = likely
+            continue
+        rows[group] = cfg.define_knob(_ROWS[number], choices.rows[number], default=likely)
+        cfg.add_constraint(rows[group] <= group.size, "a tile is no taller than the result")
+        total = total * rows[group]
+    cfg.add_constraint(total <= sums, "the sums of a tile fit in the registers")
+    return panels_of(way, rows, vectors * way.lanes, packed, choices)
+
+
+def _choices(ways: list[Contraction]) -> Choices:
+    """Return the values of knobs, for all ways to compute a contraction."""
+    most = max(-(-way.vector.size // way.lanes) for way in ways)
+    tallest = [
+        max((way.rows[n].size for way in ways if len(way.rows) > n), default=1) for n in (0, 1)
+    ]
+    height = max(math.prod(g.size for g in way.rows) for way in ways)
+    lengths = [extent(long[-1]) for way in ways if (long := _long(way))]
+    return Choices(
+        tuple(n for n in _WIDTHS if n <= most),
+        tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
+        tuple(n for n in _STEPS if n == 1 or any(length % n == 0 for length in lengths)),
+        tuple(n for n in _BLOCKS if n <= most),
+        tuple(n for n in _BLOCKS if n == 1 or 2 * n <= height),
+    )
+
+
+def _long(way: Contraction) -> list[IterVar]:
+    return [axis for axis in way.reduced if extent(axis) > 1]
+
+
+_ROWS: Final = ("tile_rows", "tile_outer_rows")
+
+
+def _packed(
+    cfg: KnobDefiner,
+    way: Contraction,
+    best: Tiling,
+    effort: Effort,
+    constants: Collection[te.Tensor],
+) -> frozenset[Read]:
+    """Return what is packed."""
+    options = packings(way, constants)
+    likely = best.packed if best.way is way else options[0]
+    if len(options) == 1 or effort is not Effort.ALL:
+        return likely
+    return (
+        options[0] if cfg.define_knob("pack", [True, False], likely == options[0]) else options[1]
+    )
 
 
 def schedule_tiles(
@@ -78,72 +159,158 @@ def schedule_tiles(
     list of Tensor
         Stages that were added.
     """
-    lanes = lanes_in(cfg.target, panels.result.dtype)
+    way, rank = panels.way, len(panels.way.groups)
     acc = s.cache_write(panels.tile, "local")
-    last = _blocks(cfg, s[end], panels, lanes, effort)
-    rank = len(end.op.axis)
-    for stage in (s[panels.tile], s[acc]):
+    last = _blocks(cfg, s[end], panels, effort)
+    for tensor in (acc, panels.tile, *panels.folds):
+        stage = s[tensor]
         stage.compute_at(s[end], last)
         own = list(stage.op.axis)
-        if stage is s[acc]:
-            reduced = list(stage.op.reduce_axis)
-            steps = [n for n in (4, 1, 2, 8) if extent(reduced[-1]) % n == 0]
-            unroll = cfg.define_knob("unroll", steps) if effort else steps[0]
-            ko, ki = stage.split(reduced[-1], factor=unroll)
-            stage.reorder(*own[:rank], *reduced[:-1], ko, ki, *own[rank:])
-            stage.unroll(ki)
+        if tensor is acc:
+            _sum(cfg, stage, panels, own, effort)
         for axis in own[rank:-1]:
             stage.unroll(axis)
-        _vectors(stage, own[-1], lanes)
-    for panel, elements in zip(panels.packed, panels.copied, strict=True):
-        if elements >= PARALLEL:
-            first, *front = list(s[panel].op.axis)[:-2]
-            s[panel].parallel(s[panel].fuse(first, *front) if front else first)
-        _vectors(s[panel], s[panel].op.axis[-1], lanes)
+        _vectors(stage, own[-1], extent(own[-1]) if tensor in panels.folds else way.lanes)
+    for panel, read in zip(panels.packed, panels.reads, strict=True):
+        _pack(s[panel], way, way.along(read), way.panel_size(read))
     return [acc]
 
 
-def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, lanes: int, effort: Effort) -> IterVar:
-    """Write the loops over blocks of tiles; return the innermost one over tiles."""
-    roles, columns = panels.roles, panels.columns
-    axes = list(stage.op.axis)
-    length = extent(axes[roles.vector])
-    vo, vi = stage.split(axes[roles.vector], factor=columns)
-    block_columns, block_rows = 1, 1
-    if effort:
-        block_columns = cfg.define_knob("block_columns", [1, 2, 4, 8, 16])
-        cfg.add_constraint(
-            block_columns * columns <= max(4 * lanes, length), "a block is no wider than the result"
-        )
-    vo, vm = stage.split(vo, factor=block_columns)
-    others = [a for n, a in enumerate(axes) if n not in (roles.vector, roles.rows)]
-    if roles.rows is None:
-        outer, middle, inner = [*others, vo], [vm], [vi]
-    else:
-        rows, height = panels.rows, extent(axes[roles.rows])
-        uo, ui = stage.split(axes[roles.rows], factor=rows)
-        across = True
-        if effort:
-            is_large = math.prod(map(extent, axes)) >= _LARGE * lanes
-            blocks = [4, 1] if is_large else [1, 4]
-            block_rows = cfg.define_knob("block_rows", [*blocks, 2, 8, 16, 32])
-            cfg.add_constraint(
-                block_rows * rows <= max(16, height), "a block is no taller than the result"
-            )
-        if effort is Effort.ALL:
-            across = cfg.define_knob("order", ["columns", "rows"]) == "columns"
-        uo, um = stage.split(uo, factor=block_rows)
-        front = [vo, uo] if across else [uo, vo]
-        outer, middle = [*others, *front], [vm, um]
-        inner = [ui, vi] if roles.vector == len(axes) - 1 else [vi, ui]
-    stage.reorder(*outer, *middle, *inner)
-    if panels.work >= PARALLEL:
-        stage.parallel(stage.fuse(*outer) if len(outer) > 1 else outer[0])
-    if roles.vector == len(axes) - 1:
-        for axis in inner[:-1]:
+def _sum(
+    cfg: KnobDefiner, stage: Stage, panels: Panels, own: list[IterVar], effort: Effort
+) -> None:
+    """Order the loops of the sums of a tile: tiles, the sum, rows, vectors."""
+    way, rank = panels.way, len(panels.way.groups)
+    reduced = list(stage.op.reduce_axis)
+    order: list[IterVar] = [a for a in reduced if extent(a) == 1]
+    long = [a for a in reduced if extent(a) > 1]
+    if long and _shares(way) and math.prod(map(extent, long)) <= _WINDOW:
+        order += long
+        for axis in long:
             stage.unroll(axis)
-        _vectors(stage, vi, lanes)
+    elif long:
+        steps = panels.choices.steps
+        unroll: Any = next(n for n in steps if extent(long[-1]) % n == 0)
+        if effort:
+            unroll = cfg.define_knob("unroll", steps, default=unroll)
+            message = "the steps that are written out divide the sum"
+            cfg.add_constraint(extent(long[-1]) % unroll == 0, message)
+        outer, inner = stage.split(long[-1], factor=unroll)
+        stage.unroll(inner)
+        order += [*long[:-1], outer, inner]
+    stage.reorder(*own[:rank], *order, *own[rank:])
+
+
+def _shares(way: Contraction) -> bool:
+    """Whether steps of the sum read elements that other rows or vectors of the tile read too."""
+    return all(way.slides(r, g) for r in way.vector_reads for g in (way.vector, *way.rows[:1]))
+
+
+def _pack(stage: Stage, way: Contraction, is_copy: bool, elements: int) -> None:
+    """Write the loops of a panel: along the vector where that is a copy of vectors."""
+    *front, before, lane = stage.op.axis
+    if is_copy:
+        front.append(before)
+        _vectors(stage, lane, way.lanes)
+    else:
+        outer, inner = stage.split(before, factor=way.lanes)
+        stage.reorder(*front, outer, lane, inner)
+        front.append(outer)
+    if elements >= PARALLEL:
+        stage.parallel(stage.fuse(*front) if len(front) > 1 else front[0])
+
+
+def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> IterVar:
+    """Write the loops over blocks of tiles; return the innermost one over tiles."""
+    way, axes = panels.way, list(stage.op.axis)
+    groups = [g for g in way.groups if not (way.sums is not None and g is way.vector)]
+    fused = {g: _fused(stage, [axes[n] for n in g.long]) for g in groups}
+    outer: list[IterVar] = [axes[n] for g in groups for n in g.places if n not in g.long]
+    outer += [fused[g] for g in way.batches]
+    counts: list[Any] = [g.size for g in way.batches]
+    inner: dict[Group, IterVar] = {}
+    row_tiles = []
+    height: Any = 1
+    for group in (g for g in groups if g in way.rows):
+        if group in panels.rows:
+            tile, inner[group] = stage.split(fused[group], factor=panels.rows[group])
+            row_tiles.append(tile)
+            height = height * te.ceildiv(group.size, panels.rows[group])
+        else:
+            row_tiles.append(fused[group])
+            height = height * group.size
+    tiles: list[IterVar] = []
+    if way.sums is None:
+        tile, inner[way.vector] = stage.split(fused[way.vector], factor=panels.columns)
+        tiles.append(tile)
+    stage.reorder(*outer, *tiles, *row_tiles, *(inner[g] for g in groups if g in inner))
+    middle: list[IterVar] = []
+    blocks: list[IterVar] = []
+    if tiles:
+        count = 1
+        if effort:
+            count = cfg.define_knob("block_columns", panels.choices.block_columns)
+            cfg.add_constraint(
+                (count == 1) | (count * panels.columns <= way.vector.size),
+                "a block is no wider than the result",
+            )
+        block, tile = stage.split(tiles[0], factor=count)
+        counts.append(te.ceildiv(te.ceildiv(way.vector.size, panels.columns), count))
+        blocks.append(block)
+        middle.append(tile)
+    if row_tiles:
+        count = 1
+        rows = _fused(stage, row_tiles)
+        if effort:
+            heights = panels.choices.block_rows
+            likely = 4 if 4 in heights and _is_large(way) else 1
+            count = cfg.define_knob("block_rows", heights, default=likely)
+            cfg.add_constraint(
+                (count == 1) | (count <= height), "a block is no taller than the result"
+            )
+        block, tile = stage.split(rows, factor=count)
+        counts.append(te.ceildiv(height, count))
+        blocks.append(block)
+        middle.append(tile)
+    if len(blocks) == 2:
+        order = "columns" if _is_wide(way) else "rows"
+        if effort is Effort.ALL:
+            order = cfg.define_knob("order", ["columns", "rows"], default=order)
+        if order == "rows":
+            blocks.reverse()
+    ends = [inner[g] for g in groups if g in inner]
+    is_last = ends[-1:] == [inner.get(way.vector)]
+    if not is_last and way.vector in inner:
+        ends.remove(inner[way.vector])
+        ends.insert(0, inner[way.vector])
+    stage.reorder(*outer, *blocks, *middle, *ends)
+    seconds = serial_seconds(cfg.target, [way.whole])
+    length = math.prod(counts)  # not plain: the same loops for any values of the knobs
+    length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length
+    share(cfg, stage, _fused(stage, [*outer, *blocks]), length, seconds)
+    for axis in ends[:-1] if is_last else ends[1:]:
+        stage.unroll(axis)
+    if is_last:
+        _vectors(stage, ends[-1], way.lanes)
+    elif way.sums is not None:
+        stage.unroll(ends[0])
     return middle[-1]
+
+
+def _is_large(way: Contraction) -> bool:
+    """Whether blocks of four tiles leave enough tasks for some threads."""
+    return math.prod(g.size for g in way.groups) >= _LARGE * way.lanes
+
+
+def _is_wide(way: Contraction) -> bool:
+    """Whether the operands in vectors are larger than those that rows read."""
+    own = dict.fromkeys(way.operands.values())
+    sizes = [(way.uses(r, way.vector), math.prod(map(int, r.tensor.shape))) for r in own]
+    return sum(n for wide, n in sizes if wide) >= sum(n for wide, n in sizes if not wide)
+
+
+def _fused(stage: Stage, axes: list[IterVar]) -> IterVar:
+    return stage.fuse(*axes) if len(axes) > 1 else axes[0]
 
 
 def _vectors(stage: Stage, axis: IterVar, lanes: int) -> None:

@@ -71,11 +71,13 @@ def test_templates_lists_names_and_arguments(call):
     by_name = {row["name"]: row for row in rows}
     assert {"broadcast_add", "conv2d_nchw", "matmul", "softmax"} <= set(by_name)
     parameters = by_name["matmul"]["parameters"]
-    assert [p["name"] for p in parameters] == ["m", "n", "k", "dtype"]
-    assert parameters[3] == {"name": "dtype", "type": "str", "default": "float32"}
+    names = ["m", "n", "k", "transpose_a", "transpose_b", "dtype", "out_dtype"]
+    assert [p["name"] for p in parameters] == names
+    assert parameters[5] == {"name": "dtype", "type": "str", "default": "float32"}
     text = call("templates").out
     assert max(map(len, text.splitlines())) <= 80
-    assert re.search(r"^matmul +llvm +m, n, k, dtype=float32$", text, re.MULTILINE)
+    assert re.search(r"^matmul +any +m, n, k, transpose_a=False, ", text, re.MULTILINE)
+    assert re.search(r"^cumsum +any +m, n, axis=0, dtype=float32$", text, re.MULTILINE)
 
 
 def test_show_space_counts_what_rules_reject_and_names_the_default(call):
@@ -84,15 +86,22 @@ def test_show_space_counts_what_rules_reject_and_names_the_default(call):
     table = text.split("rejects")[1]
     rejected = [int(n) for n in re.findall(r"^ *(\d+) +\d+  \w+ ", table, re.M)]
     assert total - sum(rejected) == allowed
-    assert re.search(r"default config \d+: tile_m=", text)
+    assert re.search(r"default config \d+: vector=", text)
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_show_steps_lists_the_schedule_of_a_configuration(call):
     lines = call("show", "matmul", *SMALL, "--steps").out.splitlines()
-    assert lines[0] == "1. T.local.cache_write(T, local)"
+    assert any(".vectorize(" in line for line in lines)
     assert [line.split(".")[0] for line in lines] == [str(n + 1) for n in range(len(lines))]
-    assert not any("tile" in line for line in lines)
+    assert not any(".tile(" in line for line in lines)
+
+
+def test_show_source_has_what_prepares_constants_before_what_is_called(call):
+    done = call("show", "matmul", *SMALL, "--constant", 1, "--source")
+    assert done.code == 0, done.err
+    entries = re.findall(r"^define i32 @(\w+)\(", done.out, re.MULTILINE)
+    assert entries == ["kernel_matmul_prepare", "kernel_matmul"]
 
 
 def test_show_ir_and_source_show_the_configuration_that_is_asked_for(call, tuned):

@@ -57,7 +57,7 @@ PRELOADED = (
     "autotune.runtime.save_library",
     "autotune.task.task",
     "autotune.operators.broadcast_add",
-    "autotune.operators.conv2d",
+    "autotune.operators.conv2d_nchw",
     "autotune.operators.matmul",
     "autotune.operators.softmax",
     "autotune.tuner.fixed_configs",

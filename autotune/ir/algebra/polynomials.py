@@ -13,7 +13,7 @@ from typing import TypeVar
 from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Const, Expr, Var
 from autotune.ir.ops import const, fold
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import Rewriter, free_vars
 
 Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]
@@ -68,9 +68,13 @@ def multiply(a: Poly, b: Poly) -> Poly:
     return product
 
 
-def _order(node: Expr) -> tuple[int, int]:
-    """Order of atoms in a monomial: variables by age, then the others by identity."""
-    return (0, node.id) if hasattr(node, "id") else (1, id(node))
+@functools.lru_cache(maxsize=1 << 13)
+def _order(node: Expr) -> tuple[bool, list[int], str, int]:
+    """Order of atoms, the same in each process: variables by age, then the others by theirs."""
+    if isinstance(node, Var):
+        return False, [node.id], "", 0
+    # Only atoms of variables with the same names in exchanged places have one text.
+    return True, [var.id for var in free_vars(node)], str(node), id(node)
 
 
 def to_expr(poly: Poly, dtype: str = dtypes.INDEX) -> Expr:
@@ -100,13 +104,27 @@ def rejoined(node: Expr, ranging: Set[Var]) -> Expr:
     This undoes the fusing of loops if one of the variables in `ranging` occurs in the index. Other
     indices are not changed, because with symbolic knobs they would not be changed either.
     """
-    poly = joined(
-        to_poly(node),
-        lambda remainder: (
-            isinstance(remainder.b, Const) and not ranging.isdisjoint(free_vars(remainder))
-        ),
-    )
-    return to_expr(poly, node.dtype)
+
+    def which(remainder: BinaryOp) -> bool:
+        return isinstance(remainder.b, Const) and not ranging.isdisjoint(free_vars(remainder))
+
+    return _Rejoin(which).expr(node)
+
+
+class _Rejoin(Rewriter):
+    """Writes d * (e // d) + e % d as e, also in what is divided."""
+
+    def __init__(self, which: Callable[[BinaryOp], bool]) -> None:
+        super().__init__()
+        self._which = which
+
+    def visit_BinaryOp(self, node: BinaryOp) -> Expr:
+        if not dtypes.is_index(node.dtype):
+            return node
+        rebuilt = fold(node.op, self.expr(node.a), self.expr(node.b))
+        poly = to_poly(rebuilt)
+        found = joined(poly, self._which)
+        return to_expr(found, node.dtype)
 
 
 def joined(poly: Poly, which: Callable[[BinaryOp], bool] = lambda remainder: True) -> Poly:
@@ -189,6 +207,6 @@ def exact_quotient(node: Expr, divisor: Expr) -> Expr | None:
     return to_expr(quotient, node.dtype)
 
 
-def _degree(monomial: Monomial) -> tuple[int, list[int]]:
+def _degree(monomial: Monomial) -> tuple[int, list[tuple[bool, list[int], str, int]]]:
     """Order monomials by degree, then by their atoms; products keep this order."""
-    return len(monomial), sorted((id(atom) for atom in monomial), reverse=True)
+    return len(monomial), sorted(map(_order, monomial), reverse=True)

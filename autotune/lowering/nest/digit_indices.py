@@ -1,4 +1,4 @@
-"""Simplifies digits of numbers: with 0 <= r < d, (q * d + r) // d is q, and (q * d + r) % d is r."""
+"""Simplifies digits: with 0 <= r < d, (q * d + r) // d is q, and (q * d + r) % d is r."""
 
 from __future__ import annotations
 
@@ -49,8 +49,11 @@ class _Digits(Rewriter):
             if coefficient < 0 or len(ranging) > 1 or (monomial and not ranging):
                 return
             others = tuple(atom for atom in monomial if atom not in self.extents)
-            lengths = _lengths(self.extents[ranging[0]]) if ranging else [{(): 2}]  # type: ignore[index]
-            bounds.append([multiply({others: coefficient}, add(n, {(): -1})) for n in lengths])
+            lengths: list[Poly] = [{(): 2}]  # a constant term is as large as it is
+            if ranging:
+                lengths = _lengths(self.extents[ranging[0]])  # type: ignore[index]
+            one: Poly = {(): -1}
+            bounds.append([multiply({others: coefficient}, add(n, one)) for n in lengths])
         for chosen in islice(product(*bounds), _MOST):
             total: Poly = {}
             for bound in chosen:

@@ -14,7 +14,7 @@ from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP
 #: clock.
 _FLOPS: Final = 128
 _BYTES: Final = 24
-#: Clocks of a warp's wide load from shared memory, and warps that a multiprocessor needs to be busy.
+#: Clocks of a wide load of a warp from shared memory, and warps that keep a multiprocessor busy.
 _SHARED_LOAD: Final = 2
 _BUSY: Final = 8
 #: Threads of a block by default.

@@ -21,7 +21,7 @@ from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, producers_first
 
 #: Calls that only select or hint.
-_FREE: Final = ("if_then_else", "likely")
+FREE: Final = ("if_then_else", "likely")
 #: Largest number of operations that are repeated for each reader.
 _MAX_REPEATED: Final = 64
 
@@ -159,7 +159,7 @@ class _Planner:
             reduces = is_reduction(source) and source not in self.products
             if reduces or (source in self.of_rows and source in self.repeated):
                 self.of_rows.add(tensor)
-        dear = any(isinstance(node, Call) and node.name not in _FREE for node in nodes)
+        dear = any(isinstance(node, Call) and node.name not in FREE for node in nodes)
         if not is_reduction(tensor) and not dear and operations <= _MAX_REPEATED:
             self.repeated[tensor] = operations
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Reduce
-from autotune.ir.visitor import free_vars, substitute
+from autotune.ir.visitor import substitute
 from autotune.rules.gpu.fusion_plan import (
     FusedKernel,
     FusionPlan,
@@ -30,23 +30,23 @@ from autotune.rules.gpu.matrix_products import (
     digits,
     joined,
     product_of,
-    reads_of,
     steps_of,
     tiled,
 )
 from autotune.rules.gpu.product_loops import schedule_product
-from autotune.rules.gpu.row_loops import schedule_rows
+from autotune.rules.gpu.register_rows import RegisterRows, kept_rows
+from autotune.rules.gpu.row_loops import goes_along, schedule_rows
 from autotune.rules.gpu.scan_threads import schedule_scan
+from autotune.rules.gpu.split_sums import split_sums
+from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
 from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.plain_loops import schedule_on_gpu
 from autotune.rules.rewrite_graph import rewrite
-from autotune.rules.stage_graph import extent, reduction_of
+from autotune.rules.stage_graph import extent, reduction_of, written_out
 from autotune.schedule.schedule import Schedule
+from autotune.target import Target
 from autotune.te.scan import ScanOp
-
-#: Largest size of a row in shared memory in bytes.
-_KEPT_BYTES: Final = 32 * 1024
 
 
 def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
@@ -86,25 +86,38 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         Of reductions: threads of a row, rows of a block, rows that a thread works on one after the
         other, elements of a row that it stores together. Without a reduction: threads of a block,
         elements of a thread, and elements that it computes together.
-    keep
-        Whether rows that are read several times are kept in shared memory.
+    tiles
+        Of transposes: tiles of a block.
+    parts
+        Of sums whose results are few: partial results of each, which another kernel adds up.
     """
+    outputs, split = split_sums(cfg, outputs, plan(outputs))
     made = plan(outputs)
-    knobs = GpuKnobs(cfg, made)
+    knobs = GpuKnobs(cfg, made, first=1 + split)
     products: dict[te.Tensor, Tiled] = {}
     flat = made.flat()
     flattened: dict[te.Tensor, te.Tensor] = {}
+    old: dict[te.Tensor, te.Tensor] = {}
+    rewritten = _rewritten(made, knobs, old)
 
     def refine(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
+        stages = refined(tensor, plain)
+        old[stages[-1]] = plain
+        return stages
+
+    def refined(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
         kernels = [made.kernels[host] for host in made.hosts.get(plain, ())]
+        own = [rewritten[k.tail] for k in kernels if k.tail in rewritten]
+        if own:
+            return own[0].refined(tensor, plain)
         if not is_reduction(plain) or kernels[0].is_plain:
             return (tensor,)
         product = product_of(tensor) if kernels[0].product is not None else None
         if product is not None:
             widths = lane_counts(cfg.target, _widest(kernels[0], product))
-            own = tiled(product, knobs.tiles(kernels[0], product, widths))
-            products[kernels[0].tail] = own
-            return own.stages
+            made_tiles = tiled(product, knobs.tiles(kernels[0], product, widths))
+            products[kernels[0].tail] = made_tiles
+            return made_tiles.stages
         if plain not in flat or not tensor.op.axis:
             return (tensor,)
         flattened[plain], result = _flattened(tensor)
@@ -113,12 +126,15 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     graph = rewrite(outputs, refine)
     s: Schedule = te.create_schedule(list(dict.fromkeys(t.op for t in graph.outputs)))
     new = {old: stage for stage, old in graph.origin.items()}
-    for old in made.hosts:
-        if not is_reduction(new[old]) and old not in made.kernels:
-            s[new[old]].compute_inline()
-    loops = _Loops(s, knobs, made, new, graph.origin, flattened)
+    present = {stage.op for stage in s.stages}
+    for plain in (t for t in made.hosts if new[t].op in present and t not in made.kernels):
+        if not is_reduction(new[plain]):
+            s[new[plain]].compute_inline()
+    loops = _Loops(s, knobs, new, flattened)
     for tail, kernel in made.kernels.items():
-        if tail in products:
+        if tail in rewritten:
+            rewritten[tail].schedule(s, new[tail])
+        elif tail in products:
             loops.product(products[tail], new[tail])
         else:
             loops.kernel(kernel, new[tail])
@@ -126,6 +142,29 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         if isinstance(stage.op, ScanOp):
             schedule_scan(s, stage.op)
     return s
+
+
+def _rewritten(
+    made: FusionPlan, knobs: GpuKnobs, old: dict[te.Tensor, te.Tensor]
+) -> dict[te.Tensor, RegisterRows | SwizzledTiles]:
+    """Return what rewrites kernels that keep rows in registers, or transpose."""
+    found: dict[te.Tensor, RegisterRows | SwizzledTiles] = {}
+    inlined: set[te.Tensor] = set()
+    for tail, kernel in made.kernels.items():
+        if kernel.product is not None or kernel.is_plain or kernel.is_flat:
+            continue
+        if kernel.reductions:
+            kept = kept_rows(kernel, made)
+            if kept is not None:
+                sizes = knobs.kept_rows(kept, _lanes_of(knobs.target, tail, kept.columns))
+                found[tail] = RegisterRows(kept, *sizes, inlined, old)
+            continue
+        inline = {t for t in made.inline if tail in made.hosts[t]}
+        turned = transposed_reads(written_out(tail, inline), knobs.target.vector_bytes)
+        if turned is not None:
+            tiles = knobs.of(kernel).define_knob("tiles", [4, 1, 2, 8])
+            found[tail] = SwizzledTiles(turned, tail, tiles, inlined, old)
+    return found
 
 
 def _widest(kernel: FusedKernel, product: Product) -> str:
@@ -155,13 +194,11 @@ def _flattened(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class _Loops:
-    """Schedules kernels: the new stages of old ones, and the old ones of new ones."""
+    """Schedules kernels, whose stages are given by the stages of before."""
 
     s: Schedule
     knobs: GpuKnobs
-    made: FusionPlan
     new: dict[te.Tensor, te.Tensor]
-    old: dict[te.Tensor, te.Tensor]
     flattened: dict[te.Tensor, te.Tensor]
 
     def product(self, own: Tiled, tail: te.Tensor) -> None:
@@ -200,7 +237,7 @@ class _Loops:
         """Compute each element by itself."""
         stage, axes = self.s[tail], list(tail.op.axis)
         cfg = self.knobs.of(kernel)
-        lanes = cfg.define_knob("lanes", self._lanes(tail, extent(axes[-1])))
+        lanes = cfg.define_knob("lanes", _lanes_of(self.knobs.target, tail, extent(axes[-1])))
         threads = cfg.define_knob("threads", [256, 32, 64, 128, 512, 1024])
         each = cfg.define_knob("each", [1, 2, 4, 8])
         fused = stage.fuse(*axes) if len(axes) > 1 else axes[0]
@@ -211,21 +248,15 @@ class _Loops:
         stage.vectorize(vector)
         bind(stage, {"blockIdx.x": block, "threadIdx.x": thread})
 
-    def _lanes(self, tail: te.Tensor, length: int) -> list[int]:
-        """Return the possible vector lengths for rows of this length, the largest first."""
-        types = [tail.dtype, *(r.dtype for r in reads_in(tail))]
-        counts = lane_counts(self.knobs.target, max(types, key=dtypes.itemsize))
-        return [lanes for lanes in counts[::-1] if length % lanes == 0]
-
     def _cells(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Reduce elements each by itself, in the order in which they lie."""
         members = [self.flattened[t] for t in kernel.reductions]
         elements = math.prod(map(extent, tail.op.axis))
-        how = self.knobs.cells(kernel, elements, kernel.longest, _goes_along(members[0]))
+        how = self.knobs.cells(kernel, elements, kernel.longest, goes_along(kernel.reductions[0]))
         axes = list(tail.op.axis)
         fused = self.s[tail].fuse(*axes) if len(axes) > 1 else axes[0]
         reductions = [(m, m.op.axis[0], _steps(m)) for m in members]
-        schedule_rows(self.s, tail, ((), fused, None), reductions, (), how)
+        schedule_rows(self.s, tail, ((), fused, None), reductions, how)
 
     def _rows(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Compute rows after their reductions."""
@@ -233,62 +264,19 @@ class _Loops:
         last = axes.index(long_axes(tail)[kernel.rows - 1])
         around, row, along = axes[:last], axes[last], axes[last + 1 :]
         columns = math.prod(map(extent, along))
-        how = self.knobs.rows(kernel, columns, self._lanes(tail, columns))
-        kept = self._kept(kernel, tail, last)
+        how = self.knobs.rows(kernel, columns, _lanes_of(self.knobs.target, tail, columns))
         members = [self.new[t] for t in kernel.reductions]
         fused = self.s[tail].fuse(*along) if len(along) > 1 else along[0]
         reductions = [(m, long_axes(m)[-1], _steps(m)) for m in members]
-        schedule_rows(self.s, tail, (around, row, fused), reductions, kept, how)
-
-    def _kept(
-        self, kernel: FusedKernel, tail: te.Tensor, last: int
-    ) -> list[tuple[te.Tensor, Any, Sequence[Any]]]:
-        """Return the rows to keep in shared memory: those that are read several times."""
-        own = frozenset([kernel.tail])
-        within = [self.new[t] for t, hosts in self.made.hosts.items() if hosts == own]
-        found: dict[te.Tensor, list[te.Tensor]] = {}
-        for reader in within:
-            for source in dict.fromkeys(r.tensor for r in reads_in(reader)):
-                is_own = self.made.hosts.get(self.old.get(source, source)) == own
-                if not is_own and _reads_rows(reader, source, tail, last):
-                    found.setdefault(source, []).append(reader)
-        several = {x: by for x, by in found.items() if sum(map(self._uses, by)) > 1}
-        length = math.prod(map(extent, tail.op.axis[last + 1 :]))
-        size = length * sum(dtypes.itemsize(x.dtype) for x in several)
-        if not several or size > _KEPT_BYTES:
-            return []
-        if not self.knobs.of(kernel).define_knob("keep", [True, False]):
-            return []
-        caches = [self.s.cache_read(x, "shared", by) for x, by in several.items()]
-        return [(c, c.op.axis[last], c.op.axis[last + 1 :]) for c in caches]
-
-    def _uses(self, reader: te.Tensor) -> int:
-        """Return the number of times that a stage is computed for an element."""
-        if self.old[reader] not in self.made.inline:
-            return 1
-        readers = (t for t in map(self.new.__getitem__, self.made.hosts) if t is not reader)
-        return sum(self._uses(t) for t in readers if any(r.tensor is reader for r in reads_in(t)))
+        schedule_rows(self.s, tail, (around, row, fused), reductions, how)
 
 
-def _reads_rows(reader: te.Tensor, source: te.Tensor, tail: te.Tensor, last: int) -> bool:
-    """Whether a stage reads, for a row, elements of the same row of a tensor as large."""
-    if source.shape != tail.shape or reader.ndim <= last:
-        return False
-    return all(
-        r.children[n] is reader.op.axis[n].var or extent(tail.op.axis[n]) == 1
-        for r in reads_in(reader)
-        if r.tensor is source
-        for n in range(last + 1)
-    )
+def _lanes_of(target: Target, tail: te.Tensor, length: int) -> list[int]:
+    """Return the possible vector lengths for rows of this length, the largest first."""
+    types = [tail.dtype, *(r.dtype for r in reads_in(tail))]
+    counts = lane_counts(target, max(types, key=dtypes.itemsize))
+    return [lanes for lanes in counts[::-1] if length % lanes == 0]
 
 
 def _steps(tensor: te.Tensor) -> tuple[Any, ...]:
     return steps_of(reduction_of(tensor))
-
-
-def _goes_along(tensor: te.Tensor) -> bool:
-    """Whether adjacent steps of a reduction are adjacent in memory, and its elements are not."""
-    body = reduction_of(tensor)
-    element, step = tensor.op.axis[0].var, steps_of(body)[-1].var
-    last = [set(free_vars(r.children[-1])) for r in reads_of(body) if r.children]
-    return any(step in own and element not in own for own in last)

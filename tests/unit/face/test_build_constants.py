@@ -13,6 +13,7 @@ from autotune import te
 from autotune.builder import build_task
 from autotune.errors import ArgumentError, UsageError
 from autotune.task.task import Task
+from autotune.template import template_of
 from records import Record, RecordStore
 
 SIZES = {"m": 7, "n": 20, "k": 33}
@@ -57,6 +58,30 @@ def test_changes_of_the_array_after_the_build_do_not_count():
 
 def test_a_constant_may_have_any_layout():
     function = autotune.build("matmul", SIZES, constants={"B": np.asfortranarray(B)})
+    np.testing.assert_allclose(result(function, A), A @ B, rtol=1e-5)
+
+
+def product(m: int, n: int, k: int):
+    """C = A @ B."""
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), "r")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    return [a, b, c]
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda -on=cpu"])
+def test_a_plain_function_takes_constants(target):
+    function = autotune.build(product, SIZES, target, constants={"B": B})
+    np.testing.assert_allclose(result(function, A), A @ B, rtol=1e-5)
+    with pytest.raises(UsageError, match="constant = \\[2\\]: template 'product' has no input 2"):
+        _ = Task(template_of(product), SIZES, target, constant=[2]).space
+
+
+def test_a_tile_function_takes_constants(tmp_path):
+    path = tmp_path / "product.tile"
+    path.write_text("function (A[M, K], B[K, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }")
+    sizes = {"M": 7, "N": 20, "K": 33}
+    function = autotune.build(str(path), sizes, constants={"B": B})
     np.testing.assert_allclose(result(function, A), A @ B, rtol=1e-5)
 
 
@@ -126,7 +151,7 @@ def record_of(task: Task, cost_s: float, index: int) -> Record:
 def test_a_build_uses_records_with_the_same_constant_inputs(tmp_path):
     plain = Task.from_reference("matmul", SIZES)
     fixed = plain.with_constant([1])
-    one, other = plain.default_index, plain.nearest_legal(plain.default_index + 1)
+    one, other = plain.default_index, fixed.nearest_legal(fixed.default_index + 1)
     store = RecordStore(tmp_path / "log.jsonl")
     store.append([record_of(plain, 1e-6, one), record_of(fixed, 2e-6, other)])
     assert autotune.build("matmul", SIZES, records=store).config.index == one

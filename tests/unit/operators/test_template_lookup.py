@@ -65,7 +65,7 @@ def test_a_file_is_read_again_when_it_has_changed(path: Path) -> None:
     ("reference", "target", "words"),
     [
         ("matmull", "llvm", ["no template 'matmull'", "matmul", "path/to/file.py:function"]),
-        ("conv2d_nchw", "cuda", ["'conv2d_nchw' is for llvm targets, not 'cuda'"]),
+        ("only", "cuda", ["'only' is for llvm targets, not 'cuda'"]),
         ("missing.py:f", "llvm", ["'missing.py' does not exist"]),
         ("{path}:yours", "llvm", ["'yours' does not exist", "its templates are mine"]),
         ("{path}:number", "llvm", ["'number' is not a template", "mine"]),
@@ -73,8 +73,13 @@ def test_a_file_is_read_again_when_it_has_changed(path: Path) -> None:
     ],
 )
 def test_what_is_not_found_is_one_clear_line(
-    path: Path, reference: str, target: str, words: list[str]
+    path: Path,
+    reference: str,
+    target: str,
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(template_lookup.BUILTIN, ("only", "llvm"), "nowhere:only")
     with pytest.raises(UsageError) as caught:
         find_template(reference.format(path=path), target)
     for word in words:
@@ -138,11 +143,11 @@ def test_installed_templates_are_found_by_entry_point(monkeypatch: pytest.Monkey
             "other", "autotune.operators.matmul:matmul", template_lookup.GROUP
         ),
         importlib.metadata.EntryPoint("cuda/far", "nowhere:far", template_lookup.GROUP),
-        importlib.metadata.EntryPoint("odd", "autotune.operators.matmul:np", template_lookup.GROUP),
+        importlib.metadata.EntryPoint("odd", "autotune.operators.matmul:te", template_lookup.GROUP),
     ]
     monkeypatch.setattr(template_lookup, "entry_points", lambda group: points)
     listed = {(entry.name, entry.target) for entry in list_templates()}
-    assert {("other", "llvm"), ("far", "cuda"), ("matmul", "llvm")} <= listed
+    assert {("other", "llvm"), ("far", "cuda"), ("matmul", None)} <= listed
     assert find_template("other", "llvm").name == "matmul"
     with pytest.raises(UsageError, match="is not a template"):
         find_template("odd", "llvm")

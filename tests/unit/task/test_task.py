@@ -212,3 +212,5 @@ def test_a_task_is_found_by_name() -> None:
     assert task.template_ref == "matmul"
     assert Task(scaled, {"n": 20}).template_ref == f"{__file__}:scaled"
     assert repr(task) == "<task matmul(m=8, n=8, k=8, dtype=float32) on llvm>"
+    turned = Task.from_reference("matmul", {"m": 8, "n": 8, "k": 8, "transpose_b": True})
+    assert str(turned.workload) == "matmul(m=8, n=8, k=8, transpose_b=True, dtype=float32)"

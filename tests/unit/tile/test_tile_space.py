@@ -59,14 +59,14 @@ def test_the_default_and_others_compute_what_the_function_means(
 
 
 def test_a_product_is_in_register_tiles_over_a_packed_panel() -> None:
-    listing = str(task(MATMUL, M=64, K=64, N=64).function_of({}))
+    listing = str(task(MATMUL, M=512, K=256, N=512).function_of({}))
     assert "C_B1" in listing
     assert "C_A" not in listing
     assert "C_tile" in listing
 
 
 def test_the_weights_of_a_convolution_are_what_lies_in_vectors() -> None:
-    sizes = {"N": 1, "C": 3, "Y": 8, "X": 64, "O": 64, "H": 3, "W": 3}
+    sizes = {"N": 1, "C": 16, "Y": 40, "X": 10, "O": 64, "H": 3, "W": 3}
     assert "S_F1" in str(task(CONVOLUTION, **sizes).function_of({}))
 
 

@@ -107,6 +107,10 @@ class Addresses:
             f"getelementptr {kind}, ptr {base}, <{lanes} x i64> {offsets}", "p"
         )
 
+    def is_own(self, buffer: Buffer) -> bool:
+        """Whether a buffer is on the stack, where it can become registers."""
+        return buffer in self._private
+
     def is_private(self, buffer: Buffer, base: Linear, offsets: Sequence[int]) -> bool:
         """Whether these elements exist and only this function can access them.
 

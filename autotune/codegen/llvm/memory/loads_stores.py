@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from autotune.codegen.llvm.conversions import Conversions
@@ -11,12 +11,23 @@ from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant
 from autotune.codegen.llvm.lane_masks import LaneMasks, Mask
 from autotune.codegen.llvm.llvm_types import const_text, llvm_type, memory_suffix, memory_type
-from autotune.codegen.llvm.memory.addresses import Addresses
+from autotune.codegen.llvm.memory.addresses import ALIGNMENT, Addresses
 from autotune.codegen.llvm.memory.cache_hints import CacheHints
 from autotune.codegen.llvm.memory.memory_versions import MemoryVersions
 from autotune.codegen.llvm.vector_ops import VectorOps, constants
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load
+
+
+def _whole(lanes: int) -> int:
+    """Return the least power of two that is not smaller."""
+    return 1 << (lanes - 1).bit_length()
+
+
+def _first(lanes: int) -> str:
+    """Return the mask of the first lanes of a vector."""
+    mask = ["true" if lane < lanes else "false" for lane in range(_whole(lanes))]
+    return f"<{len(mask)} x i1> {constants('i1', mask)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -78,16 +89,68 @@ class LoadsStores:
         self.hints.prefetch(buffer, index, lanes)
         pointer, kind = self.addresses.address(buffer, index), memory_type(buffer.dtype, lanes)
         align = self.addresses.alignment(buffer, index)
-        loaded = self.builder.define(f"load {kind}, ptr {pointer}, align {align}")
+        if self._is_part(buffer, lanes):
+            loaded = self._load_part(buffer, lanes, pointer, align)
+        else:
+            loaded = self.builder.define(f"load {kind}, ptr {pointer}, align {align}")
         found = self.conversions.from_memory(loaded, buffer.dtype, lanes)
         self.builder.remember(key, found, self.builder.first)
         return found
+
+    def keep(self, buffer: Buffer, base: Linear, offsets: Sequence[int], value: str) -> None:
+        """Keep elements at constant distances, loaded already, until the buffer is written."""
+        self.builder.remember(self._key(buffer, base, offsets), value, self.builder.first)
+
+    def _key(self, buffer: Buffer, base: Linear, offsets: Sequence[int]) -> Hashable:
+        at = base.key, base.const, tuple(offsets)
+        return "columns", buffer, *at, self.versions.version_of(buffer)
+
+    def _is_part(self, buffer: Buffer, lanes: int) -> bool:
+        """Whether some lanes of memory are best accessed as a part of a whole vector, by a mask.
+
+        LLVM would access 7 lanes as 4, 2 and 1. Memory of this function alone is left to it,
+        because it can become registers.
+        """
+        size, whole = dtypes.itemsize(buffer.dtype), _whole(lanes)
+        fits = size in (4, 8) and size * whole <= ALIGNMENT
+        return fits and lanes > 4 and lanes != whole and not self.addresses.is_own(buffer)
+
+    def _load_part(self, buffer: Buffer, lanes: int, pointer: str, align: int) -> str:
+        """Load fewer lanes than a vector has."""
+        whole = _whole(lanes)
+        name, kind = self._masked("load", buffer.dtype, whole)
+        self.builder.declare(
+            name, f"declare {kind} @{name}(ptr, i32 immarg, <{whole} x i1>, {kind})"
+        )
+        loaded = self.builder.define(
+            f"call {kind} @{name}(ptr {pointer}, i32 {align}, {_first(lanes)}, {kind} poison)"
+        )
+        return self._resized(kind, loaded, whole, lanes)
+
+    def _store_part(self, buffer: Buffer, lanes: int, pointer: str, align: int, value: str) -> None:
+        """Store fewer lanes than a vector has."""
+        whole = _whole(lanes)
+        name, kind = self._masked("store", buffer.dtype, whole)
+        self.builder.declare(name, f"declare void @{name}({kind}, ptr, i32 immarg, <{whole} x i1>)")
+        value = self._resized(memory_type(buffer.dtype, lanes), value, lanes, whole)
+        self.builder.line(
+            f"call void @{name}({kind} {value}, ptr {pointer}, i32 {align}, {_first(lanes)})"
+        )
+
+    def _resized(self, kind: str, value: str, lanes: int, size: int) -> str:
+        picks = [str(lane) if lane < lanes else "poison" for lane in range(size)]
+        return self.builder.define(
+            f"shufflevector {kind} {value}, {kind} poison, <{size} x i32> {constants('i32', picks)}"
+        )
 
     def _shuffled(self, load: Load, base: Linear, offsets: Sequence[int]) -> str:
         """Load elements at constant distances as few vectors, or one by one if they are far apart.
 
         No element outside the range of the requested elements is read.
         """
+        kept = self.builder.recall(self._key(load.buffer, base, offsets))
+        if isinstance(kept, str):
+            return kept
         low, lanes = min(offsets), load.lanes
         positions = [offset - low for offset in offsets]
         span = max(positions) + 1
@@ -212,6 +275,9 @@ class LoadsStores:
             old = self.builder.define(f"load {kind}, ptr {pointer}, align {align}")
             value = self.builder.define(f"select {masks} {mask}, {kind} {value}, {kind} {old}")
             mask = ""
+        if not mask and self._is_part(buffer, lanes):
+            self._store_part(buffer, lanes, pointer, align, value)
+            return
         if not mask:
             hint = self.hints.store_metadata(buffer, lanes)
             self.builder.line(f"store {kind} {value}, ptr {pointer}, align {align}{hint}")

@@ -1,0 +1,324 @@
+"""Facts of a contraction: which of its axes can be vectors, and which can be rows of a tile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from autotune import te
+from autotune.ir.algebra.polynomials import Poly, add, multiply, to_poly
+from autotune.ir.axes import IterVar
+from autotune.ir.expr import Cast, Const, Expr, Read
+from autotune.ir.visitor import free_vars, reads, substitute, walk_expr
+from autotune.rules.stage_graph import extent, iterations, reduction_of
+from autotune.te.reduction import reduction
+
+#: Vectors with fewer lanes than this part of a register are not considered.
+_FEWEST: Final = 4
+
+#: Largest size of a panel relative to its tensor, and the least number of reads of each of its
+#: elements.
+_MAX_COPIES: Final = 2
+_OFTEN: Final = 4
+
+#: For sums in lanes: how much more must lie along the vector than has to be packed.
+_MOSTLY: Final = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Neighbouring axes of a result that are one axis in memory wherever they are used.
+
+    Attributes
+    ----------
+    axes
+        Outermost first.
+    places
+        Their positions among the axes of the result.
+    """
+
+    axes: tuple[IterVar, ...]
+    places: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements along the group."""
+        return math.prod(map(extent, self.axes))
+
+    @property
+    def long(self) -> list[int]:
+        """Positions of its axes that have several elements, or one position."""
+        found = [n for n, a in zip(self.places, self.axes, strict=True) if extent(a) > 1]
+        return found or [self.places[-1]]
+
+    def values(self, position: Any) -> dict[Any, Any]:
+        """Return the value of each axis at a position along the group."""
+        found: dict[Any, Any] = {}
+        for number, axis in enumerate(self.axes):
+            inner = math.prod(map(extent, self.axes[number + 1 :]))
+            value = position if inner == 1 else position // inner
+            whole = number == 0 or all(extent(a) == 1 for a in self.axes[:number])
+            found[axis.var] = value if whole else value % extent(axis)
+            if extent(axis) == 1:
+                found[axis.var] = te.const(0, axis.var.dtype)
+        return found
+
+    def position(self, index: Sequence[Any]) -> Any:
+        """Return the position along the group of an element of the result."""
+        sizes = dict(zip(self.places, map(extent, self.axes), strict=True))
+        first, *others = self.long
+        total = index[first]
+        for place in others:
+            total = total * sizes[place] + index[place]
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction:
+    """A reduction with a vectorised axis.
+
+    Attributes
+    ----------
+    tensor
+        The reduction to compute in tiles.
+    groups
+        The axes of its result.
+    vector
+        The group that is vectorised.
+    lanes
+        Elements of a vector.
+    sums
+        The reduction that the elements along the vector are folded into; None if they are elements
+        of the result.
+    """
+
+    tensor: te.Tensor
+    groups: tuple[Group, ...]
+    vector: Group
+    lanes: int
+    sums: te.Tensor | None = None
+
+    @property
+    def whole(self) -> te.Tensor:
+        """The reduction in its original form."""
+        return self.tensor if self.sums is None else self.sums
+
+    @property
+    def reduced(self) -> list[IterVar]:
+        """The axes it reduces."""
+        return list(self.tensor.op.reduce_axis)
+
+    @cached_property
+    def work(self) -> int:
+        """Evaluations of the reduced expression."""
+        return iterations(self.tensor)
+
+    @cached_property
+    def operands(self) -> dict[Expr, Read]:
+        """What is read, each with its conversion to another type, and the read itself."""
+        found: dict[Expr, Read] = {}
+        converted: set[Read] = set()
+        for source in reduction_of(self.tensor).sources:
+            for node in walk_expr(source):
+                if isinstance(node, Cast) and isinstance(node.a, Read):
+                    found[node] = node.a
+                    converted.add(node.a)
+        own = [r for source in reduction_of(self.tensor).sources for r in reads(source)]
+        return found | {r: r for r in own if r not in converted}
+
+    def uses(self, read: Read, group: Group) -> bool:
+        """Whether a read depends on a group."""
+        own = set(free_vars(read))
+        return any(axis.var in own for axis in group.axes if extent(axis) > 1)
+
+    def strides(self, read: Read, axes: Collection[IterVar]) -> list[int | None]:
+        """Return the distance in memory of neighbours along each axis, None if it varies."""
+        place = _place(read)
+        return [_coefficient(place, axis) for axis in axes]
+
+    def along(self, read: Read) -> bool:
+        """Whether neighbours along the vector are neighbours in memory."""
+        steps = self.strides(read, self.vector.axes)
+        inner = 1
+        for axis, step in zip(reversed(self.vector.axes), reversed(steps), strict=True):
+            if extent(axis) > 1 and step != inner:
+                return False
+            inner *= extent(axis)
+        return True
+
+    def slides(self, read: Read, group: Group) -> bool:
+        """Whether an index of a read combines a group with an axis that is reduced."""
+        inner = {axis.var for axis in self.reduced if extent(axis) > 1}
+        outer = {axis.var for axis in group.axes}
+        return any(
+            not inner.isdisjoint(own) and not outer.isdisjoint(own)
+            for own in (set(free_vars(index)) for index in read.children)
+        )
+
+    @cached_property
+    def vector_reads(self) -> list[Read]:
+        """Reads that depend on the vector."""
+        return [r for r in self.operands.values() if self.uses(r, self.vector)]
+
+    @cached_property
+    def rows(self) -> list[Group]:
+        """Groups that some vectors do not depend on, so that a tile may use a vector in each row.
+
+        Those come first that most vectors do not depend on, then the innermost.
+        """
+        found = []
+        for number, group in enumerate(self.groups):
+            if group is self.vector or group.size == 1:
+                continue
+            free = sum(not self.uses(r, group) for r in self.vector_reads)
+            slides = any(self.slides(r, group) for r in self.vector_reads)
+            if free or slides:
+                found.append(((free, number), group))
+        return [group for _, group in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+    @cached_property
+    def batches(self) -> list[Group]:
+        """The other groups."""
+        return [g for g in self.groups if g is not self.vector and g not in self.rows]
+
+    def panel_of(self, read: Read) -> tuple[list[Group], list[IterVar]]:
+        """Return the axes of a packed panel of a read, besides the vector."""
+        own = set(free_vars(read))
+        used = [g for g in self.groups if g is not self.vector and self.uses(read, g)]
+        return used, [a for a in self.reduced if a.var in own]
+
+    def panel_size(self, read: Read) -> int:
+        """Return the number of elements of a panel."""
+        used, reduced = self.panel_of(read)
+        return math.prod([self.vector.size, *(g.size for g in used), *map(extent, reduced)])
+
+
+def _place(read: Read) -> Poly:
+    """Return the position in memory of what is read, as a polynomial."""
+    total: Poly = {}
+    for index, size in zip(read.children, read.tensor.shape, strict=True):
+        total = add(multiply(total, {(): int(size)}), to_poly(index))
+    return total
+
+
+def _coefficient(place: Poly, axis: IterVar) -> int | None:
+    if extent(axis) == 1:
+        return 0
+    step = 0
+    for monomial, coefficient in place.items():
+        if len(monomial) == 1 and monomial[0] is axis.var:
+            step = coefficient
+        elif any(axis.var is v for atom in monomial for v in free_vars(atom)):
+            return None
+    return step
+
+
+def groups_of(tensor: te.Tensor, apart: int | None = None) -> tuple[Group, ...]:
+    """Return the axes of a result, neighbours together that every read passes over as one.
+
+    Parameters
+    ----------
+    tensor
+    apart
+        Position of an axis that is in a group of its own.
+    """
+    own = [_place(r) for source in reduction_of(tensor).sources for r in reads(source)]
+    condition = set(free_vars(reduction_of(tensor).condition))
+    groups: list[list[int]] = []
+    axes = list(tensor.op.axis)
+    for place, axis in enumerate(axes):
+        if groups and place != apart and groups[-1][-1] != apart:
+            before = axes[groups[-1][-1]]
+            if _is_one(own, before, axis) and not {before.var, axis.var} & condition:
+                groups[-1].append(place)
+                continue
+        groups.append([place])
+    return tuple(Group(tuple(axes[n] for n in places), tuple(places)) for places in groups)
+
+
+def _is_one(places: Sequence[Poly], outer: IterVar, inner: IterVar) -> bool:
+    for place in places:
+        above, below = _coefficient(place, outer), _coefficient(place, inner)
+        if above is None or below is None:
+            return False
+        if extent(outer) > 1 and extent(inner) > 1 and above != below * extent(inner):
+            return False
+    return True
+
+
+def contractions(
+    tensor: te.Tensor, lanes: int, constants: Collection[te.Tensor]
+) -> dict[str, Contraction]:
+    """Return the ways to compute a reduction in vectors, by the name of the vectorised axis.
+
+    An axis can be vectorised if what depends on it lies along it or can be packed. Vectors along an
+    axis that is reduced have partial sums, which are folded at the end: this needs operands that
+    several elements of the result share.
+    """
+    found: dict[str, Contraction] = {}
+    groups = groups_of(tensor)
+    for group in reversed(groups):
+        width = min(lanes, 1 << max(group.size - 1, 0).bit_length())
+        way = Contraction(tensor, groups, group, width)
+        if _FEWEST * width >= lanes and _suits(way, constants):
+            found[f"axis{group.places[-1]}"] = way
+    folded = _in_lanes(tensor, lanes)
+    if folded is not None:
+        groups = groups_of(folded, apart=len(folded.op.axis) - 1)
+        way = Contraction(folded, groups, groups[-1], lanes, tensor)
+        if way.rows and _suits(way, constants) and _is_mostly_along(way, constants):
+            found["sum"] = way
+    return found
+
+
+def _suits(way: Contraction, constants: Collection[te.Tensor]) -> bool:
+    own = way.vector_reads
+    if way.sums is None and len(own) == len(set(way.operands.values())):
+        return all(map(way.along, own))  # a panel would be used once
+    return bool(own) and all(way.along(r) or packs(way, r, constants) for r in own)
+
+
+def packs(way: Contraction, read: Read, constants: Collection[te.Tensor]) -> bool:
+    """Whether a read can be packed: its panel is not too large, and is constant or often read."""
+    panel, size = way.panel_size(read), math.prod(map(int, read.tensor.shape))
+    often = read.tensor in constants or _OFTEN * panel <= way.work
+    return often and panel <= _MAX_COPIES * size
+
+
+def _is_mostly_along(way: Contraction, constants: Collection[te.Tensor]) -> bool:
+    """Whether most of what is read lies along the vector."""
+    sizes = [(way.panel_size(r), way.along(r), r.tensor in constants) for r in way.vector_reads]
+    along = sum(size for size, is_along, _ in sizes if is_along)
+    return _MOSTLY * sum(n for n, is_along, free in sizes if not (is_along or free)) <= along
+
+
+def _in_lanes(tensor: te.Tensor, lanes: int) -> te.Tensor | None:
+    """Return partial results of a reduction, one for each lane along its innermost long axis."""
+    reduced = reduction_of(tensor)
+    axis = next((a for a in reversed(reduced.axes) if extent(a) >= lanes), None)
+    if axis is None or lanes < 2:
+        return None
+    length = extent(axis)
+    copies = {
+        a: te.reduce_axis((0, te.ceildiv(length, lanes) if a is axis else extent(a)), a.name)
+        for a in reduced.axes
+    }
+
+    def part(*index: Any) -> Any:
+        *place, lane = index
+        at = copies[axis].var * lanes + lane
+        values = {a.var: copy.var for a, copy in copies.items()}
+        values |= {a.var: i for a, i in zip(tensor.op.axis, place, strict=True)}
+        values[axis.var] = at
+        where = substitute(reduced.condition, values)
+        if length % lanes:
+            always = isinstance(where, Const) and where.value
+            where = at < length if always else te.all(where, at < length)
+        sources = [substitute(source, values) for source in reduced.sources]
+        return reduction(reduced.combiner, sources, list(copies.values()), where)[0]
+
+    found: te.Tensor = te.compute((*tensor.shape, lanes), part, name=f"{tensor.name}_lanes")
+    return found

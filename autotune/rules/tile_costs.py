@@ -1,0 +1,225 @@
+"""Estimates the time of a contraction in tiles, to choose the knobs of its first configuration."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.ir.expr import Read
+from autotune.rules.contraction import Contraction, Group, packs
+from autotune.rules.stage_graph import extent
+
+#: Cycles: of a multiply-add until its sum can be used, of a tile besides its sums, and of an
+#: element that is packed from another place than its neighbour.
+_LATENCY: Final = 4
+_TILE: Final = 20
+_STRIDED: Final = 1.5
+
+#: Part of a load's cycles that no multiply-add hides.
+_ISSUE: Final = 0.15
+
+#: Cycles of a vector that is read across the boundary of cache lines, of a step to another page of
+#: a tensor that exceeds the caches of a core, and of a vector from the second cache.
+_UNALIGNED: Final = 1.3
+_PAGE: Final = 12
+_FAR: Final = 2
+_PAGE_BYTES: Final = 4096
+_NEAR_BYTES: Final = 1 << 14
+_CACHE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Tiling:
+    """How a contraction is computed in tiles.
+
+    Attributes
+    ----------
+    way
+    rows
+        Rows of a tile along groups.
+    vectors
+        Vectors in each row.
+    packed
+        What is packed.
+    """
+
+    way: Contraction
+    rows: Mapping[Group, int]
+    vectors: int
+    packed: frozenset[Read]
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """What tiles may need.
+
+    Attributes
+    ----------
+    sums
+        Vectors of sums that a tile may have.
+    lanes
+        Lanes of a vector register.
+    heights
+        Possible rows of a tile along a group.
+    widths
+        Possible vectors in a row.
+    threads
+    """
+
+    sums: int
+    lanes: int
+    heights: tuple[int, ...]
+    widths: tuple[int, ...]
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """What is read in each step of a sum.
+
+    Attributes
+    ----------
+    uses
+        For each group of rows whether it depends on it.
+    loads
+        Cycles of a load, for each vector of a row if `is_wide`, else for each row.
+    is_wide
+        Whether it depends on the vector.
+    pitch
+        Largest distance of two steps of the sum in bytes, 0 if they follow each other.
+    is_large
+        Whether the tensor exceeds the caches of a core.
+    """
+
+    uses: tuple[bool, ...]
+    loads: float
+    is_wide: bool
+    pitch: int
+    is_large: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the estimate depends on."""
+
+    rows: tuple[int, ...]
+    others: int
+    columns: int
+    lanes: int
+    steps: int
+    stored: float
+    packing: float
+    operands: tuple[_Operand, ...]
+
+
+def packings(way: Contraction, constants: Collection[te.Tensor]) -> list[frozenset[Read]]:
+    """Return what can be packed: what must be, and if that is different, all that is often read."""
+    must = frozenset(r for r in way.vector_reads if not way.along(r))
+    may = must | {r for r in way.vector_reads if packs(way, r, constants)}
+    return [must] if may == must else [may, must]
+
+
+def fastest(
+    ways: Sequence[Contraction], registers: Registers, constants: Collection[te.Tensor]
+) -> Tiling:
+    """Return the tiling with the least estimated time; what is constant is packed for free."""
+    found: list[tuple[float, Tiling]] = []
+    for way in ways:
+        for packed in packings(way, constants):
+            facts = _facts(way, packed, registers, constants)
+            cycles, counts, vectors = _fastest(facts, registers)
+            rows = dict(zip(way.rows, counts, strict=False))
+            found.append((cycles, Tiling(way, rows, vectors, packed)))
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+@functools.lru_cache(maxsize=256)  # each structure of a space is traced anew
+def _fastest(facts: _Facts, registers: Registers) -> tuple[float, tuple[int, ...], int]:
+    options = [[n for n in registers.heights if n <= size] for size in facts.rows]
+    most = -(-facts.columns // facts.lanes)
+    every = (
+        (_cycles(facts, registers, counts, width), counts, width)
+        for counts in product(*options)
+        for width in registers.widths
+        if math.prod(counts) * width <= registers.sums and width <= most
+    )
+    return min(every, key=lambda found: (found[0], *(-n for n in found[1])))
+
+
+def _facts(
+    way: Contraction,
+    packed: Collection[Read],
+    registers: Registers,
+    constants: Collection[te.Tensor],
+) -> _Facts:
+    tiled = way.rows[:2]
+    operands = []
+    for read in dict.fromkeys(way.operands.values()):
+        uses = tuple(way.uses(read, g) for g in tiled)
+        if not way.uses(read, way.vector):
+            operands.append(_Operand(uses, 0.5, False, 0))
+        else:
+            loads = max(0.5, way.lanes / registers.lanes)
+            if read in packed:
+                operands.append(_Operand(uses, loads, True, 0))
+            else:
+                operands.append(_in_place(way, read, uses, loads))
+    others = (g.size for g in way.groups if g is not way.vector and g not in tiled)
+    packing = sum(_packing(way, read) for read in packed if read.tensor not in constants)
+    return _Facts(
+        tuple(g.size for g in tiled),
+        math.prod(others),
+        way.vector.size,
+        way.lanes,
+        math.prod(map(extent, way.reduced)),
+        _stored(way),
+        packing / registers.threads,
+        tuple(operands),
+    )
+
+
+def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: int) -> float:
+    """Return about how many cycles each of some threads needs."""
+    tiles = facts.others * -(-facts.columns // (vectors * facts.lanes))
+    for size, own in zip(facts.rows, rows, strict=True):
+        tiles *= -(-size // own)
+    height = math.prod(rows)
+    loads = 0.0
+    for operand in facts.operands:
+        count = math.prod(n for n, used in zip(rows, operand.uses, strict=True) if used)
+        if operand.is_wide:
+            is_far = operand.is_large and vectors * facts.lanes * 4 < _PAGE_BYTES <= operand.pitch
+            kept = operand.pitch == 0 or facts.steps * vectors * facts.lanes * 4 <= _NEAR_BYTES
+            each = operand.loads * (1 if kept else _FAR)
+            loads += count * (vectors * each + (_PAGE if is_far else 0))
+        else:
+            loads += count * operand.loads
+    part = max(0.5, facts.lanes / registers.lanes)
+    step = max(height * vectors * part, loads, _LATENCY) + _ISSUE * loads
+    each = facts.steps * step + height * vectors * facts.stored + _TILE
+    return -(-tiles // registers.threads) * each + facts.packing
+
+
+def _stored(way: Contraction) -> float:
+    """Return the cycles of storing one vector of sums."""
+    if way.sums is not None:
+        return 2 * math.log2(way.lanes)
+    last = [g for g in way.groups if g.size > 1][-1:]
+    return 1 if last == [way.vector] else way.lanes
+
+
+def _in_place(way: Contraction, read: Read, uses: tuple[bool, ...], loads: float) -> _Operand:
+    size = dtypes.itemsize(read.dtype)
+    total = math.prod(map(int, read.tensor.shape)) * size
+    steps = [abs(n or 0) * size for n in way.strides(read, way.reduced)]
+    return _Operand(uses, loads * _UNALIGNED, True, max(steps, default=0), total > _CACHE_BYTES)
+
+
+def _packing(way: Contraction, read: Read) -> float:
+    return way.panel_size(read) * (2 / way.lanes if way.along(read) else _STRIDED)
