@@ -153,8 +153,9 @@ class CellLoops:
         axis = self.cell.columns[update][self.main]
         lanes = lanes_in(self.cfg.target, self.scan.outputs[0].dtype)
         unit = lanes if axis is update.axis[-1] else 1
-        sizes = [n * unit for n in (1, 2, 4, 8, 16)]
-        return int(self.cfg.define_knob("step_columns", sizes, 4 * unit))
+        counts = (1, 2, 4, 8) if unit == 1 else (2, 4, 8)
+        sizes = [n * unit for n in counts if n * unit < 2 * extent(axis)] or [unit]
+        return int(self.cfg.define_knob("step_columns", sizes, min(4 * unit, sizes[-1])))
 
     def _outside(self) -> list[te.Tensor]:
         """Write the loops of the reader: tasks, and the scan in them. Return stages in them."""

@@ -113,7 +113,7 @@ def cell_of(
     If the scan is computed in the loops of its reader, stages that only its steps read, each at its
     own step, belong to it: only a part of them exists at a time.
     """
-    cell = Cell(scan, _outside_of(scan, ops, outputs, inlined))
+    cell = Cell(scan, outside_of(scan, ops, outputs, inlined))
     dims = sorted(scan.apart)
     for tensor in (*scan.update, *scan.init):
         cell.columns[tensor.op] = [tensor.op.axis[n] for n in dims]
@@ -162,12 +162,13 @@ def _follow(cell: Cell, op: ComputeOp) -> None:
         cell.columns[inner] = [a if a is b else None for a, b in zip(known, own, strict=True)]
 
 
-def _outside_of(
+def outside_of(
     scan: ScanOp,
     ops: Sequence[Operation],
     outputs: Collection[te.Tensor],
     inlined: Collection[te.Tensor],
 ) -> Outside | None:
+    """Return the only reader of a scan, if it reads single elements of its columns."""
     if any(t in outputs for t in scan.outputs) or not scan.apart:
         return None
     readers = [op for op in ops if any(t in op.input_tensors for t in scan.outputs)]
