@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir.expr import Const
+from autotune.ir.stmt import LoopKind
 from autotune.ir.visitor import free_vars
 from autotune.rules.cells import (
     Cell,
@@ -155,7 +156,8 @@ class CellLoops:
         unit = lanes if axis is update.axis[-1] else 1
         counts = (1, 2, 4, 8) if unit == 1 else (2, 4, 8)
         sizes = [n * unit for n in counts if n * unit < 2 * extent(axis)] or [unit]
-        return int(self.cfg.define_knob("step_columns", sizes, min(4 * unit, sizes[-1])))
+        halves = [n for n in sizes if n <= min(4 * unit, max(extent(axis) // 2, unit))]
+        return int(self.cfg.define_knob("step_columns", sizes, halves[-1] if halves else sizes[0]))
 
     def _outside(self) -> list[te.Tensor]:
         """Write the loops of the reader: tasks, and the scan in them. Return stages in them."""
@@ -248,6 +250,12 @@ class CellLoops:
         else:
             vo, inner, last = v, [], []
         loops = [vo]
+        if self.main is None and reductions and last:
+            length = te.ceildiv(self._length(op, op.axis[-1]), tile.vectors * lanes)
+            steps = max(extent(self.scan.scan_axis), 1)
+            loops = [share(self.cfg, stage, vo, length, self.seconds / steps)]
+            kinds = stage.loop_kinds
+            before += [a for a in stage.leaf_axes if kinds.get(a) is LoopKind.PARALLEL]
         if u is not None:
             uo, ui = stage.split(u, factor=tile.rows)
             loops.append(uo)
