@@ -297,7 +297,7 @@ def _lstm_cell(args: Args, inputs: Arrays, outputs: Arrays) -> Call:
     x, u = inputs
     h, c = outputs
     gates = np.empty_like(x[0])
-    enters, stays, given, leaves = gates
+    enters, leaves, stays, given = gates
 
     def call() -> None:
         h[0] = c[0] = 0

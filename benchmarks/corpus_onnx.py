@@ -304,7 +304,7 @@ def _lstm_cell(graph: _Graph, args: Args, x: str, u: str) -> list[str] | None:
     for entering in inputs[1:]:
         total = graph.node("Add", graph.node("MatMul", hs[-1], u), entering)
         gates = graph.nodes("Split", 4, total, axis=0, num_outputs=4)
-        enters, stays, given, leaves = (graph.node("Squeeze", gate, axes) for gate in gates)
+        enters, leaves, stays, given = (graph.node("Squeeze", gate, axes) for gate in gates)
         kept = graph.node("Mul", graph.node("Sigmoid", stays), cs[-1])
         added = graph.node("Mul", graph.node("Sigmoid", enters), graph.node("Tanh", given))
         cs.append(graph.node("Add", kept, added))

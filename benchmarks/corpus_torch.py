@@ -211,7 +211,7 @@ def _lstm_cell(torch: Any, args: Args) -> Callable[..., object]:
     def lstm_cell(x: Any, u: Any) -> Any:
         hs, cs = [torch.zeros_like(x[0, 0])], [torch.zeros_like(x[0, 0])]
         for entering in x[1:]:
-            enters, stays, given, leaves = entering + hs[-1] @ u
+            enters, leaves, stays, given = entering + hs[-1] @ u
             kept = torch.sigmoid(stays) * cs[-1]
             cs.append(kept + torch.sigmoid(enters) * torch.tanh(given))
             hs.append(torch.sigmoid(leaves) * torch.tanh(cs[-1]))

@@ -38,7 +38,7 @@ def explain(name: str) -> tuple[str, str]:
     layout = prefix.rpartition(".")[0]
     if name != versioned(layout, bare) or layout not in FEATURE_LAYOUTS:
         known = ", ".join(versioned(layout, "NAME") for layout in FEATURE_LAYOUTS)
-        raise FeatureError(f"{name!r} is no feature column: expected one of {known}")
+        raise FeatureError(f"{name!r} is not a feature column: expected one of {known}")
     if layout == "curve":
         return describe_curve(bare)
     if layout == "knob":

@@ -25,7 +25,7 @@ def open_regular(path: str | os.PathLike[str], flags: int) -> int:
     Raises
     ------
     OSError
-        If it cannot be opened, or is no regular file.
+        If it cannot be opened, or is not a regular file.
     """
     try:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o644)

@@ -169,7 +169,7 @@ class RecordStore:
         if corrupt and not found and first == 1:
             number, why = corrupt[0]
             raise RecordError(
-                f"{self.path} is no log of records, none of its lines is one (line {number}: "
+                f"{self.path} is not a log of records, none of its lines is one (line {number}: "
                 f"{why}): check the path"
             )
         if torn is not None:
@@ -235,7 +235,7 @@ def encode(records: Iterable[Record]) -> bytes:
 
 def _loads(line: bytes) -> object:
     def refuse(constant: str) -> object:
-        raise RecordError(f"{constant} is no JSON number")
+        raise RecordError(f"{constant} is not valid JSON number")
 
     return json.loads(line, parse_constant=refuse)
 

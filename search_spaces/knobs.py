@@ -128,7 +128,7 @@ class ReorderKnob(Knob):
         for order in listed or ():
             if sorted(order) != list(range(len(self.axes))):
                 raise SpaceError(
-                    f"knob {self.name!r}: {order} is no permutation of 0 to {len(self.axes) - 1}"
+                    f"knob {self.name!r}: {order} is not a permutation of 0 to {len(self.axes) - 1}"
                 )
         self._check()
 

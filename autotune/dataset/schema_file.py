@@ -57,14 +57,14 @@ def read_schema(data: Path) -> list[Field]:
             f"cannot read {path}: {error.strerror}; the schema stands beside its data set"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no JSON: {error}") from error
+        raise UsageError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UsageError(f"{path} is no schema of a data set: its format is not {FORMAT!r}")
+        raise UsageError(f"{path} is not a schema of a data set: its format is not {FORMAT!r}")
     if content.get("version") != VERSION:
         raise UsageError(
             f"{path} is of version {content.get('version')}, this autotune reads {VERSION}"
         )
     columns = content.get("columns")
     if not isinstance(columns, list):
-        raise UsageError(f"{path} is no schema of a data set: it has no list of columns")
+        raise UsageError(f"{path} is not a schema of a data set: it has no list of columns")
     return [Field.from_json(column) for column in columns]

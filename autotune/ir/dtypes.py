@@ -33,6 +33,9 @@ _BITS: Final = {
 _MANTISSA: Final = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 _LARGEST_EXPONENT: Final = {"float16": 15, "bfloat16": 127, "float32": 127, "float64": 1023}
 
+_LONGEST_SHOWN: Final = 128
+"""Bits of the longest integer that is shown in full."""
+
 _LOWEST: Final[dict[str, int | float]] = {
     **{name: -(1 << _BITS[name] - 1) for name in SIGNED},
     **dict.fromkeys(UNSIGNED, 0),
@@ -124,6 +127,13 @@ def fits(value: float, dtype: str) -> bool:
         # From half a unit in the last place beyond the largest number on, rounding overflows.
         return not math.isfinite(value) or abs(value) / max_value(dtype) < 1 + epsilon(dtype) / 4
     return min_value(dtype) <= value <= max_value(dtype) and value == int(value)
+
+
+def number_text(value: object) -> str:
+    """Return a number as messages show it: of a very large integer its magnitude."""
+    if isinstance(value, int) and value.bit_length() > _LONGEST_SHOWN:
+        return f"about {'-' if value < 0 else ''}10^{round(value.bit_length() * math.log10(2))}"
+    return str(value)
 
 
 def epsilon(dtype: str) -> float:

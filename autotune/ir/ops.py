@@ -46,7 +46,11 @@ def convert(value: Any, dtype: str | None = None) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, _SCALARS):
-        return Const(value, dtype or dtypes.of_value(value))
+        scalar: Any = value
+        own = dtype or dtypes.of_value(scalar)
+        if own == "int64" and not dtypes.fits(scalar, own):
+            raise IRError(f"the number {dtypes.number_text(value)} does not fit in int64")
+        return Const(value, own)
     if hasattr(value, "__expr__"):
         expr: Expr = value.__expr__()
         return expr
@@ -96,8 +100,8 @@ def _scalar_type(value: Any, other: str) -> str:
     if dtypes.is_index(other) and dtypes.fits(value, "int64"):
         return "int64"
     raise IRError(
-        f"the number {value} does not fit in {other}, the type of the operand beside it: "
-        "convert that operand with .astype first"
+        f"the number {dtypes.number_text(value)} does not fit in {other}, the type of the operand "
+        "beside it: convert that operand with .astype first"
     )
 
 

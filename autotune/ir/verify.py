@@ -95,12 +95,12 @@ class _Verifier:
     def check(self) -> None:
         for size in self.function.sizes:
             if not isinstance(size, SizeVar):
-                self.fail(f"{size.name!r} is listed as a size but is no size variable")
+                self.fail(f"{size.name!r} is listed as a size but is not a size variable")
         for buffer in self.function.params:
             self.declare(buffer)
         for buffer in self.function.outputs:
             if id(buffer) not in self.buffers:
-                self.fail(f"output {buffer.name!r} is no parameter")
+                self.fail(f"output {buffer.name!r} is not a parameter")
         self.stmt(self.function.body)
         self.info(self.function.info)
 
@@ -109,7 +109,7 @@ class _Verifier:
         for condition, message in info.requirements:
             knobs_only = all(isinstance(var, KnobVar) for var in free_vars(condition))
             if condition.dtype != dtypes.BOOL or not knobs_only:
-                self.fail(f"the requirement `{condition}` ({message}) is no condition on knobs")
+                self.fail(f"the requirement `{condition}` ({message}) is not a condition on knobs")
         for extent, _ in info.least_extents:
             self.integer(extent, "an extent with a least value")
         for pragmas in info.unroll_pragmas.values():
@@ -123,7 +123,7 @@ class _Verifier:
             self.fail(f"a fact or hint names buffer {name!r}, which it does not have")
         for var, buffer in info.line_offsets.items():
             if id(buffer) not in self.buffers:
-                self.fail(f"{var.name!r} says where {buffer.name!r} lies, which is no parameter")
+                self.fail(f"{var.name!r} says where {buffer.name!r} lies, which is not a parameter")
 
     def declare(self, buffer: Buffer) -> None:
         if buffer.name in self.names:
@@ -227,7 +227,7 @@ class _Verifier:
         self.under_mask(index.lanes, f"{buffer.name}[{index}]")
         is_parameter = any(buffer is param for param in self.function.params)
         if is_parameter and buffer not in self.function.outputs:
-            self.fail(f"the parameter {buffer.name!r} is written but is no output")
+            self.fail(f"the parameter {buffer.name!r} is written but is not an output")
 
     def thread_reduce(self, reduction: ThreadReduce) -> None:
         for expr in stmt_exprs(reduction):

@@ -27,19 +27,19 @@ def check_picture(path: Path) -> None:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
         raise UsageError(
-            "--plot needs Matplotlib: pip install 'kernel-autotune[report]'"
+            "a picture needs Matplotlib: pip install 'kernel-autotune[report]'"
         ) from error
     known = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix.lstrip(".").lower() not in known:
         raise UsageError(
-            f"--plot {path}: a picture's suffix says its format, one of {', '.join(known)}"
+            f"the picture {path}: its suffix says the format, one of {', '.join(known)}"
         )
     if not path.parent.is_dir():
-        raise UsageError(f"--plot {path}: there is no folder {path.parent}")
+        raise UsageError(f"the picture {path}: there is no folder {path.parent}")
     if path.is_dir():
-        raise UsageError(f"--plot {path}: it is a folder")
+        raise UsageError(f"the picture {path}: it is a folder")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"--plot {path}: it may not be written; choose another file")
+        raise UsageError(f"the picture {path}: it may not be written; choose another file")
 
 
 def draw_curves(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:

@@ -174,7 +174,7 @@ def check_source(text: Any, what: str) -> str:
     if unreadable:
         line = text.count("\n", 0, unreadable.start()) + 1
         raise UsageError(
-            f"{what} must be text without NUL and half characters, has {unreadable[0]!a} "
+            f"{what} must be text without NUL and lone surrogates, has {unreadable[0]!a} "
             f"in line {line}"
         )
     return text

@@ -99,11 +99,12 @@ def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: f
         A loop of the stage, with no parallel loop around it. It must have neither annotation nor
         attached stages.
     length
-        Number of its iterations: an integer, or an expression of knobs.
+        Number of its iterations: an integer, or an expression of knobs. There is a knob even if
+        there is one iteration, since a trace cannot ask for the value of an expression.
     seconds
         Time that one thread needs for all of them; see `serial_seconds`.
     """
-    if seconds < LAUNCH or (isinstance(length, int) and length < 2):
+    if seconds < LAUNCH:
         return axis
     threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
     part, inner = stage.split(axis, factor=te.ceildiv(length, threads))

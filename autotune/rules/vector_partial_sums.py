@@ -1,20 +1,25 @@
 """Rewrites a reduction along rows into vectors of partial results, which are then combined.
 
 With U vectors of W lanes, partial result (u, v) has every (U * W)-th element. The vectors are
-combined into one, and then its lanes pairwise into the result.
+combined into one, that one into vectors of a fourth of its length, and the last four lanes into the
+result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from autotune import te
 from autotune.ir.expr import Const, Expr, Read, Reduce, Var
 from autotune.ir.visitor import free_vars, reads, substitute
-from autotune.rules.stage_graph import extent, reduction_of
+from autotune.rules.stage_graph import extent, length_of, reduction_of
 from autotune.te.reduction import reduction
+
+#: Values that are combined in one expression.
+_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +32,21 @@ class LaneReduction:
         The original reduction.
     parts
         Partial results; its last axes are the vectors and their lanes.
-    vector
-        The vectors folded into one.
+    vectors
+        All of them folded into one, and that into shorter ones.
     result
         The elements.
     """
 
     whole: te.Tensor
     parts: te.Tensor
-    vector: te.Tensor
+    vectors: tuple[te.Tensor, ...]
     result: te.Tensor
+
+    @property
+    def stages(self) -> tuple[te.Tensor, ...]:
+        """All stages in the order of computation."""
+        return self.parts, *self.vectors, self.result
 
 
 def runs_along_rows(tensor: te.Tensor, lanes: int) -> bool:
@@ -54,11 +64,16 @@ def _along(read: Read, var: Var) -> bool:
     return inside and not any(var is w for index in front for w in free_vars(index))
 
 
-def lanes_of(tensor: te.Tensor, lanes: int, vectors: Any) -> LaneReduction:
-    """Return a reduction in some vectors (an integer or a knob) of so many lanes."""
+def lanes_of(
+    tensor: te.Tensor, lanes: int, vectors: Any, whole: te.Tensor | None = None
+) -> LaneReduction:
+    """Return a reduction in some vectors (an integer or a knob) of so many lanes.
+
+    It may be made of the parts of another one, `whole`.
+    """
     reduced = reduction_of(tensor)
     *outer, last = reduced.axes
-    length = extent(last)
+    length = length_of(last)
     step = te.reduce_axis((0, te.ceildiv(length, vectors * lanes)), last.name)
     copies = [te.reduce_axis((a.dom.min, a.dom.extent), a.name) for a in outer]  # type: ignore[union-attr]
 
@@ -81,13 +96,23 @@ def lanes_of(tensor: te.Tensor, lanes: int, vectors: Any) -> LaneReduction:
         *place, v = index
         return reduction(reduced.combiner, [parts[(*place, every.var, v)]], every, None)[0]
 
-    folded = te.compute((*tensor.shape, lanes), vector, name=f"{tensor.name}_vector")
+    folded = [te.compute((*tensor.shape, lanes), vector, name=f"{tensor.name}_vector")]
+
+    def shorter(width: int, *place: Any) -> Any:
+        *front, v = place
+        last = folded[-1]
+        return _folded(reduced, [last[(*front, v + width * k)] for k in range(_AT_ONCE)])
+
+    while (width := lanes // _AT_ONCE ** len(folded)) > 1:
+        name = f"{tensor.name}_vector{width}"
+        folded.append(te.compute((*tensor.shape, width), partial(shorter, width), name=name))
+    width = lanes // _AT_ONCE ** (len(folded) - 1)
 
     def result(*place: Any) -> Any:
-        return _folded(reduced, [folded[(*place, v)] for v in range(lanes)])
+        return _folded(reduced, [folded[-1][(*place, v)] for v in range(width)])
 
     total = te.compute(tensor.shape, result, name=tensor.name)
-    return LaneReduction(tensor, parts, folded, total)
+    return LaneReduction(tensor if whole is None else whole, parts, tuple(folded), total)
 
 
 def _folded(reduced: Reduce, values: Sequence[Expr]) -> Expr:

@@ -95,7 +95,7 @@ def load(path: str | os.PathLike[str]) -> LoadedFunction:
     """
     name = os.fspath(path)
     if os.path.exists(name) and not os.path.isfile(name):
-        raise LoadError(f"cannot load {name}: it is no file")
+        raise LoadError(f"cannot load {name}: it is not a file")
     try:
         data = Path(name).read_bytes()
     except OSError as error:
@@ -131,7 +131,7 @@ def _description(name: str, data: bytes) -> Mapping[str, Any]:
     found = find_note(data, OWNER)
     if found is None:
         raise LoadError(
-            f"cannot load {name}: it is no saved function, or was cut off; "
+            f"cannot load {name}: it is not a saved function, or was cut off; "
             "expected a file written by save()"
         )
     start, end = found

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from autotune.system.folders import CACHE_VARIABLE, cache_folder
+from autotune.system.environment_variables import CACHE_VARIABLE
+from autotune.system.folders import cache_folder
 
 DISK_BYTES = 512 * 2**20
 """What the folder may hold before the oldest objects go."""
@@ -190,7 +191,7 @@ def _trusted_bytes(path: Path, place: int) -> bytes:
     with os.fdopen(os.open(path.name, flags, dir_fd=place), "rb") as file:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         problem = _distrust(state)
         if problem:
             _log.warning("the cached object %s %s: it is compiled anew", path, problem)

@@ -240,7 +240,7 @@ def _checked_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     for file, sign in ((library, MAGIC), (header_path, HEADER_SIGN.encode())):
         if os.path.exists(file) and not _is_ours(file, sign):
             raise SaveError(
-                f"cannot save {file}: there is something else; delete it or choose another name"
+                f"cannot save {file}: something else has this name; delete it, or choose another"
             )
     if not os.access(library.parent, os.W_OK | os.X_OK):
         raise SaveError(f"cannot save {library}: Permission denied; choose another folder")

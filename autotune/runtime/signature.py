@@ -226,4 +226,4 @@ def checked_extent(data: Any) -> Extent:
         op, *operands = data
         if len(operands) == _LAZY.get(op, 2) and (op in _LAZY or op in _OPERATIONS):
             return (op, *map(checked_extent, operands))
-    raise ValueError(f"{data!r} is no extent")
+    raise ValueError(f"{data!r} is not an extent")

@@ -91,7 +91,7 @@ class AnnotationPrimitives(StageCore):
         """
         self._leaf("bind", axis)
         if not (isinstance(thread, IterVar) and thread.kind is AxisKind.THREAD):
-            problem = f"{thread!r} is no thread axis; give one made by te.thread_axis"
+            problem = f"{thread!r} is not a thread axis; give one made by te.thread_axis"
             self.fail("bind", problem, axis)
         if axis.kind is AxisKind.REDUCE and not thread.thread_tag.startswith("threadIdx"):
             self.fail(

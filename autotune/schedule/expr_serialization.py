@@ -82,7 +82,7 @@ def expr_of(term: Term, resolve: Callable[[str], Expr], sizes: Mapping[str, Size
         case (str(op), *operands):
             return _operation(op, [expr_of(operand, resolve, sizes) for operand in operands])
         case _:
-            raise ScheduleError(f"{term!r} is no expression")
+            raise ScheduleError(f"{term!r} is not an expression")
 
 
 def _operation(op: str, operands: list[Expr]) -> Expr:

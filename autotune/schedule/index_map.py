@@ -70,7 +70,7 @@ def _digits(index: Any, axes: Sequence[IterVar]) -> Digits:
     try:
         expr = convert(index)
     except IRError:
-        raise ScheduleError(f"the map gives {index!r}, which is no index; {wanted}") from None
+        raise ScheduleError(f"the map gives {index!r}, which is not an index; {wanted}") from None
     chain: list[BinaryOp] = []
     inner = expr
     while isinstance(inner, BinaryOp) and inner.op in ("//", "%"):

@@ -238,7 +238,7 @@ class PlacementPrimitives(StageCore):
         if not isinstance(axis, IterVar):
             self.fail(primitive, f"expected an axis, got {axis!r}; {choose}")
         if not any(a is axis for a in self.op.axis):
-            self.fail(primitive, f"it is no dimension of the stage's result; {choose}", axis)
+            self.fail(primitive, f"it is not a dimension of the stage's result; {choose}", axis)
 
     def double_buffer(self, through: str | None = None) -> None:
         """Keep two copies, and compute the next iteration's copy before the present one is used.
@@ -293,7 +293,7 @@ class PlacementPrimitives(StageCore):
         try:
             expr = convert(condition)
         except IRError:
-            self.fail(primitive, f"{condition!r} is no condition; give one, as in tx.equal(0)")
+            self.fail(primitive, f"{condition!r} is not a condition; give one, as in tx.equal(0)")
         if expr.dtype != dtypes.BOOL:
             self.fail(
                 primitive, f"`{expr}` is {expr.dtype}, no condition; compare it with something"

@@ -40,7 +40,7 @@ def _position(stage: Stage, rank: int, factor_axis: int) -> int:
     if not -rank <= factor_axis < rank:
         stage.fail(
             "rfactor",
-            f"factor_axis {factor_axis} is no position among the {rank} axes of the partial "
+            f"factor_axis {factor_axis} is not a position among the {rank} axes of the partial "
             f"results; give one from {-rank} to {rank - 1}",
         )
     return factor_axis % rank

@@ -276,12 +276,12 @@ def create_schedule(
     for op in listed:
         if not isinstance(op, (ComputeOp, ScanOp)):
             raise ScheduleError(
-                f"create_schedule: {op!r} is no operation to compute; give some, as in "
+                f"create_schedule: {op!r} is not an operation to compute; give some, as in "
                 "create_schedule(C.op)"
             )
     if isinstance(steps, str) or not isinstance(steps, Iterable):
         raise ScheduleError(
-            f"create_schedule: steps are a list, not {steps!r}; give what to_json gave"
+            f"create_schedule: steps are a list, not {steps!r}; give what to_json returned"
         )
     schedule = Schedule(listed)
     replay(schedule, steps)

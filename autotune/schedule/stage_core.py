@@ -266,7 +266,7 @@ class StageCore:
         elif axis.thread_tag:
             why = "it is a thread axis, which loops are bound to"
         else:
-            why = "it is no axis of this schedule as it stands"
+            why = "it is not an axis of this schedule as it stands"
         self.fail(primitive, f"{why}; {self._its_loops()}", axis)
 
     def _its_loops(self) -> str:
@@ -289,12 +289,14 @@ class StageCore:
     ) -> Expr:
         """Return a size that is known before the program runs, and at least `least`."""
         wanted = f"give a whole number of at least {least}"
+        shown = dtypes.number_text(value) if isinstance(value, int) else repr(value)
         try:
             size = convert(value)
         except IRError:
-            self.fail(primitive, f"the {what} is {value!r}; {wanted}", axis)
+            held = " that fits in int64" if isinstance(value, int) else ""
+            self.fail(primitive, f"the {what} is {shown}; {wanted}{held}", axis)
         if not dtypes.is_index(size.dtype):
-            self.fail(primitive, f"the {what} is {value!r}; {wanted}", axis)
+            self.fail(primitive, f"the {what} is {shown}; {wanted}", axis)
         for var in free_vars(size):
             if not isinstance(var, KnobVar):
                 why = (

@@ -1,15 +1,11 @@
-"""Folders of this user's compiled code and settings.
-
-AUTOTUNE_CACHE_DIR and AUTOTUNE_CONFIG_DIR name others; empty, they count as not set.
-"""
+"""Folders of this user's compiled code and settings; environment variables name others."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-CACHE_VARIABLE = "AUTOTUNE_CACHE_DIR"
-CONFIG_VARIABLE = "AUTOTUNE_CONFIG_DIR"
+from autotune.system.environment_variables import CACHE_VARIABLE, CONFIG_VARIABLE
 
 
 def cache_folder() -> Path:

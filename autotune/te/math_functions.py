@@ -73,7 +73,7 @@ def const(value: float, dtype: str | None = None) -> Const:
     natural = dtypes.of_value(value)
     own = dtypes.check(dtype or natural)
     if not dtypes.fits(value, own):
-        raise IRError(f"te.const: {value!r} does not fit in {own}")
+        raise IRError(f"te.const: {dtypes.number_text(value)} does not fit in {own}")
     return Const(value, own)
 
 

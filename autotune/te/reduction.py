@@ -74,7 +74,7 @@ class Reducer:
         values = []
         for value, dtype in zip(listed, types, strict=True):
             if not is_convertible(value):
-                raise IRError(f"reducer {self.name!r}: {value!r} is no expression ({what})")
+                raise IRError(f"reducer {self.name!r}: {value!r} is not an expression ({what})")
             expr = convert(value, dtype)
             if expr.dtype != dtype:
                 raise IRError(

@@ -21,7 +21,10 @@ def as_size(value: Any, what: str) -> Expr:
     """Return a dimension as an integer expression, refusing what cannot be one."""
     if not is_convertible(value):
         raise IRError(f"{what} must be an integer, got {value!r}")
-    expr = convert(value)
+    try:
+        expr = convert(value)
+    except IRError as error:
+        raise IRError(f"{what}: {error}") from None
     if not dtypes.is_index(expr.dtype):
         raise IRError(f"{what} must be an integer, got {value!r} of type {expr.dtype}")
     if isinstance(expr, Const) and expr.value < 0:

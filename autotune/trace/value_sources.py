@@ -292,6 +292,6 @@ def checked_condition(condition: Any, message: str) -> Expr:
         leaf = not node.children or isinstance(node, (Read, Load))
         if leaf and not isinstance(node, (KnobVar, Const)):
             raise UsageError(
-                f"add_constraint({message!r}): `{expr}` depends on `{node}`, which is no knob"
+                f"add_constraint({message!r}): `{expr}` depends on `{node}`, which is not a knob"
             )
     return expr

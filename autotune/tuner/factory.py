@@ -61,7 +61,7 @@ def check_tuner(name: str, prior: bool = False, storage: bool = False) -> None:
     if prior and name != "model":
         raise UsageError(f"tuner {name!r} cannot learn from other logs: only the model tuner can")
     if storage and not name.startswith(OPTUNA):
-        raise UsageError(f"tuner {name!r} has no use for a storage: choose {OPTUNA}tpe")
+        raise UsageError(f"tuner {name!r} does not use a storage: choose {OPTUNA}tpe")
 
 
 def make_tuner(

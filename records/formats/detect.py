@@ -137,7 +137,7 @@ def parse_any(data: bytes, name: str) -> list[Record]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise RecordError(f"{name} is no text: {_expected()}") from error
+        raise RecordError(f"{name} is not text: {_expected()}") from error
     if kind == "autotvm":
         return autotvm.parse(text, name)
     document = kernel_tuner.parse_json(text)

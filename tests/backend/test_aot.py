@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from support.saved_functions import WORKLOADS, arrays_of, built, doubles, run, s
 
 import autotune
 from autotune import te
+from autotune.builder import BuiltFunction
 from autotune.cli.main import main
 from autotune.codegen.elf.elf_notes import note
 from autotune.codegen.elf.linker import link
@@ -95,8 +97,8 @@ def test_constants_are_in_the_library(constants: list[int], tmp_path: Path) -> N
     assert [f"*{name}" in declared for name in "ABC"] == [name in names for name in "ABC"]
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
-def test_a_c_program_calls_a_function_with_open_sizes_and_a_constant(tmp_path: Path) -> None:
+def with_constant() -> BuiltFunction:
+    """B[n, 3] = A + 2 * W in parallel, for any n, where W is 1, 2, 3."""
     n = te.var("n")
     A, W = te.placeholder((n, 3), name="A"), te.placeholder((3,), name="W")
     P = te.compute((3,), lambda i: W[i] * 2.0, name="P")
@@ -104,8 +106,12 @@ def test_a_c_program_calls_a_function_with_open_sizes_and_a_constant(tmp_path: P
     s = te.create_schedule(B.op)
     s[B].parallel(s[B].op.axis[0])
     weights = np.array([1, 2, 3], np.float32)
-    function = autotune.build(s, [A, W, B], name="add", constants={"W": weights})
-    function.save(tmp_path / "add.so")
+    return autotune.build(s, [A, W, B], name="add", constants={"W": weights})
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+def test_a_c_program_calls_a_function_with_open_sizes_and_a_constant(tmp_path: Path) -> None:
+    with_constant().save(tmp_path / "add.so")
     (tmp_path / "main.c").write_text(
         '#include <stdio.h>\n#include "add.h"\n'
         "int main(void) {\n  float a[6] = {10, 20, 30, 40, 50, 60}, b[6];\n"
@@ -327,14 +333,19 @@ def test_a_c_program_links_with_the_library(options: list[str], tmp_path: Path) 
 
 
 @pytest.mark.skipif(shutil.which("readelf") is None, reason="no readelf here")
-def test_tools_find_nothing_wrong_with_the_library(tmp_path: Path) -> None:
-    built("conv2d").save(tmp_path / "f.so")
+@pytest.mark.parametrize("make", [scale, with_constant])
+def test_tools_find_nothing_wrong_with_the_library(
+    make: Callable[[], BuiltFunction], tmp_path: Path
+) -> None:
+    function = make()
+    function.save(tmp_path / "f.so")
     words = ["readelf", "--all", "--wide", str(tmp_path / "f.so")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert "Warning" not in done.stdout + done.stderr
     assert "Error" not in done.stdout + done.stderr
     names = [line.split()[-1] for line in done.stdout.splitlines() if " GLOBAL " in line]
-    assert names[:2] == ["kernel_conv2d_nchw", "kernel_conv2d_nchw_use_openmp"]
+    entry = f"kernel_{function.function.name}"
+    assert names[:2] == [entry, f"{entry}_use_openmp"]
     assert set(names[2:]) <= {"aligned_alloc", "free", "memset", "memcpy"}
 
 
@@ -360,8 +371,7 @@ def test_the_command_builds_the_best_record_of_a_log(
     words = ["build", "matmul", *sizes, "--log", "log.jsonl", "-o", "f.so", "--name", "small"]
     assert main(words) == 0
     assert capsys.readouterr() == (
-        "f.so and f.h: matmul(m=8, n=16, k=4, transpose_a=False, transpose_b=False, "
-        "dtype=float32, out_dtype=) on llvm, "
+        "f.so and f.h: matmul(m=8, n=16, k=4, dtype=float32) on llvm, "
         f"config {config.index}, 2.00 us, 0.512 GFLOPS in log.jsonl "
         "(no final comparison: the fastest of its trials)\n",
         "",

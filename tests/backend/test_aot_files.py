@@ -52,18 +52,19 @@ def test_a_changed_byte_is_found(tmp_path: Path) -> None:
 def test_foreign_files_are_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "foreign.so").write_bytes(content)
     message = refusal(tmp_path / "foreign.so")
-    assert "it is no saved function, or was cut off; expected a file written by save()" in message
+    expected = "it is not a saved function, or was cut off; expected a file written by save()"
+    assert expected in message
 
 
 def test_a_library_of_the_system_is_refused() -> None:
     library = Path(np._core._multiarray_umath.__file__)
-    assert "it is no saved function" in refusal(library)
+    assert "it is not a saved function" in refusal(library)
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "missing.so").endswith(": No such file or directory")
-    assert refusal(tmp_path).endswith(": it is no file")
-    assert refusal(Path("/dev/zero")).endswith(": it is no file")
+    assert refusal(tmp_path).endswith(": it is not a file")
+    assert refusal(Path("/dev/zero")).endswith(": it is not a file")
 
 
 def test_a_processor_without_the_features_is_told_before_any_call(
@@ -157,9 +158,9 @@ def test_saved_files_may_be_read_by_those_who_may_read_others(tmp_path: Path) ->
         (".", "it is a folder; name a file in it"),
         ("f.h", r"\.h is for the C header; name the library, such as .*f\.so"),
         (f"{'x' * 300}.so", "File name too long"),
-        ("file", "there is something else; delete it or choose another name"),
-        ("own.so", r"there is something else"),
-        ("/dev/null", "there is something else"),
+        ("file", "something else has this name; delete it, or choose another"),
+        ("own.so", r"something else has this name"),
+        ("/dev/null", "something else has this name"),
     ],
 )
 def test_places_where_nothing_can_be_saved(path: str, message: str, tmp_path: Path) -> None:

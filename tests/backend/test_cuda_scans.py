@@ -245,5 +245,5 @@ def test_the_processor_takes_the_schedules_of_a_space_and_refuses_its_texts() ->
 
 
 def test_an_axis_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UsageError, match="cumsum: axis must be 0 or 1, got 2"):
+    with pytest.raises(UsageError, match="cumsum: axis must be one of 0, 1, got 2"):
         _ = task_of("cumsum", m=2, n=2, axis=2).space

@@ -122,10 +122,10 @@ def test_a_gpu_and_the_cpu_in_its_place_get_the_same_function(name: str) -> None
     assert str(gpu.final(index)) == str(cpu.final(index))
 
 
-def test_every_template_for_gpus_is_tried_here() -> None:
+def test_every_template_by_hand_for_gpus_is_tried_here() -> None:
     own = {entry.name for entry in list_templates() if entry.location.startswith("autotune.")}
     gpu = {entry.name for entry in list_templates() if entry.target == "cuda"} & own
-    assert gpu == set(CASES)
+    assert gpu <= set(CASES)
 
 
 # -- broadcast_add ---------------------------------------------------------------------------
@@ -177,6 +177,7 @@ def test_the_default_matmul_loads_ahead_in_one_loop_with_one_barrier() -> None:
     task = _task("matmul", {"m": 2048, "n": 2048, "k": 2048}, on_cpu=False)
     text = emit(task.final(task.default_index)).text
     assert "__launch_bounds__(256, 2)" in text
-    assert text.count("for (int k_o") == text.count("__syncthreads();") == 1
-    loop = text.partition("for (int k_o")[2]
-    assert loop.index("A_shared_next[") < loop.index("__syncthreads();") < loop.index("T[j_1] +=")
+    assert text.count("k_o = 0;") == text.count("__syncthreads();") == 1
+    loop = text.partition("k_o = 0;")[2]
+    assert loop.index("A0_shared_next[") < loop.index("__syncthreads();")
+    assert loop.index("__syncthreads();") < loop.index("C_total[i1_1] +=")

@@ -44,16 +44,30 @@ def _cell(rng: np.random.Generator) -> dict[str, Any]:
 def _conv(rng: np.random.Generator) -> dict[str, Any]:
     kh, kw = int(rng.integers(1, 5)), int(rng.integers(1, 5))
     return {
-        "n": int(rng.integers(1, 3)), "c": size(rng, 20), "h": kh + size(rng, 14) - 1,
-        "w": kw + size(rng, 14) - 1, "o": size(rng, 20), "kh": kh, "kw": kw,
+        "n": int(rng.integers(1, 3)), "c": 2 * size(rng, 10), "h": kh + size(rng, 14) - 1,
+        "w": kw + size(rng, 14) - 1, "o": 2 * size(rng, 10), "kh": kh, "kw": kw,
         "stride": int(rng.integers(1, 3)), "pad": int(rng.integers(0, 3)),
-        "dtype": str(rng.choice(dtypes.NUMBERS)),
+        "groups": 1 + int(rng.integers(2)), "dtype": str(rng.choice(dtypes.NUMBERS)),
     }
 
 
 def _matmul(rng: np.random.Generator) -> dict[str, Any]:
     dtype = str(rng.choice(dtypes.NUMBERS))
     return {"m": size(rng, 80), "n": size(rng, 80), "k": size(rng, 600), "dtype": dtype}
+
+
+def _layout(rng: np.random.Generator) -> dict[str, Any]:
+    return {name: bool(rng.integers(2)) for name in ("transpose_a", "transpose_b")}
+
+
+def _pool(rng: np.random.Generator) -> dict[str, Any]:
+    kernel = int(rng.integers(1, 5))
+    return {
+        "n": int(rng.integers(1, 3)), "c": size(rng, 20), "h": kernel + size(rng, 14) - 1,
+        "w": kernel + size(rng, 14) - 1, "kernel": kernel, "stride": int(rng.integers(1, 3)),
+        "pad": int(rng.integers(0, kernel)), "how": str(rng.choice(["max", "mean"])),
+        "dtype": str(rng.choice(dtypes.FLOATS)),
+    }
 
 
 def _softmax(rng: np.random.Generator) -> dict[str, Any]:
@@ -65,8 +79,8 @@ TEMPLATES: dict[str, tuple[list[str], Draw]] = {
         ["llvm", "cuda"],
         lambda rng: {"n": size(rng, 300), "dtype": str(rng.choice(dtypes.NUMBERS))},
     ),
-    "matmul": (["llvm", "cuda"], _matmul),
-    "conv2d_nchw": (["llvm"], _conv),
+    "matmul": (["llvm", "cuda"], lambda rng: {**_matmul(rng), **_layout(rng)}),
+    "conv2d_nchw": (["llvm", "cuda"], _conv),
     "softmax": (["llvm", "cuda"], _softmax),
     "cumsum": (
         ["llvm"],
@@ -77,15 +91,38 @@ TEMPLATES: dict[str, tuple[list[str], Draw]] = {
     ),
     "rnn_cell": (["llvm", "cuda"], _cell),
     "lstm_cell": (["llvm", "cuda"], _cell),
-    "reduce": (
-        ["cuda"],
+    "batch_matmul": (["llvm"], lambda rng: {"b": size(rng, 20), **_matmul(rng), **_layout(rng)}),
+    "dense": (
+        ["llvm", "cuda"],
         lambda rng: {
-            "m": size(rng, 60), "n": size(rng, 3000), "how": str(rng.choice(["sum", "max", "min"])),
+            "m": size(rng, 80), "n": size(rng, 80), "k": size(rng, 300),
+            "activation": str(rng.choice(["", "relu", "gelu"])),
+            "dtype": str(rng.choice(dtypes.FLOATS)),
+        },
+    ),
+    "conv2d_nhwc": (["llvm"], _conv),
+    "pool2d": (["llvm", "cuda"], _pool),
+    "layer_norm": (["llvm", "cuda"], _softmax),
+    "rms_norm": (["llvm"], _softmax),
+    "bias_gelu": (["llvm"], _softmax),
+    "attention": (
+        ["llvm"],
+        lambda rng: {
+            "b": int(rng.integers(1, 3)), "heads": int(rng.integers(1, 3)), "s": size(rng, 150),
+            "d": size(rng, 40), "causal": bool(rng.integers(2)),
+            "dtype": str(rng.choice(dtypes.FLOATS)),
+        },
+    ),
+    "reduce": (
+        ["llvm", "cuda"],
+        lambda rng: {
+            "m": size(rng, 60), "n": size(rng, 3000), "axis": int(rng.integers(2)),
+            "how": str(rng.choice(["sum", "mean", "max", "min"])),
             "dtype": str(rng.choice(dtypes.FLOATS)),
         },
     ),
     "transpose": (
-        ["cuda"],
+        ["llvm", "cuda"],
         lambda rng: {
             "m": size(rng, 200), "n": size(rng, 200), "dtype": str(rng.choice(dtypes.NUMBERS)),
         },

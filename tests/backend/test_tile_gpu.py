@@ -152,7 +152,7 @@ def without_names(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("sizes", [(512, 256, 384), (33, 50, 19)])
-def test_a_product_gets_the_very_kernel_of_the_template(sizes: tuple[int, int, int]) -> None:
+def test_a_product_gets_the_very_kernel_of_the_operator(sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     template = Task.from_reference("matmul", {"m": m, "n": n, "k": k}, ON_GPU)
     ours = gpu_task(CASES["matmul"].code, [np.empty(s, "f4") for s in ((m, k), (k, n))], ON_GPU)
@@ -196,7 +196,7 @@ def test_usual_configurations_compile_without_spills(name: str) -> None:
     assert no_spills(task.final_of({"group": 1} if product else {}))
 
 
-def test_a_product_has_the_space_of_the_template() -> None:
+def test_a_product_has_the_space_of_the_operator() -> None:
     template = Task.from_reference("matmul", {"m": 64, "n": 48, "k": 32}, ON_GPU)
     ours = gpu_task(CASES["matmul"].code, [np.empty(s, "f4") for s in ((64, 32), (32, 48))], ON_GPU)
     assert len(ours.space) == len(template.space)

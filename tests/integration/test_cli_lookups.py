@@ -77,7 +77,7 @@ def test_templates_lists_names_and_arguments(call):
     text = call("templates").out
     assert max(map(len, text.splitlines())) <= 80
     assert re.search(r"^matmul +any +m, n, k, transpose_a=False, ", text, re.MULTILINE)
-    assert re.search(r"^cumsum +llvm +m, n, axis=0, dtype=float32$", text, re.MULTILINE)
+    assert re.search(r"^cumsum +any +m, n, axis=0, dtype=float32$", text, re.MULTILINE)
 
 
 def test_show_space_counts_what_rules_reject_and_names_the_default(call):
@@ -94,7 +94,7 @@ def test_show_steps_lists_the_schedule_of_a_configuration(call):
     lines = call("show", "matmul", *SMALL, "--steps").out.splitlines()
     assert any(".vectorize(" in line for line in lines)
     assert [line.split(".")[0] for line in lines] == [str(n + 1) for n in range(len(lines))]
-    assert not any("tile" in line for line in lines)
+    assert not any(".tile(" in line for line in lines)
 
 
 def test_show_source_has_what_prepares_constants_before_what_is_called(call):

@@ -8,7 +8,7 @@ from autotune.feature import get_curve_feature, get_curve_name, get_itervar_feat
 from features import flatten_names, flatten_rows, versioned
 from records import Record
 
-ADD = ("broadcast_add", {"n": 48, "dtype": "float32"})
+ADD = ("broadcast_add", {"n": 300, "dtype": "float32"})
 OWN = """
 from autotune import te
 from autotune.template import template

@@ -92,18 +92,18 @@ ROWS: list[Row] = [
             "pipe.jsonl": "pipe.jsonl is a device or a pipe",
             "/dev/zero": "/dev/zero is a device",
             "loop.jsonl": "loop.jsonl: Too many levels",
-            "binary.jsonl": "binary.jsonl is no log of records",
-            "story.jsonl": "story.jsonl is no log of records.*line 1",
+            "binary.jsonl": "binary.jsonl is not a log of records",
+            "story.jsonl": "story.jsonl is not a log of records.*line 1",
         }.items()
     ),
     *(
         (["records", "summary", name], said)
         for name, said in {
-            "picture.jsonl": "is no log of records",
-            "list.jsonl": "is no log of records",
-            "deep.jsonl": "is no log of records",
-            "long.jsonl": "is no log of records",
-            "latin1.jsonl": "is no log of records",
+            "picture.jsonl": "is not a log of records",
+            "list.jsonl": "is not a log of records",
+            "deep.jsonl": "is not a log of records",
+            "long.jsonl": "is not a log of records",
+            "latin1.jsonl": "is not a log of records",
             "nan.jsonl": "NaN",
             f"{'x' * 300}.jsonl": "File name too long",
             "plain_file/x.jsonl": "Not a directory",
@@ -116,8 +116,8 @@ ROWS: list[Row] = [
         for name, said in {
             "pipe.jsonl": "pipe.jsonl is a device or a pipe",
             "loop.jsonl": "loop.jsonl",
-            "story.jsonl": "story.jsonl is no log of records",
-            "picture.jsonl": "picture.jsonl is no log of records",
+            "story.jsonl": "story.jsonl is not a log of records",
+            "picture.jsonl": "picture.jsonl is not a log of records",
             f"{'x' * 300}.jsonl": "File name too long",
             "\udcff/x.jsonl": "there is no folder",
         }.items()
@@ -154,7 +154,7 @@ ROWS: list[Row] = [
             "missing.json": "missing.json: No such file",
             "folder.py": "folder.py is a folder",
             "pipe.jsonl": "is a device or a pipe",
-            "binary.jsonl": "binary.jsonl is no text",
+            "binary.jsonl": "binary.jsonl is not text",
             "story.jsonl": "story.jsonl is of no known format",
             "empty.jsonl": "empty.jsonl",
             "long.jsonl": "long.jsonl is of no known format",
@@ -205,7 +205,7 @@ ROWS: list[Row] = [
             ("pipe.jsonl", "x.csv", "pipe.jsonl is a device or a pipe"),
             ("newer.jsonl", "x.npz", "newer.jsonl, line 1.*99"),
             ("story.jsonl", "x.npz", "story.jsonl is of no known format: expected autotune"),
-            ("binary.jsonl", "x.npz", "binary.jsonl is no text"),
+            ("binary.jsonl", "x.npz", "binary.jsonl is not text"),
             ("cut.json.gz", "x.npz", "cannot read cut.json.gz"),
             ("no_cache.json", "x.npz", "no_cache.json: a Kernel Tuner cache has"),
         )

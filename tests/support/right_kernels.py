@@ -224,7 +224,7 @@ def _lstm(x: Array, u: Array, total: Callable[..., Array]) -> tuple[Array, Array
     h = np.zeros((len(x), *x.shape[2:]), x.dtype)
     c = np.zeros_like(h)
     for t in range(1, len(x)):
-        i, f, g, o = (
+        i, o, f, g = (
             x[t, q] + total(products(h[t - 1], u[q], x.dtype.name)) for q in range(4)
         )
         i, f, o = ((1 + tanh_by_exp(gate / 2)) / 2 for gate in (i, f, o))

@@ -229,7 +229,7 @@ def lstm_by(**change: Any) -> Kernel:
         h[0] = c[0] = 0
         for t in range(1, len(x)):
             gates = x[t] + (0 if change.get("memoryless") else h[t - 1] @ u)
-            i, f, g, o = gates[list(change.get("order", (0, 1, 2, 3)))]
+            i, o, f, g = gates[list(change.get("order", (0, 1, 2, 3)))]
             i, f, o = w.sigmoid(i), w.sigmoid(f), w.sigmoid(o)
             kept = 0 if change.get("forgets") else f * c[t - 1]
             c[t] = kept + i * (g if change.get("linear") else np.tanh(g))

@@ -225,7 +225,7 @@ def grid_knobs(space: Space, words: str, fixed: Mapping[str, KnobValue]) -> tupl
     across, down = (find_knob(space, name, "--heatmap") for name in names)
     for knob in (across, down):
         if not _is_axis(knob):
-            raise UsageError(f"--heatmap {words}: {knob.name} is no knob of several numbers")
+            raise UsageError(f"--heatmap {words}: {knob.name} is not a knob with several numbers")
         if knob.name in fixed:
             raise UsageError(f"--heatmap and --knob both give {knob.name}: leave one of them out")
     return across, down

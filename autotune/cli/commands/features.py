@@ -102,7 +102,7 @@ def describe(
     """Explain every column of an export: name, dtype, unit, meaning."""
     for option, given in (("--set", settings), ("--shape", shapes)):
         if template is None and given:
-            raise UsageError(f"{option} needs a TEMPLATE whose arguments it gives")
+            raise UsageError(f"{option} gives arguments of a template: name the TEMPLATE")
     _check_layouts(layout or ())
     with redirect_stdout(sys.stderr):
         task = None if template is None else make_task(template, settings, shapes, target)
@@ -123,4 +123,4 @@ def _check_layouts(layouts: Sequence[str]) -> None:
     for layout in layouts:
         if layout not in FEATURE_LAYOUTS:
             hint = did_you_mean(layout, FEATURE_LAYOUTS)
-            raise UsageError(f"--layout {layout!r} is no layout of features: {hint}")
+            raise UsageError(f"--layout {layout!r} is not a layout of features: {hint}")

@@ -165,7 +165,7 @@ def compare(options: ReplayCompareOptions) -> None:
 def _workloads(folder: str) -> list[tuple[str, str]]:
     """Return (file, workload) of everything recorded in a folder; say what is left out."""
     if not Path(folder).is_dir():
-        raise UsageError(f"{folder} is no folder: give one that holds files of measurements")
+        raise UsageError(f"{folder} is not a folder: give one that holds files of measurements")
     recorded = []
     for path in sorted(Path(folder).iterdir()):
         if not path.name.endswith(MEASUREMENT_FILES) or not path.is_file():

@@ -25,7 +25,7 @@ def run(context: typer.Context, quiet: bool, json_lines: bool, **_: Any) -> None
     """
     begin = time.monotonic()
     if quiet and json_lines:
-        raise UsageError("--quiet and --json-lines exclude one another: give one of them")
+        raise UsageError("--quiet and --json-lines cannot be given together: give one of them")
     view = "quiet" if quiet else "json-lines" if json_lines else "progress"
     with ending_signals(), ForkServerProcess() as fork_server:
         # It imports what is imported here, at the same time, so nothing large comes before it.

@@ -56,7 +56,7 @@ def show(
     asked = {"space": space, "ir": ir, "source": source, "steps": steps}
     view = chosen_view(asked, "space" if config is None or as_json else "ir")
     if as_json and view != "space":
-        raise UsageError(f"--{view} cannot be had as JSON: ask for --space --json")
+        raise UsageError(f"--{view} has no output as JSON: ask for --space --json")
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
         task = make_task(template, settings, shapes, target, constant=constant)
         text = _space(task, config, as_json) if view == "space" else _code(task, config, view)

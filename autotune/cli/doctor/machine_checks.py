@@ -21,7 +21,7 @@ from autotune.report.units import Work, size_text, time_text
 from autotune.runtime.object_cache import object_folder, use_of
 from autotune.system.available_cpus import quota_cpus
 from autotune.system.available_memory import available_memory
-from autotune.system.folders import CACHE_VARIABLE, CONFIG_VARIABLE
+from autotune.system.environment_variables import CACHE_VARIABLE, VARIABLES
 from autotune.system.version import __version__
 from autotune.system.words import closest, counted
 from autotune.target import Target
@@ -120,18 +120,24 @@ def _free_bytes(folder: Path | None) -> int | None:
 
 
 def settings(command: Any) -> Check:
-    """Read the user's config.toml, and find unknown environment variables."""
+    """Read the user's config.toml, and find environment variables that are unknown or wrong."""
     path, findings = config_file(), []
     defaults = {}
     try:
         defaults = load_defaults(command)
     except AutotuneError as error:
         findings.append(Finding(str(error), "mend the file, or delete it"))
-    known = (CACHE_VARIABLE, CONFIG_VARIABLE)
     for name in sorted(name for name in os.environ if name.startswith("AUTOTUNE_")):
-        if name not in known:
-            meant = closest(name, known) or " and ".join(known)
+        if name not in VARIABLES:
+            meant = closest(name, VARIABLES) or ", ".join(VARIABLES)
             findings.append(Finding(f"the variable {name} means nothing", f"set {meant}", False))
+    with contextlib.suppress(ImportError):  # it needs islpy, which may be missing
+        from autotune.tile.binding.operation_counts import operation_limit
+
+        try:
+            operation_limit()
+        except AutotuneError as error:
+            findings.append(Finding(str(error), "set it to such a number, or unset it"))
     text = f"{path}: {', '.join(f'[{name}]' for name in defaults) or 'no defaults'}"
     facts = {"file": str(path), "exists": path.exists(), "defaults": defaults}
     return Check("config", text, facts, tuple(findings))

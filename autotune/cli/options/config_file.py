@@ -48,7 +48,7 @@ def load_defaults(command: Any) -> Defaults:
     try:
         tables = tomllib.loads(read_text(path))
     except ValueError as error:  # also of numbers of thousands of digits
-        raise UsageError(f"{path} is no TOML: {error}") from error
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
     defaults = _of_group(command, tables, path, "")
     _log.info("defaults of %s: %s", path, tables)
     return defaults

@@ -62,7 +62,7 @@ def read_array(path: str | os.PathLike[str], what: str = "") -> Array:
             return read(file, allow_pickle=False)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise UsageError(f"cannot read {label}: it is no array as .npy: {reason}") from error
+        raise UsageError(f"cannot read {label}: it is not an array as .npy: {reason}") from error
 
 
 MAX_BYTES = 1 << 20
@@ -87,7 +87,7 @@ def read_text(path: str | os.PathLike[str], what: str = "") -> str:
         return found.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"cannot read {label}: it is no text in UTF-8 (byte {error.start}: {error.reason})"
+            f"cannot read {label}: it is not text in UTF-8 (byte {error.start}: {error.reason})"
         ) from error
     except OSError as error:
         raise UsageError(f"cannot read {label}: {error.strerror}") from error

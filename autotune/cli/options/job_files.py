@@ -72,7 +72,8 @@ def run_options(words: Values, defaults: Values, view: str) -> RunOptions:
         return _options({}, [{}], {**defaults, **words}, {}, view, "")
     for name, said in (("template", "TEMPLATE"), ("set", "--set"), ("shape", "--shape")):
         if name in words:
-            raise UsageError(f"--job and {said} exclude one another: the file says what to tune")
+            problem = f"--job and {said} cannot be given together"
+            raise UsageError(f"{problem}: the file says what to tune")
     top, workloads = load_job(job)
     return _options(top, workloads, words, defaults, view, str(job))
 
@@ -108,7 +109,7 @@ def _checked(options: WorkloadOptions) -> WorkloadOptions:
     _ = options.limits, options.policy
     check_tuner(options.tuner, bool(options.transfer))
     if options.storage is not None and not options.tuner.startswith(OPTUNA):
-        raise UsageError(f"tuner {options.tuner!r} has no use for --storage: choose {OPTUNA}tpe")
+        raise UsageError(f"tuner {options.tuner!r} does not use --storage: choose {OPTUNA}tpe")
     check_search([options.tuner], options.patience, options.transfer)
     return options
 
@@ -177,7 +178,7 @@ def _parsed(path: str) -> dict[str, Any]:
     try:
         return _table(_yaml(text, path), path) if _is_yaml(path) else tomllib.loads(text)
     except ValueError as error:  # also of numbers of thousands of digits
-        raise UsageError(f"{path} is no TOML: {error}") from error
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: it is nested too deeply for a job file") from error
 
@@ -192,7 +193,7 @@ def _yaml(text: str, path: str) -> Any:
             try:
                 return super().construct_object(node, deep)
             except (ValueError, LookupError, AttributeError) as error:
-                problem = f"{str(node.value)[:40]} is no {node.tag.rpartition(':')[2]}"
+                problem = f"{str(node.value)[:40]} is not of type {node.tag.rpartition(':')[2]}"
                 raise yaml.constructor.ConstructorError(
                     None, None, problem, node.start_mark
                 ) from error
@@ -211,7 +212,7 @@ def _yaml(text: str, path: str) -> Any:
     except yaml.YAMLError as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", error)
         line = "" if mark is None else f" (line {mark.line + 1})"
-        raise UsageError(f"{path} is no YAML: {problem}{line}") from error
+        raise UsageError(f"{path} is not valid YAML: {problem}{line}") from error
     return {} if found is None else found
 
 

@@ -113,7 +113,7 @@ def _check_distinct(tasks: Sequence[Task], source: str) -> None:
         first = seen.setdefault((task.workload.key, task.target.recorded), number)
         if first != number:
             raise UsageError(
-                f"{source}: workloads {first} and {number} are one and the same, {task.workload} "
+                f"{source}: workloads {first} and {number} are the same, {task.workload} "
                 f"on {task.target}; a weight says how much one matters"
             )
 

@@ -63,17 +63,18 @@ class BinaryOperations:
 
     def _float_extreme(self, expr: BinaryOp, a: str, b: str) -> str:
         """Choose the smaller or larger of two floats; a NaN operand gives NaN, as in NumPy."""
+        if not (_is_constant(expr.a) or _is_constant(expr.b)):
+            # LLVM tests the first operand for NaN: that is not what a reduction carries along.
+            name = "minimum" if expr.op == "min" else "maximum"
+            return self.calls.intrinsic(name, expr.dtype, expr.lanes, b, a, flags="nsz ")
         test = "olt" if expr.op == "min" else "ogt"
         kind = llvm_type(expr.dtype, expr.lanes)
         mask = vector_of("i1", expr.lanes)
         if _is_constant(expr.b):
             a, b = b, a
         better = self.builder.define(f"fcmp {test} {kind} {a}, {b}")
-        chosen = self.builder.define(f"select {mask} {better}, {kind} {a}, {kind} {b}")
-        if _is_constant(expr.a) or _is_constant(expr.b):
-            return chosen  # Only the second can be a NaN, and it was chosen then.
-        unordered = self.builder.define(f"fcmp uno {kind} {a}, {a}")
-        return self.builder.define(f"select {mask} {unordered}, {kind} {a}, {kind} {chosen}")
+        # Only the second can be a NaN, and it is chosen then.
+        return self.builder.define(f"select {mask} {better}, {kind} {a}, {kind} {b}")
 
     def _floor_division(self, expr: BinaryOp, a: str, b: str) -> str:
         """`//` and `%` of integers rounded down; by 0 gives 0, as in NumPy, without a trap."""

@@ -19,6 +19,7 @@ from autotune.codegen.llvm.memory.cache_hints import CacheHints
 from autotune.codegen.llvm.memory.loads_stores import LoadsStores
 from autotune.codegen.llvm.memory.memory_versions import MemoryVersions
 from autotune.codegen.llvm.memory.stack_frame import StackFrame
+from autotune.codegen.llvm.memory.transposed_loads import TransposedLoads
 from autotune.codegen.llvm.module_text import ModuleText
 from autotune.codegen.llvm.parallel_regions import OutlinedLoop, ParallelRegions
 from autotune.codegen.llvm.vector_ops import VectorOps
@@ -85,7 +86,17 @@ class Emitter:
             self._outlined,
         )
         self.statements = StatementEmitter(
-            module, builder, linear, index, masks, memory, versions, expressions, frame, parallel
+            module,
+            builder,
+            linear,
+            index,
+            masks,
+            memory,
+            versions,
+            expressions,
+            frame,
+            parallel,
+            TransposedLoads(builder, index, vectors, memory),
         )
         self._module, self._name = module, name
         self._builder, self._linear, self._index = builder, linear, index

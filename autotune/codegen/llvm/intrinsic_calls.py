@@ -71,13 +71,13 @@ class IntrinsicCalls:
         moved = self.builder.define(f"{operation} {kind} {value}, {some}")
         return self.builder.define(f"select {mask} {fits}, {kind} {moved}, {kind} {zero}")
 
-    def intrinsic(self, name: str, dtype: str, lanes: int, *args: str) -> str:
+    def intrinsic(self, name: str, dtype: str, lanes: int, *args: str, flags: str = "") -> str:
         """Call an LLVM intrinsic whose arguments and result have one type."""
         kind = llvm_type(dtype, lanes)
         symbol = f"llvm.{name}.{suffix(dtype, lanes)}"
         self.builder.declare(symbol, f"declare {kind} @{symbol}({', '.join([kind] * len(args))})")
         return self.builder.define(
-            f"call {kind} @{symbol}({', '.join(f'{kind} {a}' for a in args)})"
+            f"call {flags}{kind} @{symbol}({', '.join(f'{kind} {a}' for a in args)})"
         )
 
     def _library(self, expr: Call, args: list[str]) -> str:

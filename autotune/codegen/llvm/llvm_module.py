@@ -36,12 +36,13 @@ class LLVMSource:
 
 
 @recursive
-def emit(function: PrimFunc, fast_math: bool = False) -> LLVMSource:
+def emit(function: PrimFunc, fast_math: bool = False, has_ldexp: bool = False) -> LLVMSource:
     """Write a function in final form as LLVM assembly.
 
     The code assumes that outputs overlap no other array, and that arrays are aligned to their
     elements. Float multiplications and additions may be fused; nothing else is reordered, unless
-    `fast_math` is set (see `Target.fast_math`).
+    `fast_math` is set (see `Target.fast_math`). `has_ldexp` allows the instruction of processors
+    that multiplies vectors by powers of two.
 
     Raises
     ------
@@ -55,6 +56,7 @@ def emit(function: PrimFunc, fast_math: bool = False) -> LLVMSource:
         ahead=info.prefetch_distances,
         lines={buffer: var for var, buffer in info.line_offsets.items()},
         fast_math=fast_math,
+        has_ldexp=has_ldexp,
     )
     entry = f"kernel_{symbol(function.name)}"
     emitter = Emitter(module, entry, threads="%threads")

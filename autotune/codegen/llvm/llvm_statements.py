@@ -15,6 +15,7 @@ from autotune.codegen.llvm.llvm_types import const_text, llvm_type, symbol
 from autotune.codegen.llvm.memory.loads_stores import LoadsStores
 from autotune.codegen.llvm.memory.memory_versions import MemoryVersions
 from autotune.codegen.llvm.memory.stack_frame import StackFrame
+from autotune.codegen.llvm.memory.transposed_loads import TransposedLoads
 from autotune.codegen.llvm.module_text import ModuleText
 from autotune.codegen.llvm.parallel_regions import ParallelRegions
 from autotune.errors import CodegenError
@@ -51,6 +52,7 @@ class StatementEmitter:
     expressions: ExpressionEmitter
     frame: StackFrame
     parallel: ParallelRegions
+    columns: TransposedLoads
     _expansion: int = field(init=False, default=1)
 
     def stmt(self, stmt: Stmt) -> None:
@@ -159,6 +161,8 @@ class StatementEmitter:
             and self._expansion * extent.const * _iterations_inside(loop.body) <= UNROLL_LIMIT
         ):
             self._expansion *= extent.const
+            if self.masks.mask is None:
+                self.columns.prepare(loop)
             for i in range(extent.const):
                 self._iteration(loop, i)
             self._expansion //= extent.const

@@ -38,6 +38,8 @@ class ModuleText:
         Variables with the number of elements of an array before the first cache line.
     fast_math : bool
         Whether float arithmetic may be rearranged.
+    has_ldexp : bool
+        Whether the processor multiplies vectors by powers of two in one instruction.
     """
 
     declarations: dict[str, str] = field(default_factory=dict)
@@ -50,6 +52,7 @@ class ModuleText:
     ahead: Mapping[str, Expr] = field(default_factory=dict)
     lines: Mapping[Buffer, SizeVar] = field(default_factory=dict)
     fast_math: bool = False
+    has_ldexp: bool = False
 
     def unrolled_loop(self) -> str:
         """Return new metadata for unrolling a loop of constant length."""
@@ -60,7 +63,7 @@ class ModuleText:
     def assemble(self) -> str:
         """Return the text of the module, with the math functions that it calls."""
         for used in self.math.values():
-            self.declarations.update(definitions(*used))
+            self.declarations.update(definitions(*used, self.has_ldexp))
         parts = [*self.declarations.values(), "", *self.functions]
         if self.uses_hints:
             parts.append('!0 = !{!"branch_weights", i32 2000, i32 1}')

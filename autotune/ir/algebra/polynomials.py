@@ -68,9 +68,13 @@ def multiply(a: Poly, b: Poly) -> Poly:
     return product
 
 
-def _order(node: Expr) -> tuple[int, int]:
-    """Order of atoms in a monomial: variables by age, then the others by identity."""
-    return (0, node.id) if hasattr(node, "id") else (1, id(node))
+@functools.lru_cache(maxsize=1 << 13)
+def _order(node: Expr) -> tuple[bool, list[int], str, int]:
+    """Order of atoms, the same in each process: variables by age, then the others by theirs."""
+    if isinstance(node, Var):
+        return False, [node.id], "", 0
+    # Only atoms of variables with the same names in exchanged places have one text.
+    return True, [var.id for var in free_vars(node)], str(node), id(node)
 
 
 def to_expr(poly: Poly, dtype: str = dtypes.INDEX) -> Expr:
@@ -203,6 +207,6 @@ def exact_quotient(node: Expr, divisor: Expr) -> Expr | None:
     return to_expr(quotient, node.dtype)
 
 
-def _degree(monomial: Monomial) -> tuple[int, list[int]]:
+def _degree(monomial: Monomial) -> tuple[int, list[tuple[bool, list[int], str, int]]]:
     """Order monomials by degree, then by their atoms; products keep this order."""
-    return len(monomial), sorted((id(atom) for atom in monomial), reverse=True)
+    return len(monomial), sorted(map(_order, monomial), reverse=True)

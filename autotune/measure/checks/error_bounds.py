@@ -18,6 +18,12 @@ import numpy as np
 
 from autotune.ir import dtypes
 from autotune.measure.checks.check_inputs import Array
+from autotune.measure.checks.neighbours import (
+    BLOCK,
+    changes_needed,
+    medians_of_neighbours,
+    sampled_blocks,
+)
 from autotune.measure.checks.reference import Reference, is_floating
 
 SAFETY = 4.0
@@ -29,9 +35,6 @@ LARGEST_SHARE = 1 / 8
 CHANGE = 2.0**-12
 """Relative change of the inputs; larger for types that are less precise than this."""
 
-_BLOCK = 16
-"""Number of neighbours whose median replaces an element's own value where that one is smaller."""
-
 _FEW = 4
 """Sums of up to this many terms are assumed to have all of them, without a call of the
 reference."""
@@ -40,7 +43,7 @@ _ROUNDED = 2
 """How often the reference computes in the accumulator's type."""
 
 _CHUNK = 1 << 15
-"""Elements that are worked on together; a multiple of `_BLOCK`."""
+"""Elements that are worked on together; a multiple of `BLOCK`."""
 
 _GROUPS = 64
 """Parts of an output, in each of which it is counted how many elements depend on some inputs."""
@@ -84,7 +87,8 @@ class Precision:
     terms : int
         Terms of the longest sum, as the owner says; the reference may show that it is shorter.
     samples : int
-        How often inputs are changed at random.
+        How often inputs are changed at random: twice at least. Where neighbours change together,
+        as in scans, inputs are changed more often.
     """
 
     accumulator: str
@@ -155,9 +159,10 @@ class _SensitivityAnalysis:
         floats = [a.dtype.name for a in inputs if is_floating(a)]
         own = 0.0 if reference.takes_wide else max(map(dtypes.epsilon, floats), default=0.0)
         self._change = max(CHANGE, 4 * own)
-        self._squares = [np.zeros(a.shape if is_floating(a) else 0) for a in expected]
+        self._moved = [np.zeros(a.shape if is_floating(a) else 0) for a in expected]
         self._off = [np.zeros(a.shape if is_floating(a) else 0) for a in expected]
         self._undecided = [np.zeros(0 if is_floating(a) else a.shape, bool) for a in expected]
+        self._samples = precision.samples
         if floats:
             self._observe()
         self._terms = self._dependences() if floats else [1 for _ in expected]
@@ -165,17 +170,26 @@ class _SensitivityAnalysis:
     # -- what the reference is asked -------------------------------------------------------
 
     def _observe(self) -> None:
-        """Change all inputs at random, `samples` times, and take in what that does."""
-        for sample in range(self._precision.samples):
+        """Change all inputs at random, and add up what that does, until scales are known."""
+        blocks: list[list[Array]] = [[] for total in self._moved if total.size]
+        sample = 0
+        while sample < self._samples:
             changed = self._changed(self._change)
             found = self._reference(changed)
-            for total, now, before in zip(self._squares, found, self._expected, strict=True):
+            triples = zip(self._moved, found, self._expected, strict=True)
+            floats = [triple for triple in triples if triple[0].size]
+            for (total, now, before), known in zip(floats, blocks, strict=True):
                 for part in _parts(total.size):
                     with np.errstate(all="ignore"):
                         moved = (_flat(now)[part] - _flat(before)[part]) / self._change
-                        _flat(total)[part] += moved * moved
+                        np.hypot(_flat(total)[part], moved, out=_flat(total)[part])
+                if sample < 2:
+                    known.append(sampled_blocks(now, before))
             if sample < _ROUNDED:
                 self._observe_rounding(changed, found)
+            sample += 1
+            if sample == 2:
+                self._samples = max([self._samples, *(changes_needed(*pair) for pair in blocks)])
 
     def _observe_rounding(self, changed: Sequence[Array], precise: Sequence[Array]) -> None:
         """Measure the error of the reference when it computes in the accumulator's type."""
@@ -237,7 +251,7 @@ class _SensitivityAnalysis:
         shares = []
         for part in _parts(right.size):
             magnitude = np.abs(_flat(right)[part])
-            spread = np.sqrt(_flat(self._squares[number])[part] / self._precision.samples)
+            spread = _flat(self._moved[number])[part] / math.sqrt(self._samples)
             off = _flat(self._off[number])[part]
             allowed, typical = self._allowed(magnitude, spread, off, number, dtype)
             _flat(errors)[part] = allowed
@@ -252,10 +266,10 @@ class _SensitivityAnalysis:
         """Return what error some elements may have, and what their magnitudes typically are."""
         for values in (magnitude, spread, off):
             values[~np.isfinite(values)] = 0.0
-        middle = _middles(magnitude)
+        middle = medians_of_neighbours(magnitude)
         own = spread
-        spread = np.maximum(spread, _middles(spread))
-        np.maximum(off, _middles(off), out=off)
+        spread = np.maximum(spread, medians_of_neighbours(spread))
+        np.maximum(off, medians_of_neighbours(off), out=off)
         growth = math.sqrt(self._terms[number])
         summed = self._precision.epsilon * (growth * (spread + magnitude) + middle)
         if self._precision.intermediate != self._precision.accumulator:
@@ -343,7 +357,7 @@ def _share_changed(now: Array, before: Array) -> float:
     changed = _changed(now, before).reshape(-1)
     if not changed.size:
         return 0.0
-    parts = np.array_split(changed, min(_GROUPS, max(1, changed.size // _BLOCK)))
+    parts = np.array_split(changed, min(_GROUPS, max(1, changed.size // BLOCK)))
     return max(float(part.mean()) for part in parts)
 
 
@@ -352,23 +366,3 @@ def _changed(now: Array, before: Array) -> Array:
         return np.asarray(now != before)
     with np.errstate(all="ignore"):
         return np.asarray(np.abs(now - before) > 1e-13 * np.abs(before))
-
-
-def _middles(values: Array) -> Array:
-    """Return for each element of a row the median of its block of neighbours, zeros left out."""
-    whole = values.size // _BLOCK * _BLOCK
-    found = np.empty_like(values)
-    if whole:
-        blocks = values[:whole].reshape(-1, _BLOCK)
-        found[:whole].reshape(-1, _BLOCK)[:] = _medians(blocks)
-    if whole < values.size:
-        found[whole:] = _medians(values[max(0, values.size - _BLOCK) :][np.newaxis])
-    return found
-
-
-def _medians(blocks: Array) -> Array:
-    """Return the median of what is not 0 in each row of positive numbers, as a column."""
-    ordered = np.sort(blocks, axis=1)
-    zeros = (ordered == 0).sum(axis=1, keepdims=True)
-    middle = np.minimum((zeros + blocks.shape[1]) // 2, blocks.shape[1] - 1)
-    return np.take_along_axis(ordered, middle, axis=1)

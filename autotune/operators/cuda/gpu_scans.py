@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from autotune import te
-from autotune.errors import UsageError
-from autotune.operators.blocked_recurrence import Blocks, Recurrence
+from autotune.operators import cumsum as sums
+from autotune.operators import linear_recurrence as recurrences
 from autotune.operators.cuda.gpu_raw_scans import along_rows, down_columns
-from autotune.operators.operator_arguments import check_arguments
-from autotune.operators.scans import TYPES, cumsum_reference, recurrence_reference
 from autotune.rules.gpu.thread_loops import bind, lane_counts
+from autotune.rules.recurrences import Blocks, recurrence_of
 from autotune.template import Knobs, template
 
 MANY_COLUMNS = 1 << 16
 """Number of columns from which on each has its own thread by default."""
 
 
-@template("cumsum", target="cuda", reference=cumsum_reference)
+@template("cumsum", target="cuda", reference=sums.reference)
 def cumsum(cfg: Knobs, m: int, n: int, axis: int = 0, dtype: str = "float32") -> Any:
     """Y[i, j] = sum of X[0..i, j] (axis 0) or of X[i, 0..j] (axis 1); both are [m, n].
 
@@ -50,16 +49,13 @@ def cumsum(cfg: Knobs, m: int, n: int, axis: int = 0, dtype: str = "float32") ->
     pause
         Nanoseconds that a block waits before it reads a missing state again ("look-back").
     """
-    check_arguments("cumsum", dtype, TYPES, m=m, n=n)
-    if axis not in (0, 1):
-        raise UsageError(f"cumsum: axis must be 0 or 1, got {axis}")
-    X = te.placeholder((m, n), dtype, name="X")
+    X, Y = sums.cumsum.function(m, n, axis, dtype)
     if axis == 1:
         return along_rows(cfg, X, te.placeholder((m, n), dtype, name="Y"))
-    return _down_columns(cfg, Recurrence(m, n, dtype, lambda t, i: X[t, i]), [X])
+    return _down_columns(cfg, [X], Y)
 
 
-@template("linear_recurrence", target="cuda", reference=recurrence_reference)
+@template("linear_recurrence", target="cuda", reference=recurrences.reference)
 def linear_recurrence(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> Any:
     """H[t, i] = A[t, i] * H[t - 1, i] + X[t, i] from H[-1, i] = 0; all are [m, n].
 
@@ -68,37 +64,35 @@ def linear_recurrence(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> Any
     how, threads, lanes, unroll, length, groups, pause
         As of `cumsum`.
     """
-    check_arguments("linear_recurrence", dtype, TYPES[:2], m=m, n=n)
-    A = te.placeholder((m, n), dtype, name="A")
-    X = te.placeholder((m, n), dtype, name="X")
-    series = Recurrence(m, n, dtype, lambda t, i: X[t, i], lambda t, i: A[t, i])
-    return _down_columns(cfg, series, [A, X])
+    A, X, H = recurrences.linear_recurrence.function(m, n, dtype)
+    return _down_columns(cfg, [A, X], H)
 
 
-def _down_columns(cfg: Knobs, series: Recurrence, inputs: list[Any]) -> Any:
+def _down_columns(cfg: Knobs, inputs: list[Any], scan: Any) -> Any:
     """Return the schedule of a recurrence (steps, columns) over `inputs`."""
-    shape = (series.steps, series.columns)
+    _, columns = scan.shape
     threads = cfg.define_knob("threads", [128, 32, 64, 256, 512])
     few = ["blocks", "look-back", "steps"]
-    how = cfg.define_knob("how", few[:: -1 if series.columns >= MANY_COLUMNS else 1])
+    how = cfg.define_knob("how", few[:: -1 if columns >= MANY_COLUMNS else 1])
     if how != "blocks":
-        lanes = cfg.define_knob("lanes", lane_counts(cfg.target, series.dtype))
-        cfg.add_constraint(series.columns % lanes == 0, "a row is a whole number of vectors")
+        lanes = cfg.define_knob("lanes", lane_counts(cfg.target, scan.dtype))
+        cfg.add_constraint(columns % lanes == 0, "a row is a whole number of vectors")
     if how == "look-back":
-        Y = te.placeholder(shape, series.dtype, name="Y")
+        Y = te.placeholder(scan.shape, scan.dtype, name="Y")
         return down_columns(cfg, inputs, Y, lanes, threads)
     unroll = cfg.define_knob("unroll", [8, 1, 4, 16, 64])
     if how == "steps":
-        whole = series.by_steps("Y")
-        s = te.create_schedule(whole.scan.op)
-        for part in (whole.init, whole.update):
+        s = te.create_schedule(scan.op)
+        for part in (*scan.op.init, *scan.op.update):
             vectors, lane = s[part].split(part.op.axis[1], factor=lanes)
             _over_threads(s[part], vectors, threads)
             s[part].vectorize(lane)
-        _unroll(s, whole.scan, unroll)
-        return s, [*inputs, whole.scan]
+        _unroll(s, scan, unroll)
+        return s, [*inputs, scan]
+    series = recurrence_of(scan.op)
+    assert series is not None
     blocks = series.by_blocks(cfg.define_knob("length", [16, 8, 32, 64]))
-    Y = te.compute(shape, blocks.element, name="Y")
+    Y = te.compute(scan.shape, blocks.element, name="Y")
     s = te.create_schedule(Y.op)
     _carried(s, blocks, threads)
     _unroll(s, blocks.carry, unroll)

@@ -192,7 +192,10 @@ def compile_binary(function: PrimFunc, target: Target) -> CpuBinary:
 def _emitted(function: PrimFunc, target: Target) -> LLVMSource:
     check_target(target)
     threads = target.kind == "cuda"
-    return emit(simt_on_cpu(function) if threads else function, target.fast_math)
+    loops = simt_on_cpu(function) if threads else function
+    # LLVM 22 turns ldexp of vectors into an instruction of AVX-512, and into calls without it.
+    has_ldexp = llvm.llvm_version_info >= (22,) and target.host.vector_bytes >= 64
+    return emit(loops, target.fast_math, has_ldexp)
 
 
 def _binary(

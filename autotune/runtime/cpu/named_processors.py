@@ -45,7 +45,7 @@ def features_of(cpu: str) -> list[str]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _refusal(cpu, f"it does not come back within {TIMEOUT_S:g} s") from None
+        raise _refusal(cpu, f"it does not return within {TIMEOUT_S:g} s") from None
     try:
         return list(json.loads(done.stdout))
     except ValueError:

@@ -102,7 +102,7 @@ class RawLaunch:
 def raw_launches(function: PrimFunc) -> list[RawLaunch]:
     """Return what an analysed function of kernels as text launches, in order."""
     if not is_raw(function):
-        raise TypeError(f"{function.name} is no kernel as text")
+        raise TypeError(f"{function.name} is not a kernel as text")
     nests = list(launches(function.body))
     inside = [next(s for s in walk(nest) if isinstance(s, Raw)) for nest in nests]
     first = inside[0]

@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Final
 
 from autotune.errors import UsageError
+from autotune.system.environment_variables import OPERATIONS_VARIABLE
 from autotune.tile.index_sets.index_conditions import RangeCondition
 from autotune.tile.index_sets.index_set import IndexSet
 from autotune.tile.syntax.error_locations import tile_error
@@ -18,8 +19,6 @@ from autotune.tile.syntax.syntax_tree import Contraction, Function
 #: Default limit of operations of a contraction, one for each set of index values: minutes of CPU
 #: time.
 MAX_OPERATIONS: Final = 2**39
-#: The environment variable with another number.
-VARIABLE: Final = "AUTOTUNE_TILE_OPERATIONS"
 
 
 def operation_limit(given: object = None) -> int:
@@ -40,7 +39,7 @@ def operation_limit(given: object = None) -> int:
 
 
 def _limit_of_environment() -> int:
-    text = os.environ.get(VARIABLE, "").strip()
+    text = os.environ.get(OPERATIONS_VARIABLE, "").strip()
     base, sign, exponent = text.partition("^")
     if not text:
         return MAX_OPERATIONS
@@ -49,7 +48,8 @@ def _limit_of_environment() -> int:
         if int(base) > 0 and (small or not sign):
             return int(pow(int(base), int(exponent or "1")))
     raise UsageError(
-        f"{VARIABLE}={text}: it is a whole number of at least 1, as in {VARIABLE}=2^44"
+        f"{OPERATIONS_VARIABLE}={text}: it is a whole number of at least 1, as in "
+        f"{OPERATIONS_VARIABLE}=2^44"
     )
 
 
@@ -84,7 +84,7 @@ def check_operations(
             function, statement.span,
             f"{statement.target.text} takes {_shown(found)} operations, "
             f"more than {_shown(allowed)}",
-            f"bound its indices by constraints; or allow more by {VARIABLE}="
+            f"bound its indices by constraints; or allow more by {OPERATIONS_VARIABLE}="
             f"2^{(found - 1).bit_length()} in the environment, most_operations=... in Python",
         )  # fmt: skip
 

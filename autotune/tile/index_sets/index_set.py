@@ -192,7 +192,7 @@ def _limited(operations: int) -> Iterator[None]:
         yield
     except _isl().Error:
         raise IndexSetTooComplexError(
-            "the index sets of a contraction are too entangled to be decided"
+            "the index sets of a contraction are too complicated to decide"
         ) from None
     finally:
         context.reset_operations()

@@ -82,4 +82,4 @@ def unknown_character(code: str, name: str, at: int) -> TileError:
     wanted = _INSTEAD.get(character, "")
     if character == "." and not code[at + 1 : at + 2].isdigit():
         wanted = "Tile has no attributes: sizes are dimensions in the header"
-    return tile_error_in(code, name, at, f"{character!r} is no character of Tile", wanted)
+    return tile_error_in(code, name, at, f"{character!r} is not a character of Tile", wanted)

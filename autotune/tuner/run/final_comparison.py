@@ -40,8 +40,12 @@ MOST = 48
 """Finalists, the default included, at most. A trial is short, and the machine was slower at some
 trials than at others: the fastest configuration was seen to be the fortieth of the trials."""
 
-PLANNED_ROUNDS = 12
-"""Rounds that the time is planned for; fewer are run if the order is settled earlier."""
+PLANNED_FRESH, PLANNED = 12, 20
+"""Rounds that the time is planned for if each has a new process, and if they share one. Fewer are
+run if the order is settled earlier."""
+
+ROUNDS_SHARE = 0.5
+"""Share of a comparison's time that is left for the rounds if there is a screening before them."""
 
 LOST = 2
 """The comparison ends after so many rounds failed for reasons other than a finalist."""
@@ -152,8 +156,8 @@ class FinalComparison:
         opening_s = self._measurer.opening_s or 0.0
         # What is compared was checked before: it is checked once more if there is time for it.
         self._checks = opening_s <= self.budget_s / 3
-        drawing_s = opening_s if self._checks else opening_s / CHECKING
-        self._fresh_s = FRESH_S + self._measurer.starting_s + drawing_s
+        self._later_s = FRESH_S + self._measurer.starting_s + opening_s / CHECKING
+        self._first_s = self._later_s + (opening_s * (1 - 1 / CHECKING) if self._checks else 0.0)
         self._earlier = earlier_rounds(self.trials)
         self._comparison = comparison = self._finalists()
         if comparison.settled:
@@ -168,6 +172,11 @@ class FinalComparison:
     @property
     def _left_s(self) -> float:
         return self.budget_s - (self.clock() - self._begin)
+
+    @property
+    def _fresh_s(self) -> float:
+        """Seconds that a new process takes, as far as is known; the first one checks answers."""
+        return self._later_s if self._worked else self._first_s
 
     def _finalists(self) -> FinalistComparison:
         """Return the comparison to run: its finalists, and the earlier rounds."""
@@ -203,13 +212,16 @@ class FinalComparison:
         return next((i for i, record in self.trials.finals if record is chosen), None)
 
     def _fits(self, count: int) -> bool:
-        """Whether there is time for as many rounds of so many finalists as decide anything."""
+        """Whether so many finalists leave enough of the time for the rounds that decide."""
         enter_s = count * (ENTER_S + self._build_s / BUILDERS + 2 * self._call_s)
         if self._checks:
             enter_s += count * ENTER_SHARE * (self._measurer.opening_s or 0.0)
         screening_s = sum(self._least_s(size, SCREENING_S) for size in screening_sizes(count))
-        rounds_s = MIN_ROUNDS * (BEGIN_S + self._least_s(min(count, FEW + 1)))
-        return CAREFUL * (self._fresh_s + enter_s + screening_s + rounds_s) <= self.budget_s
+        first_s = CAREFUL * (self._fresh_s + enter_s + screening_s)
+        rounds_s = CAREFUL * MIN_ROUNDS * (BEGIN_S + self._least_s(min(count, FEW + 1)))
+        if count > FEW + 1:
+            rounds_s = max(rounds_s, ROUNDS_SHARE * self.budget_s)
+        return first_s + rounds_s <= self.budget_s
 
     @property
     def _build_s(self) -> float:
@@ -272,8 +284,10 @@ class FinalComparison:
         A new process is worth its time if there can still be enough rounds.
         """
         least_s = self._least_s(count)
-        share_s = self._left_s / max(1, PLANNED_ROUNDS - self.rounds)
+        share_s = self._left_s / max(1, PLANNED_FRESH - self.rounds)
         fresh = not self._worked or self._fresh_s + least_s <= share_s
+        if not fresh:
+            share_s = self._left_s / max(1, PLANNED - self.rounds)
         begin_s = self._fresh_s if fresh else BEGIN_S
         seconds = min(max(share_s - begin_s, least_s), max(count * LONGEST_S, least_s))
         return (seconds if CAREFUL * (begin_s + seconds) <= self._left_s else 0.0), fresh
@@ -285,11 +299,11 @@ class FinalComparison:
         configs = [self.task.space.config(index) for index in indices]
         opening_s = self._measurer.opening_s or 0.0
         check = (self._checks and not self._worked) or opening_s < seconds / 4
-        begin, seed = self.clock(), self.seed + self._tries
+        is_first, begin, seed = not self._worked, self.clock(), self.seed + self._tries
         self._tries += 1
         results = self._measurer.compare(configs, seconds, seed, fresh, check)
-        if fresh:
-            self._fresh_s = max(self.clock() - begin - seconds, BEGIN_S)
+        if fresh and not is_first:  # finalists are built, and their answers checked, only once
+            self._later_s = max(self.clock() - begin - _timed_s(results, seconds), BEGIN_S)
         failed = {i: result for i, result in results.items() if result.error is not None}
         for index, result in failed.items():
             assert result.error is not None
@@ -358,6 +372,12 @@ def earlier_rounds(trials: Trials) -> list[Mapping[int, float]]:
 def _costs_s(results: Mapping[int, MeasureResult]) -> dict[int, float]:
     """Return the cost of each finalist that worked."""
     return {i: result.cost_s for i, result in results.items() if result.cost_s is not None}
+
+
+def _timed_s(results: Mapping[int, MeasureResult], planned_s: float) -> float:
+    """Return how long a round has timed; as long as was planned if it does not say that."""
+    spans = [result.run_span for result in results.values() if result.run_span is not None]
+    return max((end - begin for begin, end in spans), default=planned_s)
 
 
 def _together(results: list[MeasureResult], checked: list[MeasureResult]) -> MeasureResult:

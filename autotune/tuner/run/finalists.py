@@ -22,8 +22,8 @@ MIN_ROUNDS = 3
 ENOUGH_ROUNDS = 5
 """With so many rounds it may be over early."""
 
-MAX_ROUNDS = 15
-"""Most rounds: more of them decide nothing that these have not decided."""
+MAX_ROUNDS = 30
+"""Most rounds, if their range is not narrow before."""
 
 CONFIDENCE = 0.8
 """Confidence level of a range: the probability that it holds the true median of the rounds."""
@@ -155,7 +155,11 @@ class FinalistComparison:
 
     @property
     def remaining(self) -> list[int]:
-        """Those still to be timed: the default, the two fastest, and whoever may be the fastest."""
+        """Those still to be timed: the default, the two fastest, and whoever may be the fastest.
+
+        After enough rounds only the first three are left: the others' time makes their ranges
+        narrower.
+        """
         leader = self.leader
         fastest = sorted(sorted(self.finalists), key=self.speed, reverse=True)[:2]
         kept = {self.anchor, *fastest} | {i for i in self.finalists if not self._is_out(i, leader)}
@@ -166,7 +170,7 @@ class FinalistComparison:
         if ratio is None:
             return False
         early = ratio.rounds <= len(FAR) and ratio.value > FAR[ratio.rounds - 1]
-        return ratio.clear or early
+        return ratio.clear or early or ratio.rounds >= ENOUGH_ROUNDS
 
     @property
     def settled(self) -> bool:

@@ -357,12 +357,15 @@ def test_gaps_and_single_points_can_be_drawn(bench: Call) -> None:
         (["--by", "nt", "--knob", "nt=64"], "--by and --knob both give nt"),
         (["--heatmap"], "--heatmap is of one size: give n by --set"),
         (["--heatmap", "--sizes", "n=4,8"], "--heatmap is of one size: give one value to each"),
-        (["--heatmap", "nt,schedule", "--set", "n=4"], "schedule is no knob of several numbers"),
+        (
+            ["--heatmap", "nt,schedule", "--set", "n=4"],
+            "schedule is not a knob with several numbers",
+        ),
         (["--heatmap", "nt,nt", "--set", "n=4"], "expected two knobs, such as --heatmap nt,nb"),
         (["--heatmap", "nt,nx", "--set", "n=4"], "--heatmap 'nx': there is no such knob"),
         (["--heatmap", "nt,nb", "--set", "n=4", "--knob", "nb=32"], "--knob both give nb"),
-        (["--plot", "p.nothing"], "a picture's suffix says its format"),
-        (["--plot", "no/p.png"], "--plot no/p.png: there is no folder no"),
+        (["--plot", "p.nothing"], "the picture p.nothing: its suffix says the format"),
+        (["--plot", "no/p.png"], "the picture no/p.png: there is no folder no"),
         (["--repeats", "0"], "--repeats must be a whole number >= 1"),
         (["--log", "no/l.jsonl"], "there is no folder no"),
     ],
@@ -380,7 +383,7 @@ def test_mistakes_are_one_line(bench: Call, words: list[str], told: str) -> None
 def test_a_picture_needs_the_extra_report(bench: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.backend_bases", None)
     _, _, err = bench(*ADD, "--plot", "p.png")
-    assert err == "autotune: --plot needs Matplotlib: pip install 'kernel-autotune[report]'\n"
+    assert err == "autotune: a picture needs Matplotlib: pip install 'kernel-autotune[report]'\n"
 
 
 def test_a_picture_that_may_not_be_written_is_told_before_anything_runs(
@@ -395,7 +398,7 @@ def test_a_picture_that_may_not_be_written_is_told_before_anything_runs(
     monkeypatch.setattr(plots.os, "access", elsewhere)  # the first plot asks for its cache, too
     code, _, err = bench(*ADD, "--plot", "p.png")
     assert code == 2
-    assert err == "autotune: --plot p.png: it may not be written; choose another file\n"
+    assert err == "autotune: the picture p.png: it may not be written; choose another file\n"
 
 
 # -- truly measured --------------------------------------------------------------------------------

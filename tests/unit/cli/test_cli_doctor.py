@@ -226,6 +226,14 @@ def test_variables_that_mean_nothing_are_noted(monkeypatch):
     )
 
 
+@pytest.mark.parametrize(("value", "told"), [("2^44", []), ("", []), ("many", ["problem"])])
+def test_the_variable_of_operations_is_known_and_its_value_checked(monkeypatch, value, told):
+    monkeypatch.setenv("AUTOTUNE_TILE_OPERATIONS", value)
+    findings = machine_checks.settings(None).findings
+    assert ["problem" if found.problem else "note" for found in findings] == told
+    assert all("a whole number of at least 1" in found.what for found in findings)
+
+
 def test_a_self_test_that_fails_is_a_problem_with_its_message(monkeypatch):
     error = MeasureError(MeasureErrorNo.WRONG_ANSWER, "check", "off by 3")
 

@@ -239,8 +239,8 @@ MISTAKES = [
     ("workload = [3]", "workload 1 must be a table"),
     ("[[workload]]\ntrials = 3", "workload 1: template is missing"),
     ("[[workload]]\ntemplate = 3", "workload 1: template must be text, not 3"),
-    ("[[workload", "is no TOML: Expected"),
-    ("a = 1\na = 2\n", "is no TOML"),
+    ("[[workload", "is not valid TOML: Expected"),
+    ("a = 1\na = 2\n", "is not valid TOML"),
     ("trails = 3\n" + ONE, "trails has no meaning outside a workload"),
     ("trials = 3\n" + ONE, r"trials has no meaning .*put it into \[defaults\]"),
     ("tiem = '3m'\n" + ONE, "did you mean 'time'"),
@@ -286,10 +286,10 @@ MISTAKES = [
 YAML_MISTAKES = [
     ("", "has no workload: list them as a list named workload"),
     ("- 3", "must be a table of options"),
-    ("workload: [", "is no YAML: .*line"),
+    ("workload: [", "is not valid YAML: .*line"),
     ("workload: {template: a, template: b}", r"template is given twice \(line 1\)"),
-    ("seed: !!python/object/apply:os.system ['true']", "is no YAML"),
-    ("a: " + "[" * 1500, "nested too deeply|is no YAML"),
+    ("seed: !!python/object/apply:os.system ['true']", "is not valid YAML"),
+    ("a: " + "[" * 1500, "nested too deeply|is not valid YAML"),
 ]
 
 

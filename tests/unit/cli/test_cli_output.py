@@ -301,5 +301,5 @@ def test_a_space_as_json_holds_what_each_rule_rejects_and_why_nothing_is_left(tm
     found = json.loads(capsys.readouterr().out)
     assert (found["allowed"], found["config"]) == (0, None)
     assert "nearest is nt=1024, stopped by large (1024 < 1025)" in found["empty"]
-    with pytest.raises(UsageError, match="--ir cannot be had as JSON"):
+    with pytest.raises(UsageError, match="--ir has no output as JSON"):
         show(f"{file}:limited", target="cuda", ir=True, as_json=True)

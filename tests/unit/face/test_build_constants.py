@@ -151,7 +151,7 @@ def record_of(task: Task, cost_s: float, index: int) -> Record:
 def test_a_build_uses_records_with_the_same_constant_inputs(tmp_path):
     plain = Task.from_reference("matmul", SIZES)
     fixed = plain.with_constant([1])
-    one, other = plain.default_index, plain.nearest_legal(plain.default_index + 1)
+    one, other = plain.default_index, fixed.nearest_legal(fixed.default_index + 1)
     store = RecordStore(tmp_path / "log.jsonl")
     store.append([record_of(plain, 1e-6, one), record_of(fixed, 2e-6, other)])
     assert autotune.build("matmul", SIZES, records=store).config.index == one

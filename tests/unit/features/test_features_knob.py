@@ -151,7 +151,7 @@ def test_columns_of_every_layout_are_explained_by_their_exported_names(name, wor
 
 @pytest.mark.parametrize("name", ["0/i/attr/length", "curve.v9:length/SERIAL", "kerf.v1:x"])
 def test_a_name_of_no_layout_or_another_version_is_refused(name):
-    with pytest.raises(FeatureError, match="is no feature column: expected one of"):
+    with pytest.raises(FeatureError, match="is not a feature column: expected one of"):
         explain(name)
 
 

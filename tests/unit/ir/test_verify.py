@@ -114,12 +114,12 @@ def test_two_buffers_of_one_name_are_refused() -> None:
 
 
 def test_an_input_that_is_written_is_refused() -> None:
-    refused(Store(A, ops.const(0), ops.const(0.0)), "'A' is written but is no output")
+    refused(Store(A, ops.const(0), ops.const(0.0)), "'A' is written but is not an output")
 
 
 def test_an_output_that_is_no_parameter_is_refused() -> None:
     broken = PrimFunc("f", (A,), frozenset({B}), Store(A, ops.const(0), ops.const(0.0)))
-    with pytest.raises(IRError, match="'B' is no parameter"):
+    with pytest.raises(IRError, match="'B' is not a parameter"):
         verify(broken)
 
 
@@ -259,9 +259,9 @@ WRONG: dict[str, dict[str, Any]] = {
         "unroll_pragmas": {Var("i"): {"unroll_explicit": ops.const(True)}}
     },
     "an extent with a least value, `1f`": {"least_extents": ((ops.const(1.0), 2),)},
-    "the requirement `k` (odd) is no condition on knobs": {"requirements": ((KNOB, "odd"),)},
-    "the requirement `(n < 4)` (few) is no condition": {"requirements": ((OTHER < 4, "few"),)},
-    "'B.line' says where 'Z' lies, which is no parameter": {
+    "the requirement `k` (odd) is not a condition on knobs": {"requirements": ((KNOB, "odd"),)},
+    "the requirement `(n < 4)` (few) is not a condition": {"requirements": ((OTHER < 4, "few"),)},
+    "'B.line' says where 'Z' lies, which is not a parameter": {
         "line_offsets": {SizeVar("B.line"): Buffer("Z", "float32", (ops.const(N),))}
     },
 }

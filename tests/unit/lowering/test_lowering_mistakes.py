@@ -16,13 +16,13 @@ MISTAKES = [
     refused(
         "schedule a placeholder",
         lambda p: te.create_schedule(p.A.op),
-        "create_schedule: <PlaceholderOp A> is no operation to compute; give some, as in "
+        "create_schedule: <PlaceholderOp A> is not an operation to compute; give some, as in "
         "create_schedule(C.op)",
     ),
     refused(
         "schedule a tensor",
         lambda p: te.create_schedule(p.D),
-        "create_schedule: <tensor D: float32 [8]> is no operation to compute; give some, as in "
+        "create_schedule: <tensor D: float32 [8]> is not an operation to compute; give some, as in "
         "create_schedule(C.op)",
     ),
     refused(
@@ -33,7 +33,7 @@ MISTAKES = [
     refused(
         "schedule by the steps of a record that has none",
         lambda p: te.create_schedule(p.D.op, steps=None),
-        "create_schedule: steps are a list, not None; give what to_json gave",
+        "create_schedule: steps are a list, not None; give what to_json returned",
     ),
     refused(
         "a tensor of another program",

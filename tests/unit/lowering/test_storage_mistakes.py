@@ -42,13 +42,13 @@ STORE = [
     refused(
         "align a reduction axis",
         lambda p: p.sC.storage_align(p.k, 8),
-        "storage_align on stage 'C', axis 'k': it is no dimension of the stage's result; give one "
-        "of x",
+        "storage_align on stage 'C', axis 'k': it is not a dimension of the stage's result; give "
+        "one of x",
     ),
     refused(
         "align a loop made by split",
         lambda p: p.sB.storage_align(p.sB.split(p.i, factor=2)[0], 8),
-        "storage_align on stage 'B', axis 'i.outer': it is no dimension of the stage's result; "
+        "storage_align on stage 'B', axis 'i.outer': it is not a dimension of the stage's result; "
         "give one of i, j",
     ),
     refused(
@@ -126,8 +126,8 @@ STORE = [
     refused(
         "lay out by something else",
         lambda p: p.sB.transform_layout(lambda i, j: (i, "j")),
-        "transform_layout on stage 'B': the map gives 'j', which is no index; give axes (i, j) or "
-        "parts of them, as in i // 8, i % 8, i // 8 % 4; each axis whole or in all its parts",
+        "transform_layout on stage 'B': the map gives 'j', which is not an index; give axes (i, "
+        "j) or parts of them, as in i // 8, i % 8, i // 8 % 4; each axis whole or in all its parts",
     ),
     refused(
         "leave a dimension out",
@@ -183,7 +183,7 @@ STORE = [
     refused(
         "store where a text is",
         lambda p: p.sC.set_store_predicate("threadIdx.x == 0"),
-        "set_store_predicate on stage 'C': 'threadIdx.x == 0' is no condition; give one, as in "
+        "set_store_predicate on stage 'C': 'threadIdx.x == 0' is not a condition; give one, as in "
         "tx.equal(0)",
     ),
     refused(

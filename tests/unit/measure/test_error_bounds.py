@@ -91,6 +91,16 @@ def test_doubles_far_from_one_have_errors_of_their_own_size():
     assert np.isfinite(allowed).all()
 
 
+def test_the_share_that_an_element_may_be_off_by_does_not_depend_on_how_small_it_is():
+    x = np.full(64, -5.0)
+    near = errors(lambda a: np.exp(100 * a), x, accumulator="float64", dtype="float64").errors
+    far = errors(
+        lambda a: 2.0**-200 * np.exp(100 * a), x, accumulator="float64", dtype="float64"
+    ).errors
+    np.testing.assert_allclose(far, 2.0**-200 * near)
+    assert (near > 100 * dtypes.epsilon("float64") * np.exp(-500)).all()
+
+
 def test_numbers_below_the_normal_ones_may_be_off_by_their_distance():
     x = np.full(64, 3 * 2.0**-24, np.float16)
     allowed = errors(lambda a: a * 1, x, dtype="float16").errors
@@ -103,3 +113,15 @@ def test_integers_must_be_equal_where_rounding_does_not_decide_them():
     x[2] = 5 * (1 - 2.0**-30)
     found = errors(np.floor, x * np.float32(1), dtype="int32").errors
     assert (np.reshape(found, -1)[:2] == 0).all()
+
+
+def test_every_element_of_a_long_scan_may_be_off_by_a_share_of_its_own_scale():
+    x = np.ones(1 << 20)
+    scale = np.sqrt(np.cumsum(x * x))
+    x[1::2] = -1  # the sums themselves are 0 or 1
+    found = errors(
+        np.cumsum, x, terms=x.size, accumulator="float64", dtype="float64", samples=2
+    ).errors
+    likely = 4 * dtypes.epsilon("float64") * np.sqrt(x.size) * scale
+    assert (found > likely / 10).all()
+    assert (found < likely * 4).all()

@@ -29,7 +29,7 @@ from autotune.task.task import Task
 )
 def test_rows_are_summed_in_every_structure(how: str, m: int, n: int, dtype: str) -> None:
     task = Task.from_reference("cumsum", {"m": m, "n": n, "axis": 1, "dtype": dtype}, "llvm")
-    knobs = {"how": how, "length": 256} if how == "blocks" else {"how": how}
+    knobs = {"scan": how, "scan_block": 256} if how == "blocks" else {"scan": how}
     default = task.space.config(task.default_index).values
     x = np.random.default_rng(n).integers(-9, 10, (m, n)).astype(dtype)
     y = np.full_like(x, 77)

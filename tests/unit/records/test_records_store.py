@@ -189,7 +189,7 @@ def test_many_corrupt_lines_make_one_warning(store):
 @pytest.mark.parametrize("content", [b"a story\nof two lines\n", b"\x89PNG\r\n\x1a\n", b"[1"])
 def test_what_holds_no_record_at_all_is_no_log_and_is_left_alone(store, content):
     store.path.write_bytes(content)
-    with pytest.raises(RecordError, match=r"log\.jsonl is no log of records, .*\(line 1: "):
+    with pytest.raises(RecordError, match=r"log\.jsonl is not a log of records, .*\(line 1: "):
         store.load()
     assert store.path.read_bytes() == content
 

@@ -388,7 +388,7 @@ def test_an_extent_may_be_a_choice_between_sizes() -> None:
 
 def test_what_is_no_extent_is_not_read() -> None:
     for data in (["select", "n", 1], ["not", 1, 2], ["pow", 1, 2], ["+"], [], [1, 2, 3], None, 1.5):
-        with pytest.raises(ValueError, match="is no extent"):
+        with pytest.raises(ValueError, match="is not an extent"):
             checked_extent(data)
 
 
@@ -415,7 +415,7 @@ def test_a_signature_survives_json() -> None:
 @pytest.mark.parametrize("extent", [1.5, None, ["^", "n", 1], ["+", 1], ["+", 1, None]])
 def test_what_is_no_extent_is_refused(extent: object) -> None:
     entry = {"name": "A", "dtype": "int32", "shape": [extent], "output": True}
-    with pytest.raises(ValueError, match="is no extent"):
+    with pytest.raises(ValueError, match="is not an extent"):
         Signature.from_json({"name": "f", "arrays": [entry], "sizes": []})
 
 

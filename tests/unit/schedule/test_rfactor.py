@@ -200,7 +200,7 @@ Prepare = Callable[[Schedule, Tensor], tuple[IterVar, Any]]
         ),
         (
             lambda s, B: (s[B].op.reduce_axis[0], 2),
-            "rfactor on stage 'B': factor_axis 2 is no position among the 2 axes of the partial "
+            "rfactor on stage 'B': factor_axis 2 is not a position among the 2 axes of the partial "
             "results; give one from -2 to 1",
         ),
         (

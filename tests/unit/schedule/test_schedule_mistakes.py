@@ -53,6 +53,12 @@ WHOLE = "give a whole number of at least 1"
 
 SPLIT = [
     refused(
+        "split by a number of thousands of digits",
+        lambda p: p.sD.split(p.y, factor=10**5000),
+        "split on stage 'D', axis 'y': the factor is about 10^5000; give a whole number of at "
+        "least 1 that fits in int64",
+    ),
+    refused(
         "split by zero",
         lambda p: p.sD.split(p.y, factor=0),
         f"split on stage 'D', axis 'y': the factor is 0; {WHOLE}",
@@ -112,8 +118,8 @@ SPLIT = [
     refused(
         "split an axis of another schedule",
         lambda p: p.sD.split(an_axis_of_another_schedule(p), factor=2),
-        "split on stage 'D', axis 'y.outer': it is no axis of this schedule as it stands; give one "
-        "of the loops of 'D': y",
+        "split on stage 'D', axis 'y.outer': it is not an axis of this schedule as it stands; "
+        "give one of the loops of 'D': y",
     ),
     refused(
         "split a thread axis",
@@ -306,13 +312,13 @@ ANNOTATE = [
     refused(
         "bind to a text",
         lambda p: p.sD.bind(p.y, "threadIdx.x"),
-        "bind on stage 'D', axis 'y': 'threadIdx.x' is no thread axis; give one made by "
+        "bind on stage 'D', axis 'y': 'threadIdx.x' is not a thread axis; give one made by "
         "te.thread_axis",
     ),
     refused(
         "bind to a loop",
         lambda p: p.sD.bind(p.y, p.x),
-        "bind on stage 'D', axis 'y': <spatial axis x> is no thread axis; give one made by "
+        "bind on stage 'D', axis 'y': <spatial axis x> is not a thread axis; give one made by "
         "te.thread_axis",
     ),
     refused(

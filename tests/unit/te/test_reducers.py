@@ -172,7 +172,7 @@ def test_a_reducer_is_one_combiner_per_type() -> None:
         (lambda x, y: (x, y), lambda t: 0, "its combination must be one value"),
         (lambda x, y: x + te.var("n"), lambda t: 0, "its combination uses 'n', which is none of"),
         (lambda x, y: x > y, lambda t: 0, "has type bool where float32 is reduced"),
-        (lambda x, y: x, lambda t: "a", "'a' is no expression (identity)"),
+        (lambda x, y: x, lambda t: "a", "'a' is not an expression (identity)"),
     ],
 )
 def test_a_reducer_that_cannot_be_one_says_why(combine: Any, identity: Any, message: str) -> None:

@@ -57,6 +57,31 @@ MISTAKES = [
         IRError,
     ),
     refused(
+        "constant of thousands of digits",
+        lambda p: te.const(10**5000),
+        "te.const: about 10^5000 does not fit in int64",
+        IRError,
+    ),
+    refused(
+        "dimension of thousands of digits",
+        lambda p: te.placeholder((10**5000,), name="X"),
+        "placeholder 'X': dimension 0: the number about 10^5000 does not fit in int64",
+        IRError,
+    ),
+    refused(
+        "operand of thousands of digits",
+        lambda p: te.var("n") + -(10**5000),
+        "the number about -10^5000 does not fit in int32, the type of the operand beside it: "
+        "convert that operand with .astype first",
+        IRError,
+    ),
+    refused(
+        "branch of thousands of digits",
+        lambda p: te.if_then_else(te.var("n") < 3, 10**5000, 1),
+        "the number about 10^5000 does not fit in int64",
+        IRError,
+    ),
+    refused(
         "constant not whole",
         lambda p: te.const(1.5, "int32"),
         "te.const: 1.5 does not fit in int32",

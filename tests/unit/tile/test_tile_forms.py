@@ -12,9 +12,10 @@ from support.tile_tools import bound, floats, run
 
 from autotune import tile
 from autotune.errors import ArgumentError, TileError, UsageError
+from autotune.system.environment_variables import OPERATIONS_VARIABLE
 from autotune.tile import bind, check, gradient, parse, shapes_of, to_code
 from autotune.tile.binding.bound_program import Contract
-from autotune.tile.binding.operation_counts import MAX_OPERATIONS, VARIABLE, operations
+from autotune.tile.binding.operation_counts import MAX_OPERATIONS, operations
 from autotune.tile.check.size_inputs import size_inputs
 
 TARGETS = ("llvm", "cuda -on=cpu")
@@ -278,17 +279,17 @@ def test_2_to_the_40_operations_are_refused_with_their_number(
     with pytest.raises(TileError) as caught:
         tile.compile(code)(floats(4))
     assert caught.value.problem == "O takes 2^40 operations, more than 2^39"
-    assert f"{VARIABLE}=2^40" in caught.value.advice
+    assert f"{OPERATIONS_VARIABLE}=2^40" in caught.value.advice
     assert "most_operations=" in caught.value.advice
     assert MAX_OPERATIONS == 2**39
     bind(parse(code), {"X": (4,)}, most_operations=2**40)
-    monkeypatch.setenv(VARIABLE, "2^40")
+    monkeypatch.setenv(OPERATIONS_VARIABLE, "2^40")
     bind(parse(code), {"X": (4,)})
-    monkeypatch.setenv(VARIABLE, "1000")
+    monkeypatch.setenv(OPERATIONS_VARIABLE, "1000")
     with pytest.raises(TileError, match=r"1.1e\+12|2\^40 operations, more than 1e\+03"):
         bind(parse(code), {"X": (4,)})
     for wrong in ("many", "2^", "9^999999", "-1", "1e3", "0"):
-        monkeypatch.setenv(VARIABLE, wrong)
+        monkeypatch.setenv(OPERATIONS_VARIABLE, wrong)
         with pytest.raises(UsageError, match="it is a whole number"):
             bind(parse(code), {"X": (4,)})
 

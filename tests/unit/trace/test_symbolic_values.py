@@ -215,5 +215,5 @@ def test_a_constraint_must_be_a_condition(trace: Trace, condition: object) -> No
 
 
 def test_a_constraint_may_not_depend_on_anything_but_knobs(trace: Trace) -> None:
-    with pytest.raises(UsageError, match="which is no knob"):
+    with pytest.raises(UsageError, match="which is not a knob"):
         trace.cfg.add_constraint(te.var("n") < 4, "rule")

@@ -1,9 +1,11 @@
 """The end of a run: finalists are compared within their time, and what that says is the result."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autotune.builder import best_config, build_task
@@ -14,7 +16,7 @@ from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
 from autotune.tuner.run.events import Compared, End
 from autotune.tuner.run.final_comparison import SHARE, earlier_rounds
-from autotune.tuner.run.finalists import ENOUGH_ROUNDS, FEW, MIN_ROUNDS
+from autotune.tuner.run.finalists import ENOUGH_ROUNDS, FEW, MAX_ROUNDS, MIN_ROUNDS
 from autotune.tuner.run.goal import Goal
 from autotune.tuner.run.limits import Deadline, Limits
 from autotune.tuner.run.portfolio import Portfolio
@@ -31,16 +33,20 @@ TRUTH = {0: 1.0e-3, LUCKY: 1.1e-3, FASTER: 0.8e-3}
 class Simulated(Measurer):
     """Trials take a second, and one of them is lucky; rounds show what configurations really take.
 
-    Its process needs `opening_s` to begin. `round` may spoil one by its number.
+    Its process needs `opening_s` to begin if it checks answers, and a finalist `build_s` to be
+    built. `spoil` may change the results of a round by its number.
     """
 
     policy = TimingPolicy()
 
-    def __init__(self, opening_s=0.2, truth=TRUTH, pace_s=1.0, spoil=lambda number, costs: costs):
+    def __init__(
+        self, opening_s=0.2, truth=TRUTH, pace_s=1.0, spoil=lambda number, costs: costs, build_s=0.0
+    ):
         self.now = 0.0
         self.opening_s, self.starting_s = opening_s, 0.0
         self.truth = truth
         self.pace_s = pace_s
+        self.build_s = build_s
         self.spoil = spoil
         self.asked = []
         self.rounds = []
@@ -61,8 +67,9 @@ class Simulated(Measurer):
 
     def compare(self, configs, seconds, seed, fresh, check):
         begin, indices = self.now, [config.index for config in configs]
+        self.now += self.build_s * len(set(indices) - {i for held in self.rounds for i in held[0]})
         self.rounds.append((indices, fresh, check))
-        self.now += (self.opening_s + 0.05 if fresh else 0.01) + seconds
+        self.now += (self.opening_s * (1 if check else 1 / 8) + 0.05 if fresh else 0.01) + seconds
         self.compared_s += self.now - begin
         found = {i: MeasureResult(costs_s=(self.cost(i),), code_hash=f"{i}") for i in indices}
         return self.spoil(len(self.rounds), found)
@@ -218,6 +225,42 @@ def test_the_first_round_is_in_a_new_process_that_checks_answers(task, store):
     run(task, store, measurer)
     (_, fresh, check), *_ = measurer.rounds
     assert (fresh, check) == (True, True)
+
+
+def test_later_rounds_are_in_new_processes_where_only_the_first_one_builds_and_checks(task, store):
+    measurer = Simulated(opening_s=0.8, build_s=0.1)
+    run(task, store, measurer)
+    later = [(fresh, check) for indices, fresh, check in measurer.rounds if len(indices) <= FEW + 1]
+    assert len(later) >= ENOUGH_ROUNDS
+    assert set(later[1:]) == {(True, False)}
+    assert measurer.compared_s <= SHARE * measurer.now
+
+
+def test_a_wide_range_has_more_rounds_while_there_is_time(task, store):
+    rng = np.random.default_rng(0)
+
+    def spoil(number, found):
+        return {
+            i: replace(result, costs_s=(result.cost_s * np.exp(rng.normal(0, 0.1)),))
+            for i, result in found.items()
+        }
+
+    events, measurer = [], Simulated(opening_s=0.02, pace_s=8.0, spoil=spoil)
+    found = run(task, store, measurer, events=events)
+    assert found.best.index == FASTER
+    assert sum(isinstance(event, Compared) for event in events) == MAX_ROUNDS
+    assert measurer.compared_s <= SHARE * measurer.now
+
+
+def test_a_screening_takes_at_most_half_of_the_time(task, store):
+    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
+    measurer = Simulated(0.1, truth=alike, pace_s=0.3)
+    begun = []
+    measurer.spoil = lambda number, found: begun.append((len(found), measurer.now)) or found
+    run(task, store, measurer)
+    screened_at = max(now for count, now in begun if count > FEW + 1)
+    assert begun[0][0] > FEW + 1
+    assert screened_at - (measurer.now - measurer.compared_s) < 0.6 * measurer.compared_s
 
 
 def test_the_same_run_again_measures_and_compares_nothing(task, store):

@@ -1,6 +1,5 @@
 """Who wins a final comparison, on simulated machines: quiet, drifting, and with bursts of noise."""
 
-import itertools
 import math
 
 import numpy as np
@@ -119,6 +118,14 @@ def test_who_is_clearly_slower_is_timed_no_more_and_the_default_always():
     assert comparison.ranking == [1, 0, 2, 3]
 
 
+def test_after_enough_rounds_only_the_default_and_the_two_fastest_are_timed():
+    noisy = [[1.3, 1.0, 1.01, 1.03], [1.3, 1.05, 1.02, 1.01]]
+    comparison = of((noisy * ENOUGH_ROUNDS)[: ENOUGH_ROUNDS - 1])
+    assert comparison.remaining == [0, 1, 2, 3]
+    comparison.rounds.append(dict(enumerate(noisy[0])))
+    assert comparison.remaining == [0, 1, 2]
+
+
 def test_a_screening_keeps_a_quarter_each_time_until_few_are_left():
     assert screening_sizes(48) == [48, 12]
     assert screening_sizes(12) == [12]
@@ -159,14 +166,15 @@ def test_a_disturbed_round_of_seven_changes_neither_winner_nor_range():
 
 @pytest.mark.parametrize("rounds", range(5, MAX_ROUNDS + 1))
 def test_a_range_holds_the_median_as_often_as_is_said(rounds):
-    signs = np.array(list(itertools.product([0, 1], repeat=rounds))).sum(axis=1)
+    below = np.arange(rounds + 1)  # how many of the rounds are below the true median
+    chance = np.array([math.comb(rounds, number) for number in below]) / 2.0**rounds
     places = np.arange(rounds, dtype=float) + 1.0
     found = ConfidenceInterval.of(list(places))
     left_out = int(found.low) - 1
     assert found.high == rounds - left_out
-    inside = np.mean((signs > left_out) & (signs < rounds - left_out))
+    inside = chance[(below > left_out) & (below < rounds - left_out)].sum()
     assert inside >= CONFIDENCE
-    fewer = np.mean((signs > left_out + 1) & (signs < rounds - left_out - 1))
+    fewer = chance[(below > left_out + 1) & (below < rounds - left_out - 1)].sum()
     assert fewer < CONFIDENCE
 
 

@@ -129,7 +129,7 @@ def test_what_cannot_be_used_is_one_clear_line():
         OptunaTuner(space(), 0, "tpe", storage="nowhere://x")
     with pytest.raises(UsageError, match=r"study: unable to open database file$"):
         OptunaTuner(space(), 0, "tpe", storage="sqlite:////no/such/folder/run.db")
-    with pytest.raises(UsageError, match="has no use for a storage"):
+    with pytest.raises(UsageError, match="does not use a storage"):
         make_tuner("model", space(), 0, storage="sqlite:///x.db")
 
 

@@ -58,7 +58,10 @@ class Linear:
         return tuple(sorted((atom.id, c) for atom, c in self.terms.items()))
 
     def __add__(self, other: Linear) -> Linear:
-        return Linear(add(self.terms, other.terms), self.const + other.const)
+        terms = self.terms or other.terms
+        if self.terms and other.terms:
+            terms = add(self.terms, other.terms)
+        return Linear(terms, self.const + other.const)
 
     def __sub__(self, other: Linear) -> Linear:
         return Linear(add(self.terms, other.terms, -1), self.const - other.const)
@@ -81,8 +84,11 @@ class Linear:
         low: float = self.const
         high = low
         for atom, c in self.terms.items():
-            ends = c * atom.bounds[0], c * atom.bounds[1]
-            low, high = low + min(ends), high + max(ends)
+            least, most = atom.bounds
+            if c < 0:
+                least, most = most, least
+            low += c * least
+            high += c * most
         return low, high
 
     def split_by(self, divisor: int) -> tuple[Linear, Linear]:

@@ -37,10 +37,13 @@ def function_name(name: str, dtype: str, lanes: int) -> str:
     return f"at.{name}.{suffix(dtype, lanes)}"
 
 
-def definitions(name: str, dtype: str, lanes: int) -> dict[str, str]:
-    """Return the LLVM text of `function_name(name, dtype, lanes)` and its callees, by symbol."""
+def definitions(name: str, dtype: str, lanes: int, has_ldexp: bool = False) -> dict[str, str]:
+    """Return the LLVM text of `function_name(name, dtype, lanes)` and its callees, by symbol.
+
+    `has_ldexp`: the processor multiplies vectors by powers of two in one instruction.
+    """
     write, arity = _FUNCTIONS[name]
-    writer = MathWriter(FORMATS[dtype], lanes)
+    writer = MathWriter(FORMATS[dtype], lanes, has_ldexp=has_ldexp)
     symbol = function_name(name, dtype, lanes)
     result = write(writer, *("%x", "%y")[:arity])
     return {**writer.needed, symbol: writer.function(symbol, arity, result, "alwaysinline")}

@@ -25,6 +25,8 @@ class MathWriter:
         The written lines.
     needed : dict of str to str
         Declarations and further functions that the text refers to, by symbol.
+    has_ldexp : bool
+        Whether the processor multiplies vectors by powers of two in one instruction.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class MathWriter:
         lanes: int,
         lines: list[str] | None = None,
         needed: dict[str, str] | None = None,
+        has_ldexp: bool = False,
     ) -> None:
         self.form = form
         self.lanes = lanes
@@ -41,6 +44,7 @@ class MathWriter:
         self.mask_type = vector_of("i1", lanes)
         self.lines = [] if lines is None else lines
         self.needed = {} if needed is None else needed
+        self.has_ldexp = has_ldexp
         self._flags = "contract "
 
     def define(self, operation: str) -> str:
@@ -83,7 +87,7 @@ class MathWriter:
 
     def doubled(self) -> MathWriter:
         """Return a writer of float64 for the same function."""
-        return MathWriter(FORMATS["float64"], self.lanes, self.lines, self.needed)
+        return MathWriter(FORMATS["float64"], self.lanes, self.lines, self.needed, self.has_ldexp)
 
     def extended(self, value: str) -> str:
         """Convert a float32 to float64."""
@@ -149,6 +153,23 @@ class MathWriter:
         """Return 2 ** exponent for integers within the normal range."""
         biased = self.int_op("add", exponent, self.integer(self.form.bias))
         return self.as_float(self.int_op("shl", biased, self.integer(self.form.mantissa)))
+
+    def ldexp(self, value: str, n: str, exponent: str) -> str:
+        """Return value * 2 ** n, rounded once; n is given as a float and as an integer."""
+        kind = self.float_type
+        if self.form.bits * self.lanes == 512:  # without converting the integer back to a float
+            mask = f"i{self.lanes}"
+            symbol = f"llvm.x86.avx512.mask.scalef.{'ps' if self.form.bits == 32 else 'pd'}.512"
+            self.needed[symbol] = f"declare {kind} @{symbol}({kind}, {kind}, {kind}, {mask}, i32)"
+            operands = f"{kind} {value}, {kind} {n}, {kind} zeroinitializer, {mask} -1, i32 4"
+            return self.define(f"call {kind} @{symbol}({operands})")
+        kinds = f"{suffix(self.form.dtype, self.lanes)}.{suffix('int32', self.lanes)}"
+        symbol, short = f"llvm.ldexp.{kinds}", vector_of("i32", self.lanes)
+        self.needed[symbol] = f"declare {self.float_type} @{symbol}({self.float_type}, {short})"
+        if self.form.bits > 32:
+            exponent = self.define(f"trunc {self.int_type} {exponent} to {short}")
+        operands = f"{self.float_type} {value}, {short} {exponent}"
+        return self.define(f"call {self.float_type} @{symbol}({operands})")
 
     def nearest(self, x: str) -> tuple[str, str]:
         """Return the nearest integer, as float and as integer, for |x| < 2 ** (mantissa - 1).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from autotune.codegen.llvm.conversions import Conversions
@@ -97,6 +97,14 @@ class LoadsStores:
         self.builder.remember(key, found, self.builder.first)
         return found
 
+    def keep(self, buffer: Buffer, base: Linear, offsets: Sequence[int], value: str) -> None:
+        """Keep elements at constant distances, loaded already, until the buffer is written."""
+        self.builder.remember(self._key(buffer, base, offsets), value, self.builder.first)
+
+    def _key(self, buffer: Buffer, base: Linear, offsets: Sequence[int]) -> Hashable:
+        at = base.key, base.const, tuple(offsets)
+        return "columns", buffer, *at, self.versions.version_of(buffer)
+
     def _is_part(self, buffer: Buffer, lanes: int) -> bool:
         """Whether some lanes of memory are best accessed as a part of a whole vector, by a mask.
 
@@ -140,6 +148,9 @@ class LoadsStores:
 
         No element outside the range of the requested elements is read.
         """
+        kept = self.builder.recall(self._key(load.buffer, base, offsets))
+        if isinstance(kept, str):
+            return kept
         low, lanes = min(offsets), load.lanes
         positions = [offset - low for offset in offsets]
         span = max(positions) + 1

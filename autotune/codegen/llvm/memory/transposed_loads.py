@@ -1,0 +1,142 @@
+"""Strided loads of neighbouring unrolled iterations, as consecutive loads and shuffles.
+
+    unrolled (c, 0, 4)                         r0 = X[ramp(0, 1, 4)]  ...  r3 = X[ramp(3*n, 1, 4)]
+      Y[...] = X[ramp(c, n, 4)]          ->    Y[...] = lane 0 of r0, r1, r2, r3
+                                               ...
+
+Iteration c needs element c of each row, so all iterations together need whole rows: the columns of
+a matrix are made of its rows by a network of shuffles of two vectors (Eklundh, "A Fast Computer
+Method for Matrix Transposing", 1972). Rows that follow one another at once, of 2, 4 or 8 elements,
+are loaded in whole vectors. What is loaded is what the iterations load, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from autotune.codegen.llvm.function_builder import FunctionBuilder
+from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
+from autotune.codegen.llvm.index.linear_forms import Linear, constant
+from autotune.codegen.llvm.llvm_types import llvm_type
+from autotune.codegen.llvm.memory.loads_stores import LoadsStores
+from autotune.codegen.llvm.vector_ops import VectorOps, constants
+from autotune.ir.expr import Const, Expr, Load, Var
+from autotune.ir.stmt import For, Seq, Stmt, Store
+from autotune.ir.visitor import walk_expr
+
+#: Distances of lanes at which all elements in between are loaded.
+_NEAR: Final = (2, 4, 8)
+
+
+@dataclass(eq=False, repr=False)
+class TransposedLoads:
+    """Loads the rows of unrolled loops before these, and keeps their columns for the iterations."""
+
+    builder: FunctionBuilder
+    index: IndexArithmetic
+    vectors: VectorOps
+    memory: LoadsStores
+
+    def prepare(self, loop: For) -> None:
+        """Load ahead what the iterations of an unrolled loop of constant length load in columns."""
+        if not isinstance(loop.extent, Const) or not _is_straight(loop.body):
+            return
+        count = int(loop.extent.value)
+        for load in _loads(loop.body) if count > 1 else ():
+            if _is_power_of_two(load.lanes):
+                self._columns(load, loop.var, count)
+
+    def _columns(self, load: Load, var: Var, count: int) -> None:
+        found = [self._place(load.index, var, i) for i in range(count)]
+        if any(place is None for place in found):
+            return
+        (base, offsets), *others = [place for place in found if place is not None]
+        steady = all(
+            own == offsets and form.key == base.key and form.const == base.const + i
+            for i, (form, own) in enumerate(others, 1)
+        )
+        if not steady or not isinstance(offsets, range):
+            return
+        buffer, lanes, stride = load.buffer, load.lanes, offsets[1] - offsets[0]
+        scalar = llvm_type(load.dtype)
+        if stride in _NEAR:
+            for first in range(0, count - stride + 1, stride):
+                starts = [constant(first + lanes * n) for n in range(stride)]
+                near = [self.memory.load_consecutive(buffer, base + n, lanes) for n in starts]
+                for i, column in enumerate(self._taken_apart(near, lanes, scalar), first):
+                    self.memory.keep(buffer, base + constant(i), offsets, column)
+        elif abs(stride) > max(count, *_NEAR) and _is_power_of_two(count) and count <= lanes:
+            rows = [
+                self.memory.load_consecutive(buffer, base + constant(o), count) for o in offsets
+            ]
+            for i, column in enumerate(self._transposed(rows, count, scalar)):
+                self.memory.keep(buffer, base + constant(i), offsets, column)
+
+    def _taken_apart(self, parts: list[str], lanes: int, scalar: str) -> list[str]:
+        """Return the columns of rows as long as there are vectors, which follow one another."""
+        if len(parts) == 1:
+            return parts
+        pairs = list(zip(parts[::2], parts[1::2], strict=True))
+        even, odd = (
+            self._taken_apart(
+                [self._shuffle(a, b, lanes, scalar, range(n, 2 * lanes, 2)) for a, b in pairs],
+                lanes,
+                scalar,
+            )
+            for n in (0, 1)
+        )
+        return [column for pair in zip(even, odd, strict=True) for column in pair]
+
+    def _place(self, index: Expr, var: Var, i: int) -> tuple[Linear, range | list[int]] | None:
+        """Return where iteration i loads: the first lane, and the distances of all lanes."""
+        with self.builder.region():
+            self.index.env[var] = constant(i)
+            return self.vectors.offsets(index)  # type: ignore[return-value]
+
+    def _transposed(self, rows: list[str], count: int, scalar: str) -> list[str]:
+        """Return `count` columns, as long as there are rows of `count` elements."""
+        width = count
+        while len(rows) > count:
+            rows = [
+                self._shuffle(rows[n], rows[n + count], width, scalar, range(2 * width))
+                for n in range(len(rows))
+                if not n & count
+            ]
+            width *= 2
+        distance = count // 2
+        while distance:
+            for i in (i for i in range(count) if not i & distance):
+                a, b = rows[i], rows[i + distance]
+                upper = [n if not n & distance else width + n - distance for n in range(width)]
+                lower = [n + distance if not n & distance else width + n for n in range(width)]
+                rows[i] = self._shuffle(a, b, width, scalar, upper)
+                rows[i + distance] = self._shuffle(a, b, width, scalar, lower)
+            distance //= 2
+        return rows
+
+    def _shuffle(self, a: str, b: str, width: int, scalar: str, picks: Iterable[int]) -> str:
+        kind, chosen = f"<{width} x {scalar}>", list(picks)
+        mask = f"<{len(chosen)} x i32> {constants('i32', chosen)}"
+        return self.builder.define(f"shufflevector {kind} {a}, {kind} {b}, {mask}")
+
+
+def _is_power_of_two(n: int) -> bool:
+    return n & (n - 1) == 0
+
+
+def _is_straight(stmt: Stmt) -> bool:
+    """Whether a statement consists of stores alone."""
+    return isinstance(stmt, Store) or (isinstance(stmt, Seq) and all(map(_is_straight, stmt.stmts)))
+
+
+def _loads(stmt: Stmt) -> Iterable[Load]:
+    """Yield the vector loads of a statement that come before any of its stores to their buffer."""
+    stores = list(stmt.stmts) if isinstance(stmt, Seq) else [stmt]
+    written = {store.buffer for store in stores if isinstance(store, Store)}
+    for store in stores:
+        if isinstance(store, Store):
+            for node in walk_expr(store.value):
+                if isinstance(node, Load) and node.lanes > 1 and node.buffer not in written:
+                    yield node

@@ -1,0 +1,74 @@
+"""The rule for stages that read along another axis than they write: tiles that fit in registers.
+
+::
+
+    for (i) for (j)               parallel (block of tiles)
+      C[i, j] = A[j, i]     ->      for (i.outer) for (j.outer)
+                                      unrolled (i.inner, 0, rows)
+                                        C[i, ramp(j.outer * lanes)] = A[ramp(...), i]
+
+A tile is read in vectors along i and written in vectors along j; between them the code generator
+transposes it in registers. So each cache line is read and written once, whatever the strides are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from autotune import te
+from autotune.ir.expr import Read
+from autotune.ir.visitor import free_vars
+from autotune.rules.flat import lanes_in
+from autotune.rules.knob_definer import StageKnobs
+from autotune.rules.stage_graph import extent
+from autotune.rules.threads import share
+from autotune.schedule.schedule import Schedule
+
+#: Most and least rows of a tile: half of the vector registers, and what is worth shuffles.
+_MOST_ROWS: Final = 16
+_LEAST_ROWS: Final = 4
+
+
+def other_axis(tensor: te.Tensor, reads: Sequence[Read], lanes: int) -> Any | None:
+    """Return the axis along which a stage reads neighbours, if that is not its last one."""
+    axes = list(tensor.op.axis)
+    if tensor.op.reduce_axis or len(axes) < 2 or lanes < 2 or extent(axes[-1]) < lanes:
+        return None
+    last = axes[-1].var
+    for read in (r for r in reads if r.children):
+        *front, along = read.children
+        if any(last is v for index in front for v in free_vars(index)):
+            for axis in axes[:-1]:
+                if along is axis.var and extent(axis) >= _LEAST_ROWS:
+                    return axis
+    return None
+
+
+def schedule_transposed(
+    knobs: StageKnobs, schedule: Schedule, tensor: te.Tensor, rows: Any, seconds: float
+) -> None:
+    """Compute a stage in blocks of tiles, `rows` being the axis from `other_axis`."""
+    stage, axes = schedule[tensor], list(tensor.op.axis)
+    columns, lanes = axes[-1], lanes_in(knobs.target, tensor.dtype)
+    height, length = extent(rows), extent(columns)
+    most = 1 << int(math.log2(min(height, lanes, _MOST_ROWS)))
+    tile = knobs.define_knob("tile_rows", [most, max(most // 2, 2)])
+    block_rows = knobs.define_knob("block_rows", [4, 1, 16, 64])
+    block_columns = knobs.define_knob("block_columns", [4, 1, 16, 64])
+    order = knobs.define_knob("order", ["columns", "rows"])
+    outer, u = stage.split(rows, factor=tile)
+    across, v = stage.split(columns, factor=lanes)
+    outer, down = stage.split(outer, factor=block_rows)
+    across, right = stage.split(across, factor=block_columns)
+    front = [a for a in axes if a is not rows and a is not columns]
+    within = [down, right] if order == "columns" else [right, down]
+    stage.reorder(*front, outer, across, *within, u, v)
+    stage.unroll(u)
+    stage.vectorize(v)
+    blocks = te.ceildiv(height, tile * block_rows) * te.ceildiv(length, lanes * block_columns)
+    share(
+        knobs, stage, stage.fuse(*front, outer, across),
+        math.prod(map(extent, front)) * blocks, seconds,
+    )  # fmt: skip

@@ -1,0 +1,260 @@
+"""Reads kernels for GPUs off their machine code: no GPU is needed.
+
+    python benchmarks/gpu_static.py [--json [FILE]] [--save] [--only NAME] [--nvdisasm PATH]
+
+For each operator at even and odd sizes the default configuration is compiled for sm_90. NVRTC says
+registers and spills; nvdisasm (``pip install nvidia-cuda-nvdisasm``) lists the instructions, from
+which the widths of loads and stores are counted, and where the first load stands in the inner loop.
+Bank conflicts come from the addresses of the threads of a warp (`warp_addresses.py`).
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from common import Row, parser, report, row
+from warp_addresses import worst_conflict
+
+from autotune.codegen.cuda.cuda_source import CUDAKernel, emit
+from autotune.errors import AutotuneError
+from autotune.ir.expr import Const
+from autotune.ir.visitor import is_raw
+from autotune.runtime.cuda.nvrtc import Usage, compile_cubin
+from autotune.task.task import Task
+
+ARCH: Final = "sm_90"
+MULTIPROCESSORS: Final = 132
+_THREADS, _BLOCKS, _REGISTERS, _SHARED = 2048, 32, 64 * 1024, 227 * 1024
+
+#: Sizes of each operator: two even ones and an odd one.
+CASES: Final[dict[str, list[dict[str, int | str]]]] = {
+    "matmul": [{"m": n, "n": n, "k": n} for n in (1024, 1000, 1023)],
+    "batch_matmul": [{"b": 12, "m": n, "n": n, "k": 64} for n in (512, 500, 511)],
+    "dense": [{"m": 256, "n": n, "k": n} for n in (1024, 1000, 1023)],
+    "conv2d_nchw": [
+        {"n": 1, "c": 64, "h": n, "w": n, "o": 64, "kh": 3, "kw": 3, "pad": 1} for n in (56, 28, 57)
+    ],
+    "conv2d_nhwc": [
+        {"n": 1, "c": 64, "h": n, "w": n, "o": 64, "kh": 3, "kw": 3, "pad": 1} for n in (56, 28, 57)
+    ],
+    "pool2d": [{"n": 1, "c": 64, "h": n, "w": n, "kernel": 2, "stride": 2} for n in (112, 56, 113)],
+    "softmax": [{"m": 4096, "n": n} for n in (1024, 1000, 1023)],
+    "layer_norm": [{"m": 4096, "n": n} for n in (1024, 768, 1023)],
+    "rms_norm": [{"m": 4096, "n": n} for n in (1024, 4096, 1023)],
+    "reduce": [
+        *({"m": 4096, "n": n} for n in (1024, 1000, 1023)),
+        *({"m": m, "n": n, "axis": 0} for m, n in ((4096, 4096), (1 << 23, 8), (4097, 4097))),
+    ],
+    "transpose": [{"m": m, "n": n} for m, n in ((4096, 4096), (16, 8388608), (4097, 4097))],
+    "bias_gelu": [{"m": 4096, "n": n} for n in (4096, 1000, 4097)],
+    "broadcast_add": [{"n": n} for n in (4096, 1024, 4097)],
+    "cumsum": [{"m": m, "n": n} for m, n in ((4096, 4096), (1024, 1000), (4097, 4097))],
+    "linear_recurrence": [{"m": m, "n": n} for m, n in ((4096, 4096), (1024, 1000), (4097, 4097))],
+    "rnn_cell": [{"steps": 64, "batch": 32, "units": n} for n in (256, 128, 127)],
+    "lstm_cell": [{"steps": 64, "batch": 32, "units": n} for n in (256, 128, 127)],
+    "attention": [{"b": 1, "heads": 8, "s": n, "d": 64} for n in (512, 256, 255)],
+}
+
+
+@dataclass
+class KernelFacts:
+    """What is known of one kernel.
+
+    Attributes
+    ----------
+    kernel : str
+        Its name.
+    registers, spilled_bytes, shared_bytes : int
+        Of a thread, of a thread, and of a block.
+    loads, stores : dict of int to int
+        Instructions for global memory by the bits that a thread moves.
+    prefetch : float or None
+        Where the first global load of the inner loop stands, as a share of the loop's instructions;
+        None if the loop loads nothing from global memory or there is no loop.
+    barriers : int
+        Of the inner loop.
+    conflict : float
+        Most accesses to shared memory in place of one, of all instructions.
+    blocks, per_multiprocessor : int
+        Of the grid, and side by side on a multiprocessor.
+    waves : float
+        Blocks over multiprocessors.
+    """
+
+    kernel: str
+    registers: int
+    spilled_bytes: int
+    shared_bytes: int
+    blocks: int
+    per_multiprocessor: int
+    waves: float
+    conflict: float
+    loads: dict[int, int] = field(default_factory=dict)
+    stores: dict[int, int] = field(default_factory=dict)
+    prefetch: float | None = None
+    barriers: int = 0
+
+
+def facts_of(name: str, args: dict[str, Any], nvdisasm: str | None) -> list[KernelFacts]:
+    """Return the facts of the kernels of an operator's default configuration."""
+    task = Task.from_reference(name, args, f"cuda -arch={ARCH}")
+    function = task.final(task.default_index)
+    if is_raw(function):
+        return []
+    source = emit(function)
+    cubin = compile_cubin(source.text, ARCH)
+    listings = _listings(cubin.code, nvdisasm) if nvdisasm else {}
+    return [
+        _facts(own, cubin.kernels[own.entry], listings.get(own.entry, []))
+        for own in source.kernels
+    ]
+
+
+def _facts(own: CUDAKernel, usage: Usage, listing: list[tuple[int, str, str]]) -> KernelFacts:
+    grid, block = (
+        math.prod(int(e.value) if isinstance(e, Const) else 1 for e in extents)
+        for extents in (own.kernel.grid, own.kernel.block)
+    )
+    shared = usage.shared_bytes + own.dynamic_shared_bytes
+    warps = -(-block // 32)
+    of_warp = -(-usage.registers * 32 // 256) * 256
+    together = min(
+        _THREADS // block, _BLOCKS, _REGISTERS // of_warp // warps, _SHARED // (shared + 1024)
+    )
+    found = KernelFacts(
+        own.kernel.name, usage.registers, usage.stack_bytes, shared, grid, together,
+        round(grid / MULTIPROCESSORS, 2), round(worst_conflict(own.kernel), 2),
+    )  # fmt: skip
+    found.loads = _widths(listing, "LDG")
+    found.stores = _widths(listing, "STG")
+    loop = _inner_loop(listing)
+    loads = [place for place, (_, op, _) in enumerate(loop) if op.startswith(("LDG", "LDGSTS"))]
+    found.prefetch = round(loads[0] / len(loop), 3) if loads else None
+    found.barriers = sum(op.startswith("BAR") for _, op, _ in loop)
+    return found
+
+
+# -- machine code ------------------------------------------------------------------------------
+
+
+def _listings(code: bytes, nvdisasm: str) -> dict[str, list[tuple[int, str, str]]]:
+    """Return address, operation and operands of each instruction, by kernel."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(code)
+        file.flush()
+        text = subprocess.run(
+            [nvdisasm, "-c", file.name], capture_output=True, text=True, check=True
+        ).stdout
+    found: dict[str, list[tuple[int, str, str]]] = collections.defaultdict(list)
+    labels: dict[str, int] = {}
+    name, waiting = "", list[str]()
+    for line in text.splitlines():
+        if match := re.match(r"\.text\.(\w+):", line):
+            name = match[1]
+        elif match := re.match(r"(\.L_\w+):", line):
+            waiting.append(match[1])
+        elif match := re.match(r"\s+/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+ )?\s*([A-Z][\w.]*)(.*)", line):
+            address = int(match[1], 16)
+            labels.update(dict.fromkeys(waiting, address))
+            waiting.clear()
+            found[name].append((address, match[2], match[3]))
+    return {
+        kernel: [
+            (address, op, re.sub(r"\.L_\w+", lambda m: hex(labels.get(m[0], 1 << 40)), operands))
+            for address, op, operands in listing
+        ]
+        for kernel, listing in found.items()
+    }
+
+
+def _widths(listing: list[tuple[int, str, str]], what: str) -> dict[int, int]:
+    """Return the number of instructions by bits."""
+    counts: collections.Counter[int] = collections.Counter()
+    for _, op, _ in listing:
+        if op.split(".")[0] in (what, f"{what}STS"):
+            bits = re.search(r"\.(?:U|S)?(8|16|64|128)\b", op)
+            counts[int(bits[1]) if bits else 32] += 1
+    return dict(sorted(counts.items(), reverse=True))
+
+
+def _inner_loop(listing: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
+    """Return the longest loop that has no loop inside."""
+    spans = []
+    for address, op, operands in listing:
+        target = re.search(r"0x([0-9a-f]+)", operands) if op.startswith("BRA") else None
+        if target and int(target[1], 16) < address:
+            spans.append((int(target[1], 16), address))
+    inner = [
+        (a, b) for a, b in spans
+        if not any((c, d) != (a, b) and a <= c and d <= b for c, d in spans)
+    ]  # fmt: skip
+    loops = [[i for i in listing if a <= i[0] <= b] for a, b in inner]
+    return max(loops, key=len, default=[])
+
+
+# -- the report --------------------------------------------------------------------------------
+
+
+def rows_of(name: str, args: dict[str, Any], facts: list[KernelFacts]) -> list[Row]:
+    """Return the figures of a case that have aims."""
+    case = f"gpu_static.{name}.{'x'.join(str(v) for v in args.values())}"
+    found = [row(f"{case}.spilled_bytes", max(f.spilled_bytes for f in facts), "B", 0, True)]
+    found.append(row(f"{case}.conflict", max(f.conflict for f in facts), "ratio", 1, True))
+    largest = max(facts, key=lambda f: f.blocks * f.per_multiprocessor)
+    found.append(row(f"{case}.waves", largest.waves, "waves", 0.95))
+    if any(f.loads for f in facts):
+        widest = sum(f.loads.get(128, 0) > 0 for f in facts if f.loads)
+        found.append(row(f"{case}.kernels_with_wide_loads", widest, "kernels"))
+    placed = [f.prefetch for f in facts if f.prefetch is not None]
+    if placed:
+        found.append(row(f"{case}.prefetch", max(placed), "share", 0.1, True))
+    return found
+
+
+def main() -> None:
+    """Compile every case and report."""
+    options = parser(__doc__ or "")
+    options.add_argument("--only", metavar="NAME", help="one operator")
+    options.add_argument("--nvdisasm", default=shutil.which("nvdisasm"), metavar="PATH")
+    args = options.parse_args()
+    rows: list[Row] = []
+    kernels: list[dict[str, Any]] = []
+    columns = "regs spill shared blocks per_sm waves conflict loads stores prefetch barriers"
+    print(f"{'':44} {columns}")
+    for name, cases in CASES.items():
+        for case in cases if args.only in (None, name) else ():
+            title = f"{name} {','.join(f'{k}={v}' for k, v in case.items())}"
+            try:
+                facts = facts_of(name, case, args.nvdisasm)
+            except AutotuneError as error:
+                print(f"{title}: {str(error).splitlines()[0]}")
+                rows.append(row(f"gpu_static.{name}.built", 0, "kernels", 1))
+                continue
+            for own in facts:
+                loads, stores = (
+                    "+".join(f"{n}x{bits}" for bits, n in widths.items()) or "-"
+                    for widths in (own.loads, own.stores)
+                )
+                print(
+                    f"{title[:30]:30} {own.kernel[:13]:13} {own.registers} {own.spilled_bytes} "
+                    f"{own.shared_bytes} {own.blocks} {own.per_multiprocessor} {own.waves} "
+                    f"{own.conflict} {loads} {stores} {own.prefetch} {own.barriers}",
+                    flush=True,
+                )
+                kernels.append({"operator": name, "arguments": case, **asdict(own)})
+            rows += rows_of(name, case, facts) if facts else []
+    missed = [r for r in rows if r.met is False]
+    print(f"{sum(r.met is True for r in rows)} aims met, {len(missed)} missed")
+    more = {"arch": ARCH, "kernels": kernels}
+    report("gpu_static", rows, args.json, args.save, more=more, printed=missed)
+
+
+if __name__ == "__main__":
+    main()
