@@ -69,9 +69,9 @@ def tiles(
     ways = dict(list(contractions(tensor, full, constants).items())[:_VECTORS])
     if not ways:
         return None
-    sums = (32 if cfg.target.vector_bytes >= 64 else 16) - 2
+    count = 32 if cfg.target.vector_bytes >= 64 else 16
     threads = thread_count(cfg.target.threads)
-    registers = Registers(sums, full, _HEIGHTS, _WIDTHS, threads)
+    registers = Registers(count, full, _HEIGHTS, _WIDTHS, threads)
     best = fastest(list(ways.values()), registers, constants)
     way = best.way
     if effort is Effort.ALL:
@@ -103,7 +103,7 @@ def tiles(
         rows[group] = cfg.define_knob(_ROWS[number], choices.rows[number], default=likely)
         cfg.add_constraint(rows[group] <= group.size, "a tile is no taller than the result")
         total = total * rows[group]
-    cfg.add_constraint(total <= sums, "the sums of a tile fit in the registers")
+    cfg.add_constraint(total <= count - 2, "the sums of a tile fit in the registers")
     return panels_of(way, rows, vectors * way.lanes, packed, choices, streams)
 
 

@@ -21,8 +21,9 @@ _LATENCY: Final = 4
 _TILE: Final = 20
 _STRIDED: Final = 1.5
 
-#: Part of a load's cycles that no multiply-add hides.
+#: Part of a load's cycles that no multiply-add hides; cycles of a vector that is not in a register.
 _ISSUE: Final = 0.15
+_SPILL: Final = 2
 
 #: Cycles of a vector that is read across the boundary of cache lines, of a step to another page of
 #: a tensor that exceeds the caches of a core, and of a vector from the second cache.
@@ -72,8 +73,8 @@ class Registers:
 
     Attributes
     ----------
-    sums
-        Vectors of sums that a tile may have.
+    count
+        Vector registers.
     lanes
         Lanes of a vector register.
     heights
@@ -83,7 +84,7 @@ class Registers:
     threads
     """
 
-    sums: int
+    count: int
     lanes: int
     heights: tuple[int, ...]
     widths: tuple[int, ...]
@@ -159,7 +160,7 @@ def _fastest(facts: _Facts, registers: Registers) -> tuple[float, tuple[int, ...
         (_cycles(facts, registers, counts, width), counts, width)
         for counts in product(*options)
         for width in registers.widths
-        if math.prod(counts) * width <= registers.sums and width <= most
+        if math.prod(counts) * width <= registers.count - 2 and width <= most
     )
     return min(every, key=lambda found: (found[0], *(-n for n in found[1])))
 
@@ -213,7 +214,9 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
         else:
             loads += count * operand.loads
     part = max(0.5, facts.lanes / registers.lanes)
-    step = max(height * vectors * part, loads, _LATENCY) + _ISSUE * loads
+    # Beside the sums, one operand of a step is in registers, and one element of the other.
+    spilled = max(0, height * vectors + min(height, vectors) + 1 - registers.count)
+    step = max(height * vectors * part, loads, _LATENCY) + _ISSUE * loads + _SPILL * spilled
     each = facts.steps * step + height * vectors * facts.stored + _TILE
     return -(-tiles // registers.threads) * each + facts.packing
 
