@@ -230,6 +230,7 @@ class _Rules:
             effort = self.efforts[panels.result]
             end = ends_in(panels.result, readings(self.schedule))
             is_free = end is not None and not any(end is t for t in (*apart, *self.lanes))
+            is_free = is_free and self.schedule[end].scan is None
             if end is None or not is_free or self.schedule[panels.result].is_output:
                 end = panels.result
             else:
