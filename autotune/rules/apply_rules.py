@@ -33,7 +33,7 @@ from autotune.rules.split_reductions import (
     joined,
     partial_results,
     parts_knob,
-    results,
+    result_count,
     runs_along_columns,
     schedule_columns,
 )
@@ -150,14 +150,14 @@ class _Rules:
             if stage.op.output() in self.inlined:
                 stage.compute_inline()
         apart = [*self.tiles(), *self.steps(), *self.series.apply(self.schedule), *self.columns]
-        for tensor, (first, parts) in self.columns.items():
+        for tensor, (whole, parts) in self.columns.items():
             knobs = StageKnobs(cfg, self.numbers[tensor])
-            schedule_columns(knobs, self.schedule, tensor, first, parts)
+            schedule_columns(knobs, self.schedule, tensor, whole, parts)
         stages = readings(self.schedule)
         loops = RowLoops(cfg, self.schedule, stages, self.lanes, self.joined, self.numbers)
-        whole = set(self.joined.values())
+        split = set(self.joined.values())
         for lanes in {own.result: own for own in self.lanes.values()}.values():
-            if lanes.whole in whole:
+            if lanes.whole in split:
                 loops.parts(lanes)
                 apart += lanes.stages
         choices = 0
@@ -187,7 +187,7 @@ class _Rules:
             return (tensor,)
         counts = (4, 1, 2, 8)
         vectors = knobs.define_knob("partial_vectors", counts)
-        parts = parts_knob(knobs, tensor, results(tensor))
+        parts = parts_knob(knobs, tensor, result_count(tensor))
         if parts is None:
             lanes = lanes_of(tensor, width, vectors)
             self.lanes |= dict.fromkeys(lanes.stages, lanes)
@@ -200,7 +200,7 @@ class _Rules:
     def column_stages(self, knobs: StageKnobs, tensor: te.Tensor) -> Sequence[te.Tensor]:
         """Return the stages of a reduction along columns."""
         length = extent(tensor.op.axis[-1])
-        parts = parts_knob(knobs, tensor, results(tensor) // length)
+        parts = parts_knob(knobs, tensor, result_count(tensor) // length)
         if parts is None:
             self.columns[tensor] = tensor, 1
             return (tensor,)

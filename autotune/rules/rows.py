@@ -197,8 +197,8 @@ class RowLoops:
             return False
         ways = ["cached", "streamed"]
         likely = ways[2 * size > host.cache_bytes()]
-        chosen: str = self.knobs(tensor).define_knob("stores", ways, default=likely)
-        return chosen == "streamed"
+        way: str = self.knobs(tensor).define_knob("stores", ways, default=likely)
+        return way == "streamed"
 
     def unroll_short(self, tensor: te.Tensor) -> None:
         """Unroll the inner loops of a reduction, so that its result stays in a register."""

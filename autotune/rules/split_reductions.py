@@ -99,8 +99,8 @@ def partial_results(tensor: te.Tensor, parts: Any, unit: int) -> te.Tensor:
         sources = [substitute(source, values) for source in reduced.sources]
         return reduction(reduced.combiner, sources, [step, *copies], where)[0]
 
-    made: te.Tensor = te.compute((parts, *tensor.shape), part, name=f"{tensor.name}_parts")
-    return made
+    results: te.Tensor = te.compute((parts, *tensor.shape), part, name=f"{tensor.name}_parts")
+    return results
 
 
 def joined(tensor: te.Tensor, parts: te.Tensor) -> te.Tensor:
@@ -111,8 +111,8 @@ def joined(tensor: te.Tensor, parts: te.Tensor) -> te.Tensor:
     def total(*place: Any) -> Any:
         return reduction(combiner, [parts[(every.var, *place)]], every, None)[0]
 
-    made: te.Tensor = te.compute(tensor.shape, total, name=tensor.name)
-    return made
+    result: te.Tensor = te.compute(tensor.shape, total, name=tensor.name)
+    return result
 
 
 def schedule_columns(
@@ -152,6 +152,6 @@ def schedule_columns(
     )  # fmt: skip
 
 
-def results(tensor: te.Tensor) -> int:
+def result_count(tensor: te.Tensor) -> int:
     """Return the number of results of a reduction."""
     return iterations(tensor) // math.prod(map(extent, tensor.op.reduce_axis))
