@@ -18,7 +18,7 @@ whatever its tensors are called.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from autotune import te
 from autotune.rules.flat import lanes_in
@@ -29,8 +29,17 @@ from autotune.rules.packed_panels import Panels
 from autotune.rules.register_tiles import Effort, schedule_tiles, tiles
 from autotune.rules.rewrite_graph import parts_of, rewrite
 from autotune.rules.rows import RowLoops
+from autotune.rules.split_reductions import (
+    joined,
+    partial_results,
+    parts_knob,
+    result_count,
+    runs_along_columns,
+    schedule_columns,
+)
 from autotune.rules.stage_graph import (
     ends_in,
+    extent,
     iterations,
     readings,
     row_groups,
@@ -129,6 +138,8 @@ class _Rules:
         self.efforts = _efforts(plain)
         self.panels: list[Panels] = []
         self.lanes: dict[te.Tensor, LaneReduction] = {}
+        self.joined: dict[te.Tensor, te.Tensor] = {}
+        self.columns: dict[te.Tensor, tuple[te.Tensor, Any]] = {}
         made = rewrite(outputs, self.refine, self.series.refine_scan)
         self.numbers |= {
             stage: self.numbers[old] for stage, old in made.origin.items() if old in self.numbers
@@ -138,9 +149,17 @@ class _Rules:
         for stage in self.schedule.stages:
             if stage.op.output() in self.inlined:
                 stage.compute_inline()
-        apart = [*self.tiles(), *self.steps(), *self.series.apply(self.schedule)]
+        apart = [*self.tiles(), *self.steps(), *self.series.apply(self.schedule), *self.columns]
+        for tensor, (whole, parts) in self.columns.items():
+            knobs = StageKnobs(cfg, self.numbers[tensor])
+            schedule_columns(knobs, self.schedule, tensor, whole, parts)
         stages = readings(self.schedule)
-        loops = RowLoops(cfg, self.schedule, stages, self.lanes, self.numbers)
+        loops = RowLoops(cfg, self.schedule, stages, self.lanes, self.joined, self.numbers)
+        split = set(self.joined.values())
+        for lanes in {own.result: own for own in self.lanes.values()}.values():
+            if lanes.whole in split:
+                loops.parts(lanes)
+                apart += lanes.stages
         choices = 0
         for group in row_groups(self.schedule, stages, apart):
             choices += loops.apply(group, choices < _CHOICES)
@@ -155,19 +174,45 @@ class _Rules:
             return (tensor,)
         tensor = written_out(tensor, self.inlined)
         knobs = StageKnobs(self.cfg, self.numbers[plain])
+        width = lanes_in(self.cfg.target, tensor.dtype)
+        if runs_along_columns(tensor, width):
+            return self.column_stages(knobs, tensor)
         panels = tiles(knobs, tensor, self.efforts[plain], self.constants)
         if panels is not None:
             self.panels.append(panels)
             self.numbers[panels.result] = self.numbers[plain]
             self.efforts[panels.result] = self.efforts[plain]
             return (*panels.packed, panels.tile, *panels.folds, panels.result)
-        width = lanes_in(self.cfg.target, tensor.dtype)
         if not runs_along_rows(tensor, width):
             return (tensor,)
-        vectors = knobs.define_knob("partial_vectors", [4, 1, 2, 8])
-        lanes = lanes_of(tensor, width, vectors)
+        counts = (4, 1, 2, 8)
+        vectors = knobs.define_knob("partial_vectors", counts)
+        parts = parts_knob(knobs, tensor, result_count(tensor))
+        if parts is None:
+            lanes = lanes_of(tensor, width, vectors)
+            self.lanes |= dict.fromkeys(lanes.stages, lanes)
+            return lanes.stages
+        part = partial_results(tensor, parts, max(counts) * width)
+        lanes = lanes_of(part, width, vectors, tensor)
         self.lanes |= dict.fromkeys(lanes.stages, lanes)
-        return lanes.stages
+        return *lanes.stages, self.total(tensor, lanes.result)
+
+    def column_stages(self, knobs: StageKnobs, tensor: te.Tensor) -> Sequence[te.Tensor]:
+        """Return the stages of a reduction along columns."""
+        length = extent(tensor.op.axis[-1])
+        parts = parts_knob(knobs, tensor, result_count(tensor) // length)
+        if parts is None:
+            self.columns[tensor] = tensor, 1
+            return (tensor,)
+        part = partial_results(tensor, parts, 1)
+        self.columns[part] = tensor, parts
+        return part, self.total(tensor, part)
+
+    def total(self, tensor: te.Tensor, parts: te.Tensor) -> te.Tensor:
+        """Return a reduction computed from the results of its parts."""
+        total = joined(tensor, parts)
+        self.joined[total] = tensor
+        return total
 
     def tiles(self) -> list[te.Tensor]:
         """Schedule contractions in tiles; returns all stages that belong to them."""

@@ -24,6 +24,9 @@ _FEWEST: Final = 4
 _MAX_COPIES: Final = 2
 _OFTEN: Final = 4
 
+#: Largest distance of neighbours in a vector that is read in place: a few loads and a shuffle.
+_MAX_STEP: Final = 4
+
 #: For sums in lanes: how much more must lie along the vector than has to be packed.
 _MOSTLY: Final = 4
 
@@ -139,15 +142,16 @@ class Contraction:
         place = _place(read)
         return [_coefficient(place, axis) for axis in axes]
 
-    def along(self, read: Read) -> bool:
-        """Whether neighbours along the vector are neighbours in memory."""
+    def along(self, read: Read) -> int:
+        """Return the distance in memory of neighbours along the vector; 0 if it is large."""
         steps = self.strides(read, self.vector.axes)
-        inner = 1
-        for axis, step in zip(reversed(self.vector.axes), reversed(steps), strict=True):
-            if extent(axis) > 1 and step != inner:
-                return False
+        long = [(a, n) for a, n in zip(self.vector.axes, steps, strict=True) if extent(a) > 1]
+        first = inner = (long[-1][1] or 0) if long else 1
+        for axis, step in reversed(long):
+            if step != inner:
+                return 0
             inner *= extent(axis)
-        return True
+        return first if 0 < first <= _MAX_STEP else 0
 
     def slides(self, read: Read, group: Group) -> bool:
         """Whether an index of a read combines a group with an axis that is reduced."""
@@ -290,7 +294,9 @@ def packs(way: Contraction, read: Read, constants: Collection[te.Tensor]) -> boo
 
 def _is_mostly_along(way: Contraction, constants: Collection[te.Tensor]) -> bool:
     """Whether most of what is read lies along the vector."""
-    sizes = [(way.panel_size(r), way.along(r), r.tensor in constants) for r in way.vector_reads]
+    sizes = [
+        (way.panel_size(r), way.along(r) == 1, r.tensor in constants) for r in way.vector_reads
+    ]
     along = sum(size for size, is_along, _ in sizes if is_along)
     return _MOSTLY * sum(n for n, is_along, free in sizes if not (is_along or free)) <= along
 

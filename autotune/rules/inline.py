@@ -64,11 +64,20 @@ def _suits(op: ComputeOp, readers: Sequence[ComputeOp], inlined: Collection[te.T
         return False
     size = max(iterations(op.output()), 1)
     times = max((iterations(reader.output()) // size for reader in readers), default=1)
-    if any(isinstance(e, Call) and e.name not in _FREE for v in op.body for e in walk_expr(v)):
+    calls = {e.name for v in op.body for e in walk_expr(v) if isinstance(e, Call)}
+    if "if_then_else" in calls and any(map(_is_window, readers)):
+        return False
+    if not calls.issubset(_FREE):
         suits = len(readers) == 1 and times <= 1
     else:
         suits = times < _OFTEN or not any(reader.reduce_axis for reader in readers)
     return suits and _length(op, inlined) <= _LONGEST
+
+
+def _is_window(reader: ComputeOp) -> bool:
+    """Whether a stage reduces elements of one tensor, so that conditions are most of its work."""
+    read = {r.tensor for v in reader.body for r in reads(v) if isinstance(r, Read)}
+    return bool(reader.reduce_axis) and len(read) == 1
 
 
 def _length(op: ComputeOp, inlined: Collection[te.Tensor]) -> int:

@@ -7,16 +7,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.ir import dtypes
 from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
-from autotune.rules.stage_graph import Reading, RowGroup, extent, is_contiguous
+from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, length_of
 from autotune.rules.threads import serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
 from autotune.rules.vector_partial_sums import LaneReduction
 from autotune.schedule.schedule import Schedule
+from autotune.system import host
 
 #: Least number of rows for computing a group row by row by default.
 _FEW: Final = 8
+
+#: Bytes of a result that some cache may be too small for, and of a line of it.
+_LARGE: Final = 1 << 22
+_LINE_BYTES: Final = 64
+
+#: Longest reduction that is unrolled, and the longest rows that are read across.
+_UNROLLED: Final = 32
+_SHORT: Final = 16
+
+#: Rows from which on threads share rows and not their elements.
+_ENOUGH: Final = 64
 
 
 class RowLoops:
@@ -31,6 +44,8 @@ class RowLoops:
         The reads of each stage.
     lanes
         The reductions in lanes, by each of their stages.
+    joined
+        Reductions of the results of parts, and what they were.
     numbers
         The numbers of stages in names of knobs.
     """
@@ -41,6 +56,7 @@ class RowLoops:
         schedule: Schedule,
         stages: Sequence[Reading],
         lanes: Mapping[te.Tensor, LaneReduction],
+        joined: Mapping[te.Tensor, te.Tensor],
         numbers: Mapping[te.Tensor, int],
     ) -> None:
         self.cfg = cfg
@@ -48,6 +64,7 @@ class RowLoops:
         self.schedule = schedule
         self.reads = {s.tensor: s.reads for s in stages}
         self.lanes = lanes
+        self.joined = joined
 
     def apply(self, group: RowGroup, may_choose: bool) -> bool:
         """Schedule a group; return the knob that chooses row by row, if there is one."""
@@ -99,19 +116,28 @@ class RowLoops:
         else:
             schedule_transposed(knobs, self.schedule, tensor, axis, seconds)
 
+    def parts(self, lanes: LaneReduction) -> None:
+        """Schedule the parts of a reduction."""
+        stages = RowGroup(lanes.whole, (), ())
+        self.apart(lanes.result, self.seconds(stages))
+
     def rows(self, group: RowGroup, seconds: float) -> None:
         """Compute a whole group in the loop of its root over rows."""
         root, stage = group.root, self.schedule[group.root]
         axes = list(root.op.axis)
         lanes = self.vector_of(root)
         front = [axes[n] for n in group.rows] if group.members else axes[:-1]
+        if not group.members and math.prod(map(extent, front)) < _ENOUGH:
+            front = axes
         within = [a for a in axes if not any(a is f for f in front)]
-        lengths: dict[Any, Any] = {a: extent(a) for a in axes}
+        lengths: dict[Any, Any] = {a: length_of(a) for a in axes}
         vector: list[Any] = []
         if lanes > 1:
             width = self.width(root, lanes)
             outer, lane = stage.split(axes[-1], factor=width)
             stage.vectorize(lane)
+            if self.is_streamed(root):
+                stage.pragma(lane, "nontemporal_store")
             lengths[outer] = te.ceildiv(lengths[axes[-1]], width)
             vector = [lane]
             front = [outer if a is axes[-1] else a for a in front]
@@ -119,13 +145,15 @@ class RowLoops:
         if not front:
             front, within = within[:1], within[1:]
         stage.reorder(*front, *within, *root.op.reduce_axis, *vector)
+        self.unroll_short(root)
         if not front:
             for member, _ in group.members:
                 self.member(member, (), 0)
             return
         at = stage.fuse(*front) if len(front) > 1 else front[0]
-        length = math.prod(lengths[a] for a in front)
-        at = share(self.knobs(root), stage, at, length, seconds)
+        if not self.is_single(group):
+            length = math.prod(lengths[a] for a in front)
+            at = share(self.knobs(root), stage, at, length, seconds)
         blocked = lanes > 1 and group.rows[-1:] == (len(axes) - 1,)
         for member, rows in group.members:
             self.schedule[member].compute_at(stage, at)
@@ -153,11 +181,41 @@ class RowLoops:
             axes.append(outer)
             vector = [lane]
         stage.reorder(*axes, *reduced, *vector)
+        self.unroll_short(tensor)
 
     def seconds(self, group: RowGroup) -> float:
         """Return about how long one thread takes for a group."""
-        stages = [self.lanes[t].whole if t in self.lanes else t for t in group.stages]
+        wholes = {**{t: own.whole for t, own in self.lanes.items()}, **self.joined}
+        stages = [wholes.get(t, t) for t in group.stages]
         return serial_seconds(self.cfg.target, dict.fromkeys(stages))
+
+    def is_streamed(self, tensor: te.Tensor) -> bool:
+        """Define whether a result that may not fit into the cache is stored past it."""
+        size = math.prod(map(extent, tensor.op.axis)) * dtypes.itemsize(tensor.dtype)
+        line = extent(tensor.op.axis[-1]) * dtypes.itemsize(tensor.dtype) % _LINE_BYTES
+        if size < _LARGE or line or tensor.op.reduce_axis or not self.schedule[tensor].is_output:
+            return False
+        ways = ["cached", "streamed"]
+        likely = ways[2 * size > host.cache_bytes()]
+        way: str = self.knobs(tensor).define_knob("stores", ways, default=likely)
+        return way == "streamed"
+
+    def unroll_short(self, tensor: te.Tensor) -> None:
+        """Unroll the inner loops of a reduction, so that its result stays in a register."""
+        steps = 1
+        for axis in reversed(() if tensor in self.joined else tensor.op.reduce_axis):
+            steps *= extent(axis)
+            if steps > _UNROLLED:
+                return
+            self.schedule[tensor].unroll(axis)
+
+    def is_single(self, group: RowGroup) -> bool:
+        """Whether the rows of a group are a single one."""
+        own, axes = self.lanes.get(group.root), group.root.op.axis
+        if own is not None and len(axes) > len(own.whole.op.axis):
+            return False  # it has an axis for parts
+        rows = [axes[n] for n in group.rows] if group.members else axes
+        return math.prod(map(extent, rows)) == 1
 
     def vector_of(self, tensor: te.Tensor) -> int:
         """Return the lanes of the vectors that a stage can be computed in; 1 if it cannot."""
@@ -165,7 +223,7 @@ class RowLoops:
         lanes = lanes_in(self.cfg.target, tensor.dtype)
         if tensor in self.lanes or not axes or extent(axes[-1]) < lanes:
             return 1
-        return lanes if is_contiguous(tensor, self.reads[tensor]) else 1
+        return lanes if is_dense(tensor, self.reads[tensor], _SHORT) else 1
 
     def width(self, tensor: te.Tensor, lanes: int) -> Any:
         """Define the length of a stage's vectors."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune import te
-from autotune.ir.expr import Expr, Read, Reduce
+from autotune.ir.expr import Const, Expr, Read, Reduce
 from autotune.ir.visitor import ReadRewriter, free_vars, reads, substitute
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp
@@ -17,6 +17,12 @@ from autotune.te.tensor import ComputeOp
 def extent(axis: Any) -> int:
     """Return the length of an axis."""
     return int(axis.dom.extent.value)
+
+
+def length_of(axis: Any) -> Any:
+    """Return the length of an axis: a number, or an expression of knobs."""
+    length = axis.dom.extent
+    return int(length.value) if isinstance(length, Const) else length
 
 
 def iterations(tensor: te.Tensor) -> int:
@@ -36,6 +42,23 @@ def is_contiguous(tensor: te.Tensor, reads: Iterable[Read]) -> bool:
     """Whether neighbours along the last dimension read neighbours, or the same, everywhere."""
     last = tensor.op.axis[-1].var
     return not any(last is v for r in reads for i in r.children[:-1] for v in free_vars(i))
+
+
+def is_dense(tensor: te.Tensor, reads: Iterable[Read], longest: int) -> bool:
+    """Whether neighbours along the last dimension read elements that are not far apart.
+
+    They may be apart by rows of at most `longest` elements.
+    """
+    last = tensor.op.axis[-1].var
+    for read in reads:
+        shape: list[Any] = list(read.tensor.shape)
+        for position, index in enumerate(read.children[:-1]):
+            if any(last is v for v in free_vars(index)):
+                if math.prod(map(int, shape[position + 1 :])) > longest:
+                    return False
+                if index is not last:
+                    return False
+    return True
 
 
 def written_out(tensor: te.Tensor, inlined: Collection[te.Tensor]) -> te.Tensor:

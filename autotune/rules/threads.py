@@ -99,7 +99,8 @@ def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: f
         A loop of the stage, with no parallel loop around it. It must have neither annotation nor
         attached stages.
     length
-        Number of its iterations: an integer, or an expression of knobs.
+        Number of its iterations: an integer, or an expression of knobs. There is a knob even if
+        there is one iteration, since a trace cannot ask for the value of an expression.
     seconds
         Time that one thread needs for all of them; see `serial_seconds`.
     """

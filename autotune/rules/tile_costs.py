@@ -21,8 +21,9 @@ _LATENCY: Final = 4
 _TILE: Final = 20
 _STRIDED: Final = 1.5
 
-#: Part of a load's cycles that no multiply-add hides.
+#: Part of a load's cycles that no multiply-add hides; cycles of a vector that is not in a register.
 _ISSUE: Final = 0.15
+_SPILL: Final = 2
 
 #: Cycles of a vector that is read across the boundary of cache lines, of a step to another page of
 #: a tensor that exceeds the caches of a core, and of a vector from the second cache.
@@ -32,6 +33,13 @@ _FAR: Final = 2
 _PAGE_BYTES: Final = 4096
 _NEAR_BYTES: Final = 1 << 14
 _CACHE_BYTES: Final = 1 << 20
+
+#: Cycles of each element of a panel that exceeds so many bytes: caches; what allocators keep.
+_FETCHED: Final = ((1 << 22, 0.5), (1 << 25, 1.5))
+
+#: Most rows of a result, and fewest vectors in one, with sums in the cache.
+_FEW_ROWS: Final = 4
+_LONG: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +55,16 @@ class Tiling:
         Vectors in each row.
     packed
         What is packed.
+    streams
+        Whether sums stay in the cache: a large operand is read in rows that are as long as
+        possible, because it is read once or twice.
     """
 
     way: Contraction
     rows: Mapping[Group, int]
     vectors: int
     packed: frozenset[Read]
+    streams: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +73,8 @@ class Registers:
 
     Attributes
     ----------
-    sums
-        Vectors of sums that a tile may have.
+    count
+        Vector registers.
     lanes
         Lanes of a vector register.
     heights
@@ -72,7 +84,7 @@ class Registers:
     threads
     """
 
-    sums: int
+    count: int
     lanes: int
     heights: tuple[int, ...]
     widths: tuple[int, ...]
@@ -135,7 +147,8 @@ def fastest(
             facts = _facts(way, packed, registers, constants)
             cycles, counts, vectors = _fastest(facts, registers)
             rows = dict(zip(way.rows, counts, strict=False))
-            found.append((cycles, Tiling(way, rows, vectors, packed)))
+            streams = math.prod(g.size for g in way.rows) <= _FEW_ROWS and _is_far(facts, vectors)
+            found.append((cycles, Tiling(way, rows, vectors, packed, streams)))
     return min(found, key=lambda pair: pair[0])[1]
 
 
@@ -147,7 +160,7 @@ def _fastest(facts: _Facts, registers: Registers) -> tuple[float, tuple[int, ...
         (_cycles(facts, registers, counts, width), counts, width)
         for counts in product(*options)
         for width in registers.widths
-        if math.prod(counts) * width <= registers.sums and width <= most
+        if math.prod(counts) * width <= registers.count - 2 and width <= most
     )
     return min(every, key=lambda found: (found[0], *(-n for n in found[1])))
 
@@ -194,16 +207,38 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     for operand in facts.operands:
         count = math.prod(n for n, used in zip(rows, operand.uses, strict=True) if used)
         if operand.is_wide:
-            is_far = operand.is_large and vectors * facts.lanes * 4 < _PAGE_BYTES <= operand.pitch
+            is_far = _steps_far(operand, facts, vectors)
             kept = operand.pitch == 0 or facts.steps * vectors * facts.lanes * 4 <= _NEAR_BYTES
             each = operand.loads * (1 if kept else _FAR)
             loads += count * (vectors * each + (_PAGE if is_far else 0))
         else:
             loads += count * operand.loads
     part = max(0.5, facts.lanes / registers.lanes)
-    step = max(height * vectors * part, loads, _LATENCY) + _ISSUE * loads
+    # Beside the sums, one operand of a step is in registers, and one element of the other.
+    spilled = max(0, height * vectors + min(height, vectors) + 1 - registers.count)
+    step = max(height * vectors * part, loads, _LATENCY) + _ISSUE * loads + _SPILL * spilled
     each = facts.steps * step + height * vectors * facts.stored + _TILE
     return -(-tiles // registers.threads) * each + facts.packing
+
+
+def _is_far(facts: _Facts, vectors: int) -> bool:
+    return any(_steps_far(operand, facts, vectors) for operand in facts.operands)
+
+
+def _steps_far(operand: _Operand, facts: _Facts, vectors: int) -> bool:
+    """Whether each step of a sum goes to another page of a large tensor."""
+    width = vectors * facts.lanes * 4
+    return operand.is_large and operand.is_wide and width < _PAGE_BYTES <= operand.pitch
+
+
+def can_stream(way: Contraction, packed: Collection[Read]) -> bool:
+    """Whether sums may stay in the cache: something long is read in place."""
+    wide = way.vector.size >= _LONG * way.lanes and way.sums is None
+    return wide and any(r not in packed for r in way.vector_reads) and not _shares_window(way)
+
+
+def _shares_window(way: Contraction) -> bool:
+    return any(way.slides(r, way.vector) for r in way.vector_reads)
 
 
 def _stored(way: Contraction) -> float:
@@ -218,8 +253,14 @@ def _in_place(way: Contraction, read: Read, uses: tuple[bool, ...], loads: float
     size = dtypes.itemsize(read.dtype)
     total = math.prod(map(int, read.tensor.shape)) * size
     steps = [abs(n or 0) * size for n in way.strides(read, way.reduced)]
-    return _Operand(uses, loads * _UNALIGNED, True, max(steps, default=0), total > _CACHE_BYTES)
+    step = way.along(read)
+    loads *= _UNALIGNED if step == 1 else 2 * step
+    return _Operand(uses, loads, True, max(steps, default=0), total > _CACHE_BYTES)
 
 
 def _packing(way: Contraction, read: Read) -> float:
-    return way.panel_size(read) * (2 / way.lanes if way.along(read) else _STRIDED)
+    size = way.panel_size(read)
+    each = 2 / way.lanes if way.along(read) else _STRIDED
+    for limit, cycles in _FETCHED:
+        each += cycles if size * dtypes.itemsize(read.dtype) > limit else 0
+    return size * each

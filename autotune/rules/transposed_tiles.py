@@ -37,7 +37,7 @@ def other_axis(tensor: te.Tensor, reads: Sequence[Read], lanes: int) -> Any | No
     if tensor.op.reduce_axis or len(axes) < 2 or lanes < 2 or extent(axes[-1]) < lanes:
         return None
     last = axes[-1].var
-    for read in reads:
+    for read in (r for r in reads if r.children):
         *front, along = read.children
         if any(last is v for index in front for v in free_vars(index)):
             for axis in axes[:-1]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir.expr import Const, Expr, Read, Reduce, Var
 from autotune.ir.visitor import free_vars, reads, substitute
-from autotune.rules.stage_graph import extent, reduction_of
+from autotune.rules.stage_graph import extent, length_of, reduction_of
 from autotune.te.reduction import reduction
 
 #: Values that are combined in one expression.
@@ -64,11 +64,16 @@ def _along(read: Read, var: Var) -> bool:
     return inside and not any(var is w for index in front for w in free_vars(index))
 
 
-def lanes_of(tensor: te.Tensor, lanes: int, vectors: Any) -> LaneReduction:
-    """Return a reduction in some vectors (an integer or a knob) of so many lanes."""
+def lanes_of(
+    tensor: te.Tensor, lanes: int, vectors: Any, whole: te.Tensor | None = None
+) -> LaneReduction:
+    """Return a reduction in some vectors (an integer or a knob) of so many lanes.
+
+    It may be made of the parts of another one, `whole`.
+    """
     reduced = reduction_of(tensor)
     *outer, last = reduced.axes
-    length = extent(last)
+    length = length_of(last)
     step = te.reduce_axis((0, te.ceildiv(length, vectors * lanes)), last.name)
     copies = [te.reduce_axis((a.dom.min, a.dom.extent), a.name) for a in outer]  # type: ignore[union-attr]
 
@@ -107,7 +112,7 @@ def lanes_of(tensor: te.Tensor, lanes: int, vectors: Any) -> LaneReduction:
         return _folded(reduced, [folded[-1][(*place, v)] for v in range(width)])
 
     total = te.compute(tensor.shape, result, name=tensor.name)
-    return LaneReduction(tensor, parts, tuple(folded), total)
+    return LaneReduction(tensor if whole is None else whole, parts, tuple(folded), total)
 
 
 def _folded(reduced: Reduce, values: Sequence[Expr]) -> Expr:

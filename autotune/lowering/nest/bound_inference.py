@@ -180,9 +180,9 @@ class Bounds:
             return whole
         if stage.attach is Attach.INIT or stage.time is not None:
             assert stage.scan is not None
-            parts = self.parts[stage.scan]
+            own = self.parts[stage.scan]
             rows = whole[0] if stage.time is None else Range(self.step(stage.scan), const(1))
-            others = (parts.get(n, span) for n, span in enumerate(whole[1:], start=1))
+            others = (own.get(n, span) for n, span in enumerate(whole[1:], start=1))
             return [rows, *others]
         needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
         parts = self._needed_parts(whole, needs)

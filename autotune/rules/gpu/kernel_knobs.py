@@ -126,13 +126,13 @@ class GpuKnobs:
         least = min(WARP, usual * needed)
         cfg.add_constraint(threads * rows >= least, "a block has a warp or more")
         source, length = source_along(kernel.reductions[0]), kernel.longest
-        together = None
+        vectors: Any = None
         if source is not None and len(kernel.reductions) == 1:
             counts = lane_counts(self.target, source.dtype)[::-1]
             usual = next(n for n in counts if length % n == 0)
-            together = cfg.define_knob("lanes", counts, usual)
-            cfg.add_constraint(length % together == 0, "a row is a whole number of vectors")
-        return RowMapping(rows, threads, each, 1, across, together)
+            vectors = cfg.define_knob("lanes", counts, usual)
+            cfg.add_constraint(length % vectors == 0, "a row is a whole number of vectors")
+        return RowMapping(rows, threads, each, 1, across, vectors)
 
 
 class Defaults:

@@ -62,7 +62,7 @@ def transposed_reads(tail: te.Tensor, vector_bytes: int) -> Transposed | None:
     axes = list(tail.op.axis)
     if tail.op.reduce_axis or len(tail.op.outputs) > 1 or len(long_axes(tail)) < 2:
         return None
-    along = {axis.var: n for n, axis in enumerate(axes)}
+    along: dict[Any, int] = {axis.var: n for n, axis in enumerate(axes)}
     found: dict[int, set[te.Tensor]] = {}
     for read in reads_in(tail):
         last = axes[-1].var

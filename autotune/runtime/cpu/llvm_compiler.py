@@ -220,6 +220,9 @@ def check_target(target: Target) -> None:
 
 # -- LLVM -----------------------------------------------------------------
 
+#: What distinguishes these passes from those of before, for objects that are kept.
+_PASSES = "dead stores"
+
 _lock = threading.Lock()
 
 
@@ -302,7 +305,10 @@ def _optimised(source: str, machine: Any, options: Options) -> Any:
     tuning.slp_vectorization = False
     tuning.loop_unrolling = options.unroller
     builder = llvm.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(module, builder)
+    passes = builder.getModulePassManager()
+    if level == 1:  # the results of unrolled reductions, which level 1 stores after each step
+        passes.add_dead_store_elimination_pass()
+    passes.run(module, builder)
     return module
 
 
@@ -322,7 +328,8 @@ def object_code(
         If LLVM refuses the module.
     """
     cpu, features = cpu_and_features(target.mcpu)
-    key = cache_key(source.text, llvmlite.__version__, llvm_version(), cpu, features, repr(options))
+    versions = llvmlite.__version__, llvm_version(), _PASSES
+    key = cache_key(source.text, *versions, cpu, features, repr(options))
     found = None
     if cache is not None:
         found = cache.get(key, lambda data: defines(data, source.entry))

@@ -90,9 +90,7 @@ def doubled_states(steps: int = 4, batch: int = 3, units: int = 5) -> Made:
     k = te.reduce_axis((0, units), name="k")
     shape = (steps, batch, units)
     init = te.compute((1, batch, units), lambda t, i, j: X[t, i, j], name="init")
-    sums = te.compute(
-        shape, lambda t, i, j: te.sum(H[t - 1, i, k] * U[k, j], axis=k), name="sums"
-    )
+    sums = te.compute(shape, lambda t, i, j: te.sum(H[t - 1, i, k] * U[k, j], axis=k), name="sums")
     update = te.compute(shape, lambda t, i, j: X[t, i, j] + sums[t, i, j], name="update")
     return [X, U], [te.scan(init, update, H, name="S")]
 

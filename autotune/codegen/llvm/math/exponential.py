@@ -41,8 +41,10 @@ def expm1_near_0(w: MathWriter, r: str, terms: int | None = None) -> str:
     return w.add(w.mul(w.mul(r, r), q), r)
 
 
-def reduced_exp(w: MathWriter, x: str) -> tuple[str, str]:
-    """Return (n, exp(r) - 1) with x = n log(2) + r and |r| <= log(2) / 2.
+def reduced_exp(w: MathWriter, x: str) -> tuple[str, str, str]:
+    """Return (n, n, exp(r) - 1) with x = n log(2) + r and |r| <= log(2) / 2.
+
+    The first n is a float, the second one an integer.
 
     Nothing here is undefined for a NaN, whose n is some number.
     """
@@ -50,25 +52,25 @@ def reduced_exp(w: MathWriter, x: str) -> tuple[str, str]:
     high, low = ln2_parts(w.form.dtype)
     r = w.sub(x, w.mul(n, w.number(high)))
     r = w.sub(r, w.mul(n, w.number(low)))
-    return whole, expm1_near_0(w, r)
+    return n, whole, expm1_near_0(w, r)
 
 
-def scaled(w: MathWriter, y: str, n: str) -> str:
+def scaled(w: MathWriter, y: str, n: str, whole: str) -> str:
     """Return y * 2**n, y near 1, where overflow and subnormal results are right.
 
     Without an instruction for it there are two factors.
     """
     if w.has_ldexp:
-        return w.ldexp(y, n)
-    half = w.int_op("ashr", n, w.integer(1))
+        return w.ldexp(y, n, whole)
+    half = w.int_op("ashr", whole, w.integer(1))
     y = w.mul(y, w.power_of_two(half))
-    return w.mul(y, w.power_of_two(w.int_op("sub", n, half)))
+    return w.mul(y, w.power_of_two(w.int_op("sub", whole, half)))
 
 
 def exp(w: MathWriter, x: str) -> str:
     """Exponential."""
-    n, minus_one = reduced_exp(w, w.clamp(x, *_RANGE[w.form.dtype]))
-    return scaled(w, w.add(minus_one, w.number(1.0)), n)
+    n, whole, minus_one = reduced_exp(w, w.clamp(x, *_RANGE[w.form.dtype]))
+    return scaled(w, w.add(minus_one, w.number(1.0)), n, whole)
 
 
 def sigmoid(w: MathWriter, x: str) -> str:
@@ -83,7 +85,7 @@ def tanh(w: MathWriter, x: str) -> str:
     a = w.absolute(x)
     one = w.number(_TANH_IS_ONE[w.form.dtype])
     a = w.select("ogt", a, one, one, a)
-    n, minus_one = reduced_exp(w, w.add(a, a))
+    _, n, minus_one = reduced_exp(w, w.add(a, a))
     scale = w.power_of_two(n)
     rest = w.sub(scale, w.number(1.0))
     t = w.add(w.mul(minus_one, scale), rest)

@@ -154,8 +154,15 @@ class MathWriter:
         biased = self.int_op("add", exponent, self.integer(self.form.bias))
         return self.as_float(self.int_op("shl", biased, self.integer(self.form.mantissa)))
 
-    def ldexp(self, value: str, exponent: str) -> str:
-        """Return value * 2 ** exponent for any integers, rounded once."""
+    def ldexp(self, value: str, n: str, exponent: str) -> str:
+        """Return value * 2 ** n, rounded once; n is given as a float and as an integer."""
+        kind = self.float_type
+        if self.form.bits * self.lanes == 512:  # without converting the integer back to a float
+            mask = f"i{self.lanes}"
+            symbol = f"llvm.x86.avx512.mask.scalef.{'ps' if self.form.bits == 32 else 'pd'}.512"
+            self.needed[symbol] = f"declare {kind} @{symbol}({kind}, {kind}, {kind}, {mask}, i32)"
+            operands = f"{kind} {value}, {kind} {n}, {kind} zeroinitializer, {mask} -1, i32 4"
+            return self.define(f"call {kind} @{symbol}({operands})")
         kinds = f"{suffix(self.form.dtype, self.lanes)}.{suffix('int32', self.lanes)}"
         symbol, short = f"llvm.ldexp.{kinds}", vector_of("i32", self.lanes)
         self.needed[symbol] = f"declare {self.float_type} @{symbol}({self.float_type}, {short})"

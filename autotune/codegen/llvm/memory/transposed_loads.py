@@ -6,13 +6,15 @@
 
 Iteration c needs element c of each row, so all iterations together need whole rows: the columns of
 a matrix are made of its rows by a network of shuffles of two vectors (Eklundh, "A Fast Computer
-Method for Matrix Transposing", 1972). It loads what the iterations load, and nothing else.
+Method for Matrix Transposing", 1972). Rows that follow one another at once, of 2, 4 or 8 elements,
+are loaded in whole vectors. What is loaded is what the iterations load, and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
@@ -23,6 +25,9 @@ from autotune.codegen.llvm.vector_ops import VectorOps, constants
 from autotune.ir.expr import Const, Expr, Load, Var
 from autotune.ir.stmt import For, Seq, Stmt, Store
 from autotune.ir.visitor import walk_expr
+
+#: Distances of lanes at which all elements in between are loaded.
+_NEAR: Final = (2, 4, 8)
 
 
 @dataclass(eq=False, repr=False)
@@ -39,11 +44,8 @@ class TransposedLoads:
         if not isinstance(loop.extent, Const) or not _is_straight(loop.body):
             return
         count = int(loop.extent.value)
-        if count < 2 or count & (count - 1):
-            return
-        for load in _loads(loop.body):
-            lanes = load.lanes
-            if lanes % count == 0 and lanes & (lanes - 1) == 0:
+        for load in _loads(loop.body) if count > 1 else ():
+            if _is_power_of_two(load.lanes):
                 self._columns(load, loop.var, count)
 
     def _columns(self, load: Load, var: Var, count: int) -> None:
@@ -51,17 +53,41 @@ class TransposedLoads:
         if any(place is None for place in found):
             return
         (base, offsets), *others = [place for place in found if place is not None]
-        stride = offsets[1] - offsets[0]
         steady = all(
             own == offsets and form.key == base.key and form.const == base.const + i
             for i, (form, own) in enumerate(others, 1)
         )
-        if not steady or abs(stride) < count or not isinstance(offsets, range):
+        if not steady or not isinstance(offsets, range):
             return
-        buffer = load.buffer
-        rows = [self.memory.load_consecutive(buffer, base + constant(o), count) for o in offsets]
-        for i, column in enumerate(self._transposed(rows, count, llvm_type(load.dtype))):
-            self.memory.keep(buffer, base + constant(i), offsets, column)
+        buffer, lanes, stride = load.buffer, load.lanes, offsets[1] - offsets[0]
+        scalar = llvm_type(load.dtype)
+        if stride in _NEAR:
+            for first in range(0, count - stride + 1, stride):
+                starts = [constant(first + lanes * n) for n in range(stride)]
+                near = [self.memory.load_consecutive(buffer, base + n, lanes) for n in starts]
+                for i, column in enumerate(self._taken_apart(near, lanes, scalar), first):
+                    self.memory.keep(buffer, base + constant(i), offsets, column)
+        elif abs(stride) > max(count, *_NEAR) and _is_power_of_two(count) and count <= lanes:
+            rows = [
+                self.memory.load_consecutive(buffer, base + constant(o), count) for o in offsets
+            ]
+            for i, column in enumerate(self._transposed(rows, count, scalar)):
+                self.memory.keep(buffer, base + constant(i), offsets, column)
+
+    def _taken_apart(self, parts: list[str], lanes: int, scalar: str) -> list[str]:
+        """Return the columns of rows as long as there are vectors, which follow one another."""
+        if len(parts) == 1:
+            return parts
+        pairs = list(zip(parts[::2], parts[1::2], strict=True))
+        even, odd = (
+            self._taken_apart(
+                [self._shuffle(a, b, lanes, scalar, range(n, 2 * lanes, 2)) for a, b in pairs],
+                lanes,
+                scalar,
+            )
+            for n in (0, 1)
+        )
+        return [column for pair in zip(even, odd, strict=True) for column in pair]
 
     def _place(self, index: Expr, var: Var, i: int) -> tuple[Linear, range | list[int]] | None:
         """Return where iteration i loads: the first lane, and the distances of all lanes."""
@@ -94,6 +120,10 @@ class TransposedLoads:
         kind, chosen = f"<{width} x {scalar}>", list(picks)
         mask = f"<{len(chosen)} x i32> {constants('i32', chosen)}"
         return self.builder.define(f"shufflevector {kind} {a}, {kind} {b}, {mask}")
+
+
+def _is_power_of_two(n: int) -> bool:
+    return n & (n - 1) == 0
 
 
 def _is_straight(stmt: Stmt) -> bool:

@@ -1,0 +1,157 @@
+"""Rewrites long reductions with few results into parts, which threads compute side by side.
+
+::
+
+                                      parallel (p)
+    for (j)                             for (r) for (j)
+      for (r)                 ->          P[p, j] = P[p, j] + A[p*chunk + r, j]
+        C[j] = C[j] + A[r, j]         for (j) for (p)
+                                        C[j] = C[j] + P[p, j]
+
+Each part reads its own contiguous piece of memory. Where a row of results is long, the steps come
+before the columns, some of them unrolled, so that memory is read in the order in which it lies.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from autotune import te
+from autotune.ir.expr import Const, Read
+from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.rules.flat import lanes_in
+from autotune.rules.knob_definer import StageKnobs
+from autotune.rules.stage_graph import extent, iterations, reduction_of
+from autotune.rules.threads import COUNTS, LAUNCH, serial_seconds, share
+from autotune.schedule.schedule import Schedule
+from autotune.system.available_cpus import thread_count
+from autotune.te.reduction import reduction
+
+#: Rows from which on each is a task of its own.
+_ENOUGH_ROWS: Final = 64
+
+#: Bytes of a block of results, which stays in the first cache.
+_BLOCK_BYTES: Final = 16 << 10
+
+
+def runs_along_columns(tensor: te.Tensor, lanes: int) -> bool:
+    """Whether a reduction reads each element once, and neighbours for neighbouring results."""
+    axes, reduced = list(tensor.op.axis), reduction_of(tensor)
+    own = [r for source in reduced.sources for r in reads(source)]
+    if not axes or lanes < 2 or extent(axes[-1]) < lanes or len(reduced.axes) > 1:
+        return False
+    every = [*axes, *reduced.axes]
+    if any(extent(a) > 1 and not _depends(r, a) for r in own for a in every):
+        return False
+    return bool(own) and all(
+        r.children[-1] is axes[-1].var
+        and not any(axes[-1].var is v for i in r.children[:-1] for v in free_vars(i))
+        for r in own
+    )
+
+
+def _depends(read: Read, axis: Any) -> bool:
+    return any(axis.var is v for v in free_vars(read))
+
+
+def parts_knob(knobs: StageKnobs, tensor: te.Tensor, rows: int) -> Any:
+    """Define into how many parts a reduction is split, or return None if there are enough rows.
+
+    `rows` are those results that tasks can share without that.
+    """
+    seconds = serial_seconds(knobs.target, [tensor])
+    if rows >= _ENOUGH_ROWS or seconds < 2 * LAUNCH:
+        return None
+    cores = thread_count(knobs.target.threads)
+    is_few = cores > 1 and rows < 2 * cores and seconds >= 4 * LAUNCH
+    likely = next((n for n in COUNTS if n >= 2 * cores), COUNTS[-1]) if is_few else 1
+    return knobs.define_knob("parts", COUNTS, default=likely)
+
+
+def partial_results(tensor: te.Tensor, parts: Any, unit: int) -> te.Tensor:
+    """Return the results of the parts of a reduction: an axis for the parts, then its own.
+
+    Parameters
+    ----------
+    tensor
+        A reduction.
+    parts
+        Their number; an integer or a knob.
+    unit
+        What the length of each part is a multiple of.
+    """
+    reduced = reduction_of(tensor)
+    first, *rest = reduced.axes
+    size = extent(first)
+    chunk = te.ceildiv(size, parts * unit) * unit
+    step = te.reduce_axis((0, chunk), first.name)
+    copies = [te.reduce_axis((a.dom.min, a.dom.extent), a.name) for a in rest]  # type: ignore[union-attr]
+
+    def part(p: Any, *place: Any) -> Any:
+        values = {a.var: i for a, i in zip(tensor.op.axis, place, strict=True)}
+        values |= {a.var: copy.var for a, copy in zip(rest, copies, strict=True)}
+        at = p * chunk + step.var
+        values[first.var] = at
+        where = substitute(reduced.condition, values)
+        inside = at < size
+        where = inside if isinstance(where, Const) and where.value else te.all(where, inside)
+        sources = [substitute(source, values) for source in reduced.sources]
+        return reduction(reduced.combiner, sources, [step, *copies], where)[0]
+
+    results: te.Tensor = te.compute((parts, *tensor.shape), part, name=f"{tensor.name}_parts")
+    return results
+
+
+def joined(tensor: te.Tensor, parts: te.Tensor) -> te.Tensor:
+    """Return a reduction computed from the results of its parts."""
+    every = te.reduce_axis((0, parts.shape[0]), "p")
+    combiner = reduction_of(tensor).combiner
+
+    def total(*place: Any) -> Any:
+        return reduction(combiner, [parts[(every.var, *place)]], every, None)[0]
+
+    result: te.Tensor = te.compute(tensor.shape, total, name=tensor.name)
+    return result
+
+
+def schedule_columns(
+    knobs: StageKnobs, schedule: Schedule, tensor: te.Tensor, whole: te.Tensor, parts: Any
+) -> None:
+    """Compute a reduction along columns, or its parts, some rows of the operand at a time.
+
+    Parameters
+    ----------
+    knobs
+    schedule
+    tensor
+        The stage: `whole`, or its parts.
+    whole
+        The reduction as it was given.
+    parts
+        Number of parts; 1 if there are none.
+    """
+    stage, (*front, columns) = schedule[tensor], list(tensor.op.axis)
+    (rows,) = tensor.op.reduce_axis
+    lanes, length = lanes_in(knobs.target, tensor.dtype), extent(columns)
+    vectors = max(_BLOCK_BYTES // knobs.target.vector_bytes, 1)
+    widths = [n for n in (vectors, 4, 16, 64, 4 * vectors) if n == 4 or n * lanes <= 2 * length]
+    width = knobs.define_knob("block_columns", sorted(set(widths), key=widths.index))
+    unroll = knobs.define_knob("unroll", [8, 4, 1, 2])
+    outer, lane = stage.split(columns, factor=lanes)
+    outer, inner = stage.split(outer, factor=width)
+    steps, step = stage.split(rows, factor=unroll)
+    stage.reorder(*front, outer, steps, inner, step, lane)
+    stage.unroll(step)
+    stage.vectorize(lane)
+    count = math.prod(extent(a) for a in whole.op.axis[:-1])
+    tasks = parts * count * te.ceildiv(length, lanes * width)
+    share(
+        knobs, stage, stage.fuse(*front, outer) if front else outer, tasks,
+        serial_seconds(knobs.target, [whole]),
+    )  # fmt: skip
+
+
+def result_count(tensor: te.Tensor) -> int:
+    """Return the number of results of a reduction."""
+    return iterations(tensor) // math.prod(map(extent, tensor.op.reduce_axis))

@@ -1,0 +1,155 @@
+"""Which loops rules give to rows, columns and layouts that disagree, and that these are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import autotune
+from autotune import rules, te
+from autotune.rules.apply_rules import scheduled_outputs
+from autotune.target import Target
+from autotune.task.task import Task
+from autotune.template import Template
+from autotune.trace.template_knobs import Knobs
+
+Made = tuple[list[te.Tensor], list[te.Tensor]]
+Array = npt.NDArray[Any]
+
+
+def transposed(m: int, n: int, dtype: str = "float32") -> Made:
+    X = te.placeholder((m, n), dtype, name="X")
+    return [X], [te.compute((n, m), lambda i, j: X[j, i], name="Y")]
+
+
+def with_transposed(n: int) -> Made:
+    X = te.placeholder((n, n), "float32", name="X")
+    return [X], [te.compute((n, n), lambda i, j: X[i, j] + X[j, i] * 2.0, name="Y")]
+
+
+def row_sums(m: int, n: int) -> Made:
+    X = te.placeholder((m, n), "float32", name="X")
+    r = te.reduce_axis((0, n), name="r")
+    return [X], [te.compute((m,), lambda i: te.sum(X[i, r], axis=r), name="S")]
+
+
+def row_extremes(m: int, n: int) -> Made:
+    X = te.placeholder((m, n), "float32", name="X")
+    r, q = te.reduce_axis((0, n), name="r"), te.reduce_axis((0, n), name="q")
+    most = te.compute((m,), lambda i: te.max(X[i, r], axis=r), name="most")
+    least = te.compute((m,), lambda i: te.min(X[i, q], axis=q), name="least")
+    return [X], [most, least]
+
+
+def column_maxima(m: int, n: int) -> Made:
+    X = te.placeholder((m, n), "float32", name="X")
+    r = te.reduce_axis((0, m), name="r")
+    return [X], [te.compute((n,), lambda j: te.max(X[r, j], axis=r), name="M")]
+
+
+def windows(h: int, w: int) -> Made:
+    """Maxima of 3 x 3 windows two apart, with a margin of one."""
+    X = te.placeholder((8, h, w), "float32", name="X")
+    low = te.min_value("float32")
+
+    def inside(c: Any, y: Any, x: Any) -> Any:
+        within = te.all(y >= 1, y <= h, x >= 1, x <= w)
+        return te.if_then_else(within, X[c, y - 1, x - 1], low)
+
+    P = te.compute((8, h + 2, w + 2), inside, name="P")
+    ry, rx = te.reduce_axis((0, 3), name="ry"), te.reduce_axis((0, 3), name="rx")
+    shape = (8, (h - 1) // 2 + 1, (w - 1) // 2 + 1)
+    maxima = te.compute(
+        shape,
+        lambda c, y, x: te.max(P[c, 2 * y + ry, 2 * x + rx], axis=[ry, rx]),
+        name="W",
+    )
+    return [X], [maxima]
+
+
+def padded_windows(x: Array) -> Array:
+    wide = np.pad(x, ((0, 0), (1, 1), (1, 1)), constant_values=np.finfo(x.dtype).min)
+    every = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))  # type: ignore[call-overload]
+    return np.asarray(every[:, ::2, ::2].max(axis=(3, 4)))
+
+
+CASES: list[tuple[Callable[..., Made], tuple[Any, ...], Callable[[Array], Any], str]] = [
+    (transposed, (64, 64), np.transpose, "tile_rows"),
+    (transposed, (37, 101), np.transpose, "tile_rows"),
+    (transposed, (70, 45, "float64"), np.transpose, "tile_rows"),
+    (transposed, (99, 67, "int8"), np.transpose, "tile_rows"),
+    (transposed, (100, 3), np.transpose, "lanes"),
+    (with_transposed, (53,), lambda x: x + 2 * x.T, "tile_rows"),
+    (row_sums, (1, 300_007), lambda x: x.sum(axis=1), "parts"),
+    (row_sums, (3, 70_001), lambda x: x.sum(axis=1), "parts"),
+    (row_sums, (600, 200), lambda x: x.sum(axis=1), "partial_vectors"),
+    (row_sums, (1000, 7), lambda x: x.sum(axis=1), "lanes"),
+    (column_maxima, (1001, 70), lambda x: x.max(axis=0), "block_columns"),
+    (column_maxima, (7, 5001), lambda x: x.max(axis=0), "block_columns"),
+    (windows, (20, 45), padded_windows, "lanes"),
+]
+
+
+def task_of(made: Callable[..., Made], args: tuple[Any, ...]) -> Task:
+    def instance(cfg: Knobs) -> Any:
+        inputs, outputs = made(*args)
+        schedule = rules.schedule(cfg, outputs)
+        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
+
+    return Task(Template("computation", "llvm", instance), {}, Target("llvm"))
+
+
+@pytest.mark.parametrize(("made", "args", "reference", "knob"), CASES)
+def test_every_configuration_is_right_and_has_the_rules_knob(
+    made: Callable[..., Made], args: tuple[Any, ...], reference: Callable[[Array], Any], knob: str
+) -> None:
+    task = task_of(made, args)
+    assert not task.untraceable
+    assert any(name.startswith(knob) for name in task.space.column_names)
+    rng = np.random.default_rng(0)
+    (x,) = (rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made(*args)[0])
+    expected = np.ascontiguousarray(reference(x))
+    for index in {task.default_index, *task.space.sample(5, rng).tolist()}:
+        structure = task.concrete_structure(index)
+        out = np.zeros(expected.shape, expected.dtype)
+        autotune.build(structure.schedule, list(structure.tensors))(x, out)
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize(
+    ("made", "args", "knob"),
+    [
+        (row_sums, (600, 200), "parts"),
+        (column_maxima, (7, 200), "parts"),
+        (row_sums, (600, 200), "tile_rows"),
+    ],
+)
+def test_rules_do_not_fire_where_they_bring_nothing(
+    made: Callable[..., Made], args: tuple[Any, ...], knob: str
+) -> None:
+    assert not any(name.startswith(knob) for name in task_of(made, args).space.column_names)
+
+
+@pytest.mark.parametrize("place", [0, 17, 63, 99])
+def test_a_nan_anywhere_in_a_row_is_its_maximum(place: int) -> None:
+    x = np.linspace(-1, 1, 200, dtype="float32").reshape(2, 100)
+    x[1, place] = np.nan
+    task = task_of(row_extremes, (2, 100))
+    for index in task.space.sample(4, np.random.default_rng(0)).tolist():
+        structure = task.concrete_structure(index)
+        most, least = np.zeros(2, "float32"), np.zeros(2, "float32")
+        autotune.build(structure.schedule, list(structure.tensors))(x, most, least)
+        np.testing.assert_array_equal(most, [x[0].max(), np.nan])
+        np.testing.assert_array_equal(least, [x[0].min(), np.nan])
+
+
+def test_a_transposed_tile_is_loaded_in_whole_rows() -> None:
+    task = task_of(transposed, (256, 256))
+    structure = task.concrete_structure(task.default_index)
+    source = autotune.build(structure.schedule, list(structure.tensors)).source
+    assert "shufflevector" in source
+    assert "load float," not in source
