@@ -46,7 +46,6 @@ BUILTIN: dict[tuple[str, str | None], str] = {
     ("rnn_cell", None): "autotune.operators.rnn_cell:rnn_cell",
     ("lstm_cell", None): "autotune.operators.lstm_cell:lstm_cell",
     ("broadcast_add", "cuda"): "autotune.operators.cuda.gpu_broadcast_add:broadcast_add",
-    ("transpose", "cuda"): "autotune.operators.cuda.gpu_transpose:transpose",
     ("cumsum", "cuda"): "autotune.operators.cuda.gpu_scans:cumsum",
     ("linear_recurrence", "cuda"): "autotune.operators.cuda.gpu_scans:linear_recurrence",
     ("rnn_cell", "cuda"): "autotune.operators.cuda.gpu_recurrent:rnn_cell",
