@@ -43,6 +43,9 @@ _LONG_ROW: Final = 1 << 18
 #: Least number of tasks of a default configuration.
 _TASKS: Final = 4
 
+#: Number of steps from which on eight are unrolled by default.
+_LONG: Final = 64
+
 #: Vectors of columns of a task.
 _WIDTHS: Final = (64, 1, 2, 4, 8, 16, 32, 128)
 
@@ -211,7 +214,7 @@ class SeriesLoops:
         if self.bytes >= _SHARED:
             wide = _width(width, vector, 4 * vector if large else vector)
         columns = lanes * cfg.define_knob("scan_width", list(_WIDTHS), wide)
-        unroll = cfg.define_knob("scan_unroll", [1, 2, 4, 8], 8 if large else 1)
+        unroll = cfg.define_knob("scan_unroll", [1, 2, 4, 8], 8 if own.steps >= _LONG else 1)
         is_scan = self.series.result is self.series.scan
         ways = ["steps", "tiles", "blocks"] if is_scan else ["tiles", "blocks"]
         ways = [w for w in ways if w != "blocks" or own.steps > 16]
