@@ -50,6 +50,7 @@ from autotune.rules.stage_graph import (
 from autotune.rules.steps import ScanSeries
 from autotune.rules.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
 from autotune.schedule.schedule import Schedule
+from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, producers_first
 
 #: Largest number of groups with a knob for their placement; each doubles the traces.
@@ -226,7 +227,9 @@ class _Rules:
     def tiles(self) -> list[te.Tensor]:
         """Schedule contractions in tiles; returns all stages that belong to them."""
         apart: list[te.Tensor] = []
-        others = (*self.lanes, *self.steps())
+        scans = [s.op for s in self.schedule.stages if isinstance(s.op, ScanOp)]
+        steps = [t for scan in scans for op in (scan, *scan.cell) for t in op.outputs]
+        others = (*self.lanes, *steps)
         for panels in self.panels:
             effort = self.efforts[panels.result]
             end = ends_in(panels.result, readings(self.schedule))
