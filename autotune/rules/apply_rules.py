@@ -4,9 +4,12 @@
 `inline`              element-wise stages are computed where they are read
 `steps`               scans have columns side by side, or blocks of steps
 `register_tiles`      contractions have register tiles over packed panels
+`split_reductions`    long reductions with few results have parts; columns are reduced side by side
 `vector_partial_sums` reductions along rows have partial results in vectors
 `rows`                stages that share rows are computed a row at a time
+`transposed_tiles`    stages that read along another axis have tiles that fit in registers
 `flat`                everything else is one loop, in vectors
+`threads`             loops are shared among threads
 ====================  ============================================================================
 
 For GPUs `rules.gpu` has rules of its own, and a table of their knobs.
@@ -91,6 +94,10 @@ def schedule(
         Steps of the reduction that are unrolled.
     partial_vectors
         For reductions along rows: vectors of partial results.
+    parts
+        For long reductions with few results: the number of parts that are reduced first.
+    stores
+        Whether a large result is stored past the caches ("streamed").
     lanes
         For other stages: elements in a vector.
     scan
