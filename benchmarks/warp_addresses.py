@@ -35,8 +35,7 @@ _OPS: Final[Mapping[str, Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod,
     "min": np.minimum, "max": np.maximum, "<": np.less, "<=": np.less_equal, ">": np.greater,
     ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal, "and": np.logical_and,
-    "or": np.logical_or, "^": np.bitwise_xor, "&": np.bitwise_and, ">>": np.right_shift,
-    "<<": np.left_shift, "|": np.bitwise_or,
+    "or": np.logical_or,
 }  # fmt: skip
 
 
@@ -157,6 +156,8 @@ def _value(expr: Expr, values: Mapping[Var, Any]) -> Any:
             return _OPS[op](_value(a, values), _value(b, values))
         case Select(condition=c, true=a, false=b):
             return np.where(_value(c, values), _value(a, values), _value(b, values))
+        case Call(name="bitwise_xor", children=(a, b)):
+            return np.bitwise_xor(_value(a, values), _value(b, values))
         case Call(name="likely", children=(a,)):
             return _value(a, values)
     raise _UnknownError

@@ -105,7 +105,15 @@ class PreparedCandidate:
 
     def bind(self, arrays: Sequence[DeviceArray]) -> Call:
         """Return a call on some arrays, once the constants among them are prepared."""
-        return self._device.bind(*self.on(arrays))
+        main, own = self.on(arrays)
+        call = self._device.bind(main, own)
+        if self._device.is_host:
+            return call  # which keeps the arrays
+
+        def with_arrays(_held: object = own) -> None:
+            call()
+
+        return with_arrays
 
     def _new(self, parameter: ArrayParameter) -> DeviceArray:
         device, shape = self._device, parameter.fixed or ()

@@ -48,7 +48,12 @@ class Workload:
         return hash(self.key)
 
     def __str__(self) -> str:
-        args = [f"{name}={value}" for name, value in self.args.items()]
+        """Return it for people: without flags that are off, and without empty texts."""
+        args = [
+            f"{name}={value}"
+            for name, value in self.args.items()
+            if value is not False and value != ""
+        ]
         if self.constant:
             args.append(f"constant={list(self.constant)}")
         return f"{self.template}({', '.join(args)})"

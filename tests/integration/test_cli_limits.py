@@ -71,7 +71,7 @@ def test_several_workloads_are_tuned_and_resumed_each_in_its_log(call, tmp_path)
     done = call("run", "--job", "small.toml", "--trials", 4, "--seed", 1)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[0].startswith("matmul(m=16, n=16, k=16, ")
+    assert lines[0] == "matmul(m=16, n=16, k=16, dtype=float32) on llvm"
     assert any(line.startswith("softmax(m=8, n=16") for line in lines)
     assert any(re.match(r"matmul +4/4 ", line) for line in lines)
     assert re.match(r"best of 2 of 2 workloads", lines[-1])

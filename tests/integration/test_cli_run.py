@@ -15,7 +15,7 @@ from records import RecordStore
 def test_a_run_logs_its_trials_beside_it_and_ends_in_one_summary_line(tuned):
     log, done = tuned
     lines = done.out.splitlines()
-    assert lines[0].startswith("matmul(m=16, n=16, k=16, ")
+    assert lines[0] == "matmul(m=16, n=16, k=16, dtype=float32) on llvm"
     assert lines[1] == "log matmul.jsonl, seed 1"
     compared = r"(level with |[\d.]+x )the default \([\d.]+ to [\d.]+\)"
     compared += r"|too noisy for a ratio|which is the default"

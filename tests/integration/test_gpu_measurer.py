@@ -82,6 +82,44 @@ def labels(results):
     return [result.error and result.error.code for result in results]
 
 
+PREPARED = """
+from autotune import te
+from autotune.template import template
+
+@template("prepared", target="cuda", reference=lambda a, w: a + 2 * w[::-1])
+def prepared(cfg, n: int):
+    A, W = te.placeholder((n,), name="A"), te.placeholder((n,), name="W")
+    P = te.compute((n,), lambda i: W[n - 1 - i] * 2.0, name="P")
+    B = te.compute((n,), lambda i: A[i] + P[i], name="B")
+    s = te.create_schedule(B.op)
+    threads = cfg.define_knob("threads", [32, 64])
+    for tensor in (P, B):
+        block, thread = s[tensor].split(tensor.op.axis[0], factor=threads)
+        s[tensor].bind(block, te.thread_axis("blockIdx.x"))
+        s[tensor].bind(thread, te.thread_axis("threadIdx.x"))
+    return s, [A, W, B]
+"""
+
+
+def test_constants_are_prepared_before_a_kernel_is_timed_on_a_gpu(machine, tmp_path):
+    path = tmp_path / "prepared.py"
+    path.write_text(PREPARED)
+    task = Task.from_reference(f"{path}:prepared", {"n": 100}, "cuda", constant=[1])
+    inputs = [MeasureInput(task.space.config(index)) for index in range(2)]
+    found = {}
+    for constant, kernels in (([], 2), ([1], 1)):
+        with LocalMeasurer(
+            task.template_ref, task.args, task.target, QUICK, 20.0, constant=constant
+        ) as measurer:
+            results = [result for _, result in measurer.measure(inputs)]
+            assert measurer.reference == "given"
+            rounds = measurer.compare([each.config for each in inputs], 0.1, 0, False, True)
+        assert [len(result.kernels) for result in results] == [kernels] * 2
+        assert [r.error for r in [*results, *rounds.values()]] == [None] * 4
+        found[kernels] = {result.code_hash for result in results}
+    assert not found[1] & found[2]
+
+
 def test_a_template_is_tuned_on_a_gpu_and_built_from_its_records(machine, tmp_path):
     def autotune(*words):
         command = [sys.executable, "-m", "autotune", *words, "--log", "log.jsonl"]

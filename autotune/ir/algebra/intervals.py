@@ -58,6 +58,11 @@ def operation_bounds(node: Expr, of: Callable[[Expr], Bounds]) -> Bounds:
             return of(node.children[0])
         case Call(name="gcd"):
             return _gcd(*(of(child) for child in node.children))
+        case Call(name="bitwise_xor"):
+            (a, b), (c, d) = (of(child) for child in node.children)
+            if min(a, c) < 0 or max(b, d) == INF:
+                return ANYTHING
+            return 0, (1 << int(max(b, d)).bit_length()) - 1
         case _:
             return ANYTHING
 

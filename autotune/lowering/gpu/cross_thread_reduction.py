@@ -131,13 +131,12 @@ class _Written:
         """Share one value per `width` threads, and combine the values of the group."""
         count = self.count // self.width
         member, group = _place(self.over), _place(self.others)
-        start = binary("*", group, count)
-        size = (const(count * math.prod(axis.own for axis in self.others)),)
+        size = (const(count * self._groups()),)
         parts = [
             Buffer(self.names.unused(f"{result.name}.parts"), result.dtype, size, "shared")
             for result in self.reduction.results
         ]
-        place = binary("+", start, binary("//", member, self.width))
+        place = self._part(group, binary("//", member, self.width))
         share: Stmt = seq(
             *(Store(part, place, value) for part, value in zip(parts, values, strict=True))
         )
@@ -146,18 +145,27 @@ class _Written:
         for axis in self.others:
             if axis.own == 1:
                 share = If(binary("==", axis.var, 0), share)
-        body = seq(*(() if before is None else (before,)), share, self._combined(parts, start))
+        body = seq(*(() if before is None else (before,)), share, self._combined(parts, group))
         return allocated(parts, body)
 
-    def _combined(self, parts: list[Buffer], start: Expr) -> Stmt:
+    def _groups(self) -> int:
+        return math.prod(axis.own for axis in self.others)
+
+    def _part(self, group: Expr, number: Expr) -> Expr:
+        """Return where a part of a group is stored: beside what neighbouring threads store."""
+        if self.width > 1:
+            return binary("+", binary("*", group, self.count // self.width), number)
+        return binary("+", binary("*", number, self._groups()), group)
+
+    def _combined(self, parts: list[Buffer], group: Expr) -> Stmt:
         count = self.count // self.width
         zero, combiner, results = const(0), self.reduction.combiner, self.reduction.results
         if self.width > 1 and WARP % count == 0 and self._distance() % count == 0:
-            index = binary("+", start, binary("%", _place(self.over), count))
+            index = self._part(group, binary("%", _place(self.over), count))
             operands = tuple(Load(part, index) for part in parts)
             return WarpReduce(combiner, operands, results, zero, count)
         var = Var("part")
-        index = binary("+", start, var)
+        index = self._part(group, var)
         values = combiner.combine(
             [Load(result, zero) for result in results], [Load(part, index) for part in parts]
         )

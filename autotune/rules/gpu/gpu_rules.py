@@ -14,7 +14,7 @@ from typing import Any
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Reduce
-from autotune.ir.visitor import free_vars, substitute
+from autotune.ir.visitor import substitute
 from autotune.rules.gpu.fusion_plan import (
     FusedKernel,
     FusionPlan,
@@ -30,19 +30,20 @@ from autotune.rules.gpu.matrix_products import (
     digits,
     joined,
     product_of,
-    reads_of,
     steps_of,
     tiled,
 )
 from autotune.rules.gpu.product_loops import schedule_product
 from autotune.rules.gpu.register_rows import RegisterRows, kept_rows
-from autotune.rules.gpu.row_loops import schedule_rows
+from autotune.rules.gpu.row_loops import goes_along, schedule_rows
 from autotune.rules.gpu.scan_threads import schedule_scan
+from autotune.rules.gpu.split_sums import split_sums
+from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
 from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.plain_loops import schedule_on_gpu
 from autotune.rules.rewrite_graph import rewrite
-from autotune.rules.stage_graph import extent, reduction_of
+from autotune.rules.stage_graph import extent, reduction_of, written_out
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.scan import ScanOp
@@ -85,14 +86,19 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         Of reductions: threads of a row, rows of a block, rows that a thread works on one after the
         other, elements of a row that it stores together. Without a reduction: threads of a block,
         elements of a thread, and elements that it computes together.
+    tiles
+        Of transposes: tiles of a block.
+    parts
+        Of sums whose results are few: partial results of each, which another kernel adds up.
     """
+    outputs, split = split_sums(cfg, outputs, plan(outputs))
     made = plan(outputs)
-    knobs = GpuKnobs(cfg, made)
+    knobs = GpuKnobs(cfg, made, first=1 + split)
     products: dict[te.Tensor, Tiled] = {}
     flat = made.flat()
     flattened: dict[te.Tensor, te.Tensor] = {}
     old: dict[te.Tensor, te.Tensor] = {}
-    registers = _registers(made, knobs, old)
+    rewritten = _rewritten(made, knobs, old)
 
     def refine(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
         stages = refined(tensor, plain)
@@ -101,7 +107,7 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
 
     def refined(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
         kernels = [made.kernels[host] for host in made.hosts.get(plain, ())]
-        own = [registers[k.tail] for k in kernels if k.tail in registers]
+        own = [rewritten[k.tail] for k in kernels if k.tail in rewritten]
         if own:
             return own[0].refined(tensor, plain)
         if not is_reduction(plain) or kernels[0].is_plain:
@@ -126,8 +132,8 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
             s[new[plain]].compute_inline()
     loops = _Loops(s, knobs, new, flattened)
     for tail, kernel in made.kernels.items():
-        if tail in registers:
-            registers[tail].schedule(s, new[tail])
+        if tail in rewritten:
+            rewritten[tail].schedule(s, new[tail])
         elif tail in products:
             loops.product(products[tail], new[tail])
         else:
@@ -138,18 +144,26 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     return s
 
 
-def _registers(
+def _rewritten(
     made: FusionPlan, knobs: GpuKnobs, old: dict[te.Tensor, te.Tensor]
-) -> dict[te.Tensor, RegisterRows]:
-    """Return the kernels whose threads keep rows in registers."""
-    found: dict[te.Tensor, RegisterRows] = {}
+) -> dict[te.Tensor, RegisterRows | SwizzledTiles]:
+    """Return what rewrites kernels that keep rows in registers, or transpose."""
+    found: dict[te.Tensor, RegisterRows | SwizzledTiles] = {}
     inlined: set[te.Tensor] = set()
     for tail, kernel in made.kernels.items():
-        is_of_rows = bool(kernel.reductions) and not kernel.is_flat and kernel.product is None
-        kept = kept_rows(kernel, made) if is_of_rows else None
-        if kept is not None:
-            sizes = knobs.kept_rows(kept, _lanes_of(knobs.target, tail, kept.columns))
-            found[tail] = RegisterRows(kept, *sizes, inlined, old)
+        if kernel.product is not None or kernel.is_plain or kernel.is_flat:
+            continue
+        if kernel.reductions:
+            kept = kept_rows(kernel, made)
+            if kept is not None:
+                sizes = knobs.kept_rows(kept, _lanes_of(knobs.target, tail, kept.columns))
+                found[tail] = RegisterRows(kept, *sizes, inlined, old)
+            continue
+        inline = {t for t in made.inline if tail in made.hosts[t]}
+        turned = transposed_reads(written_out(tail, inline), knobs.target.vector_bytes)
+        if turned is not None:
+            tiles = knobs.of(kernel).define_knob("tiles", [4, 1, 2, 8])
+            found[tail] = SwizzledTiles(turned, tail, tiles, inlined, old)
     return found
 
 
@@ -238,7 +252,7 @@ class _Loops:
         """Reduce elements each by itself, in the order in which they lie."""
         members = [self.flattened[t] for t in kernel.reductions]
         elements = math.prod(map(extent, tail.op.axis))
-        how = self.knobs.cells(kernel, elements, kernel.longest, _goes_along(members[0]))
+        how = self.knobs.cells(kernel, elements, kernel.longest, goes_along(kernel.reductions[0]))
         axes = list(tail.op.axis)
         fused = self.s[tail].fuse(*axes) if len(axes) > 1 else axes[0]
         reductions = [(m, m.op.axis[0], _steps(m)) for m in members]
@@ -266,11 +280,3 @@ def _lanes_of(target: Target, tail: te.Tensor, length: int) -> list[int]:
 
 def _steps(tensor: te.Tensor) -> tuple[Any, ...]:
     return steps_of(reduction_of(tensor))
-
-
-def _goes_along(tensor: te.Tensor) -> bool:
-    """Whether adjacent steps of a reduction are adjacent in memory, and its elements are not."""
-    body = reduction_of(tensor)
-    element, step = tensor.op.axis[0].var, steps_of(body)[-1].var
-    last = [set(free_vars(r.children[-1])) for r in reads_of(body) if r.children]
-    return any(step in own and element not in own for own in last)

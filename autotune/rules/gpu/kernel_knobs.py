@@ -11,14 +11,15 @@ from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
 from autotune.rules.gpu.matrix_products import Product, runs_of
 from autotune.rules.gpu.product_loops import Tiles, define_tiles
 from autotune.rules.gpu.register_rows import MOST_KEPT, KeptRows
-from autotune.rules.gpu.row_loops import RowMapping
-from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP
+from autotune.rules.gpu.row_loops import OCCUPIED, RowMapping, most_threads, source_along
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, lane_counts
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.stage_graph import extent
 from autotune.target import Target
 
-#: Threads of a block of rows by default.
+#: Threads of a block of rows by default, and of a block of sums.
 _BLOCK: Final = 128
+_BLOCK_OF_SUMS: Final = 256
 #: Steps from which on threads share a reduction by default, and fewer where elements are few.
 _LONG: Final = 128
 _LESS_LONG: Final = 32
@@ -32,11 +33,11 @@ class GpuKnobs:
     """Defines the knobs of kernels.
 
     In each kind, the kernel with the most work has knobs, with its number among these kernels in
-    their names. Other kernels have the defaults for their shapes, because spaces would become too
-    large.
+    their names: a product is the first one, others are numbered from `first` on. Other kernels have
+    the defaults for their shapes, because spaces would become too large.
     """
 
-    def __init__(self, cfg: KnobDefiner, made: FusionPlan) -> None:
+    def __init__(self, cfg: KnobDefiner, made: FusionPlan, first: int = 1) -> None:
         self.cfg = cfg
         largest: dict[str, FusedKernel] = {}
         for kernel in made.kernels.values():
@@ -45,7 +46,10 @@ class GpuKnobs:
                 largest[_kind(kernel)] = kernel
         own = {kernel.tail for kernel in largest.values()}
         tuned = [tail for tail in made.kernels if tail in own]
-        self.numbers = {tail: number for number, tail in enumerate(tuned, 1)}
+        product = [tail for tail in tuned if made.kernels[tail].product is not None]
+        others = [tail for tail in tuned if tail not in product]
+        self.numbers = dict.fromkeys(product, 1)
+        self.numbers |= {tail: n for n, tail in enumerate(others, first + len(product))}
 
     @property
     def target(self) -> Target:
@@ -108,8 +112,12 @@ class GpuKnobs:
         cfg, together = self.of(kernel), _kind(kernel) == "long"
         powers = [1, 2, 4, 8, 16, 32, 64, 128, 256]
         most, longest = _power(elements), _power(steps)
-        usual = min(8 if together else 128, most)
-        needed = min(WARP if together else max(1, WARP // usual), longest)
+        needed, usual = min(max(1, WARP // min(128, most)), longest), min(128, most)
+        if together:
+            tensor = kernel.reductions[0]
+            enough = _power(max(1, OCCUPIED // elements))
+            needed = min(max(enough, WARP if across else 4), most_threads(tensor), longest)
+            usual = min(max(1, _BLOCK_OF_SUMS // needed) if across else WARP, most)
         threads = cfg.define_knob("threads", powers, needed)
         rows = cfg.define_knob("rows", powers, usual)
         each = cfg.define_knob("each", [1, 2, 4])
@@ -117,7 +125,14 @@ class GpuKnobs:
         cfg.add_constraint(threads <= longest, "an element has no more threads than steps")
         least = min(WARP, usual * needed)
         cfg.add_constraint(threads * rows >= least, "a block has a warp or more")
-        return RowMapping(rows, threads, each, 1, across)
+        source, length = source_along(kernel.reductions[0]), kernel.longest
+        vectors: Any = None
+        if source is not None and len(kernel.reductions) == 1:
+            counts = lane_counts(self.target, source.dtype)[::-1]
+            usual = next(n for n in counts if length % n == 0)
+            vectors = cfg.define_knob("lanes", counts, usual)
+            cfg.add_constraint(length % vectors == 0, "a row is a whole number of vectors")
+        return RowMapping(rows, threads, each, 1, across, vectors)
 
 
 class Defaults:

@@ -311,10 +311,11 @@ def _run(product: Product, read: Read, way: int) -> int:
         return 1
     run = 1
     for index, size in zip(reversed(read.children), reversed(read.tensor.shape), strict=True):
-        if not loops or index is not loops[-1].var:
+        start = add(to_poly(index), to_poly(loops[-1].var), -1) if loops else {}
+        if not loops or any(loops[-1].var in set(free_vars(x)) for term in start for x in term):
             break
         length = extent(loops.pop())
-        run *= math.gcd(length, int(size))
+        run *= math.gcd(length, int(size), *start.values())
         if length != int(size):
             break
     return run

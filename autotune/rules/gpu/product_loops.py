@@ -101,12 +101,13 @@ def define_tiles(
     virtual_n = knob("virtual_n", [2, 1, 4], usual.virtual[1])
     depth = knob("depth", [16, 4, 8, 32], 16 if sizes[3] > 8 else 8)
     unroll = knob("unroll", [16, 1, 2, 4, 8, 32], 16 if sizes[3] > 8 else 8)
-    fetches = [n for n in list(widths)[::-1] if runs] or [1]
+    fetches = list(widths)[::-1]
+    fetched = next(n for n in fetches if n == 1 or (runs and not any(run % n for run in runs)))
     groups, rows = [8, 1, 2, 4, 16], -(-sizes[1] // usual.rows)
     tiles = Tiles(
         (warps_m, warps_n), (lanes_m, WARP // lanes_m), (own_m, own_n), (virtual_m, virtual_n),
         depth, unroll,
-        fetch=knob("fetch", fetches, next(n for n in fetches if not any(r % n for r in runs))),
+        fetch=knob("fetch", fetches, fetched),
         pad=knob("pad", [4, 0, 1, 2]),
         ahead=knob("ahead", ["registers", "copies", "shared", "no"]),
         group=knob("group", groups, max(n for n in groups if n <= 8 and rows % n == 0)),
@@ -124,7 +125,7 @@ def define_tiles(
         f"blocks side by side have at most {MAX_SIDE_BY_SIDE} threads",
     )
     cfg.add_constraint(unroll <= depth, "no more steps are written out than lie in shared memory")
-    for run in runs:
+    for run in runs or [1]:
         cfg.add_constraint(run % tiles.fetch == 0, "rows are whole numbers of vectors")
     cfg.add_constraint(
         te.ceildiv(sizes[1], tiles.rows) % tiles.group == 0, "rows of tiles are whole groups"

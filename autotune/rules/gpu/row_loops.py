@@ -8,11 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from autotune import te
-from autotune.rules.gpu.thread_loops import bind
+from autotune.ir.visitor import free_vars
+from autotune.rules.gpu.matrix_products import reads_of, steps_of
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, bind
+from autotune.rules.stage_graph import reduction_of
 from autotune.schedule.schedule import Schedule
+
+OCCUPIED: Final = MULTIPROCESSORS * 1024
+"""Threads that occupy all multiprocessors."""
+
+ACROSS: Final = 16
+"""Most threads that reduce an element by default, if elements are adjacent in memory."""
+
+_ALONG: Final = 256
+
+
+def goes_along(tensor: te.Tensor) -> bool:
+    """Whether adjacent steps of a reduction are adjacent in memory, and its elements are not."""
+    body = reduction_of(tensor)
+    step, elements = steps_of(body)[-1].var, {axis.var for axis in tensor.op.axis}
+    last = [set(free_vars(r.children[-1])) for r in reads_of(body) if r.children]
+    return any(step in own and elements.isdisjoint(own) for own in last)
+
+
+def most_threads(tensor: te.Tensor) -> int:
+    """Return the most threads that reduce an element by default."""
+    return _ALONG if goes_along(tensor) else ACROSS
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +55,8 @@ class RowMapping:
         Elements of a row that a thread loads and stores together.
     across
         Whether threads side by side are of one row, else of neighbouring rows.
+    together
+        Steps of a reduction that a thread loads together; None if it loads them one by one.
     """
 
     rows: Any
@@ -38,6 +64,7 @@ class RowMapping:
     each: Any
     lanes: Any
     across: bool
+    together: Any = None
 
     @property
     def tags(self) -> tuple[str, str]:
@@ -73,13 +100,21 @@ def schedule_rows(
     block = stage.fuse(*around, block) if around else block
     bind(stage, {"blockIdx.x": block, how.tags[0]: row})
     for tensor, axis, reduced in reductions:
+        loaded = _loaded(s, tensor, how)
         own = s[tensor]
         own.set_scope("shared")
         own.compute_at(stage, block)
         own.reorder(*reduced)
         along = own.fuse(*reduced) if len(reduced) > 1 else reduced[0]
-        step, thread = own.split(along, factor=how.threads)
-        own.reorder(thread, step)
+        if loaded is None:
+            step, thread = own.split(along, factor=how.threads)
+            own.reorder(thread, step)
+        else:
+            step, vector = own.split(along, factor=how.together)
+            step, thread = own.split(step, factor=how.threads)
+            own.reorder(thread, step, vector)
+            s[loaded].compute_at(own, step)
+            s[loaded].vectorize(loaded.op.axis[-1])
         _, row = own.split(axis, factor=how.rows)
         bind(own, {how.tags[0]: row, how.tags[1]: thread})
     if columns is not None:
@@ -87,3 +122,17 @@ def schedule_rows(
         _, thread = stage.split(step, factor=how.threads)
         stage.vectorize(vector)
         bind(stage, {how.tags[1]: thread})
+
+
+def source_along(tensor: te.Tensor) -> te.Tensor | None:
+    """Return the only tensor that a reduction reads, if its steps are adjacent in it."""
+    body = reduction_of(tensor)
+    found, step = reads_of(body), body.axes[-1].var
+    is_alone = len(found) == len(body.axes) == 1 and bool(found[0].children)
+    return found[0].tensor if is_alone and found[0].children[-1] is step else None
+
+
+def _loaded(s: Schedule, tensor: te.Tensor, how: RowMapping) -> Any:
+    """Return a stage that loads steps of a reduction together; None if they are loaded singly."""
+    source = source_along(tensor) if how.together is not None else None
+    return None if source is None else s.cache_read(source, "local", [tensor])

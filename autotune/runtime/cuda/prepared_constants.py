@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from autotune.ir import dtypes
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.gpu_program import GpuSource
 from autotune.runtime.cuda.loaded_program import LoadedProgram
 from autotune.runtime.device import DeviceArray, Host
+from autotune.runtime.signature import ArrayParameter
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class GpuConstants:
         CompileError, LaunchError, TargetError
             As `GpuSource.compiled`, and if the launch fails.
         """
-        arrays = cupy_driver.copied(self.arrays, device)
-        kept = [arrays[number] for number in self.kept]
-        if self.prepare is None:
-            return kept
-        made: list[Any] = []
-        for parameter in self.prepare.signature.parameters[len(arrays) :]:
-            count = math.prod(parameter.fixed or ()) * dtypes.itemsize(parameter.dtype)
-            made.append(cupy_driver.empty((count,), "uint8", device))
-        program = LoadedProgram(self.prepare.compiled(arch), device)
+        arrays, made = cupy_driver.copied(self.arrays, device), list[DeviceArray]()
         with cupy_driver.cupy().cuda.Device(device) as used:
-            stream = cupy_driver.stream_handle(None, device)
-            program.bind([int(array.data.ptr) for array in (*arrays, *made)], stream)()
+            if self.prepare is not None:
+                made = [_new(p, device) for p in self.prepare.signature.parameters[len(arrays) :]]
+                addresses = [int(array.data.ptr) for array in (*arrays, *made)]
+                program = LoadedProgram(self.prepare.compiled(arch), device)
+                program.bind(addresses, cupy_driver.stream_handle(None, device))()
             used.synchronize()
-        return [*kept, *made]
+        return [*(arrays[number] for number in self.kept), *made]
+
+
+def _new(parameter: ArrayParameter, device: int) -> DeviceArray:
+    count = math.prod(parameter.fixed or ()) * dtypes.itemsize(parameter.dtype)
+    return cupy_driver.empty((count,), "uint8", device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import autotune
 from autotune import rules, te
 from autotune.codegen.cuda.cuda_source import emit
+from autotune.ir.expr import Const
+from autotune.lowering.gpu.finalise_kernels import split_kernels
 from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
 from autotune.task.task import Task
@@ -58,6 +61,13 @@ def given(*shape: int, name: str = "X") -> te.Tensor:
 def transposed(m: int = 37, n: int = 50) -> Made:
     X = given(m, n)
     return [X], [te.compute((n, m), lambda i, j: X[j, i] * 2.0, name="Y")]
+
+
+def batch_transposed(b: int = 3, m: int = 36, n: int = 40) -> Made:
+    """Y[b, i, j] = X[j, b, i] + Z[b, j, i], through an inlined stage."""
+    X, Z = given(n, b, m), given(b, n, m, name="Z")
+    T = te.compute((n, b, m), lambda j, k, i: X[j, k, i] * 2.0, name="T")
+    return [X, Z], [te.compute((b, m, n), lambda k, i, j: T[j, k, i] + Z[k, j, i], name="Y")]
 
 
 def shifted_sums(m: int = 6, n: int = 40) -> Made:
@@ -119,6 +129,7 @@ def states_expected(x: Any, u: Any) -> Any:
     ("made", "expected"),
     [
         (transposed, lambda x: 2 * x.T),
+        (batch_transposed, lambda x, z: 2 * x.transpose(1, 2, 0) + z.transpose(0, 2, 1)),
         (shifted_sums, lambda x: 2 * np.cumsum(x - x.max(axis=1, keepdims=True), axis=0)),
         (doubled_states, states_expected),
         (running_rows, running_expected),
@@ -153,3 +164,67 @@ def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]
     assert text.count("expf(") == text.count("X[") == 1
     assert "__shared__" not in text
     assert "__syncthreads" not in text
+
+
+def test_tiles_of_a_transpose_change_places_by_exclusive_or_and_move_in_vectors() -> None:
+    task = task_of(transposed, 16, 1 << 22, target=Target.of("cuda -arch=sm_90"))
+    text = emit(task.final(task.default_index)).text
+    assert "bitwise_xor<int>(" in text
+    assert text.count("pack<4>(&") >= 3  # to the tile, from the input, to the result
+    assert "blockIdx.y" not in text  # there may be only 65,535
+
+
+def column_sums(m: int, n: int) -> Made:
+    X = given(m, n)
+    k = te.reduce_axis((0, m), name="k")
+    S = te.compute((n,), lambda j: te.sum(X[k, j], axis=k), name="S")
+    return [X], [te.compute((n,), lambda j: S[j] * 2.0, name="Y")]
+
+
+def all_of(m: int, n: int) -> Made:
+    X = given(m, n)
+    k, r = te.reduce_axis((0, m), name="k"), te.reduce_axis((0, n), name="r")
+    return [X], [te.compute((1,), lambda j: te.max(X[k, r], axis=[k, r]), name="Y")]
+
+
+def row_sums(m: int, n: int) -> Made:
+    X = given(m, n)
+    k = te.reduce_axis((0, n), name="k")
+    return [X], [te.compute((m,), lambda i: te.sum(X[i, k], axis=k), name="Y")]
+
+
+def product_of(m: int, n: int, k: int) -> Made:
+    A, B = given(m, k, name="A"), given(k, n, name="B")
+    r = te.reduce_axis((0, k), name="r")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+    return [A, B], [te.compute((m, n), lambda i, j: te.max(C[i, j], 0.0), name="Y")]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected", "shape"),
+    [
+        (column_sums, lambda x: 2 * x.sum(axis=0), (1000, 3)),
+        (column_sums, lambda x: 2 * x.sum(axis=0), (40, 1200)),
+        (row_sums, lambda x: x.sum(axis=1), (3, 9001)),
+        (row_sums, lambda x: x.sum(axis=1), (70, 132)),
+        (all_of, lambda x: x.max().reshape(1), (30, 301)),
+        (product_of, lambda a, b: np.maximum(a @ b, 0), (17, 9, 600)),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_sums_whose_results_are_few_are_split(
+    made: Callable[..., Made], expected: Callable[..., Any], shape: tuple[int, ...]
+) -> None:
+    check(made, expected, *shape, count=4)
+
+
+@pytest.mark.parametrize(
+    ("made", "shape"), [(column_sums, (1 << 23, 8)), (row_sums, (16, 1 << 20))]
+)
+def test_a_long_sum_occupies_all_multiprocessors(
+    made: Callable[..., Made], shape: tuple[int, int]
+) -> None:
+    task = task_of(made, *shape, target=Target.of("cuda -arch=sm_90"))
+    kernels = split_kernels(task.final(task.default_index))
+    assert len(kernels) == 2
+    assert math.prod(int(n.value) for n in kernels[0].grid if isinstance(n, Const)) >= 132

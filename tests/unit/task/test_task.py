@@ -211,5 +211,6 @@ def test_a_task_is_found_by_name() -> None:
     task = Task.from_reference("matmul", {"m": 8, "n": 8, "k": 8})
     assert task.template_ref == "matmul"
     assert Task(scaled, {"n": 20}).template_ref == f"{__file__}:scaled"
-    task = Task.from_reference("softmax", {"m": 8, "n": 8})
-    assert repr(task) == "<task softmax(m=8, n=8, dtype=float32) on llvm>"
+    assert repr(task) == "<task matmul(m=8, n=8, k=8, dtype=float32) on llvm>"
+    turned = Task.from_reference("matmul", {"m": 8, "n": 8, "k": 8, "transpose_b": True})
+    assert str(turned.workload) == "matmul(m=8, n=8, k=8, transpose_b=True, dtype=float32)"

@@ -46,7 +46,7 @@ def failed(record):
 
 
 OTHERS = {
-    "workload": r"another workload: matmul\(m=9, n=16, k=4, .*\)",
+    "workload": r"another workload: matmul\(m=9, n=16, k=4, dtype=float32\)",
     "target": "another target: llvm -threads=1",
     "template": "another template: softmax",
     "failed": "1 record of it, all of them failed",

@@ -1,0 +1,121 @@
+"""Splits long reductions on GPUs whose results are too few to occupy all multiprocessors.
+
+::
+
+    for (j)                              for (z, j)
+      for (k)  C[j] += A[k, j]    ->       for (t)  parts[z, j] += A[t * Z + z, j]
+                                         for (j)
+                                           for (z)  C[j] += parts[z, j]
+
+The steps of a part are as many steps apart as there are parts, so that neighbouring threads read
+neighbouring elements. Parts of a product of matrices are consecutive steps, which its tiles need.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, Final
+
+from autotune import te
+from autotune.ir.expr import Const
+from autotune.ir.visitor import substitute
+from autotune.rules.gpu.default_tiles import blocks_of, default_tile
+from autotune.rules.gpu.fusion_plan import FusionPlan
+from autotune.rules.gpu.matrix_products import product_of
+from autotune.rules.gpu.register_rows import kept_rows
+from autotune.rules.gpu.row_loops import ACROSS, OCCUPIED, goes_along, most_threads
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS
+from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.rewrite_graph import rewrite
+from autotune.rules.stage_graph import extent, reduction_of
+from autotune.te.reduction import reduction
+
+#: Steps of a thread from which on sums are split, and least steps of a thread and of a part of a
+#: product when they are.
+_LONG: Final = 32
+_LEAST: Final = 8
+_LEAST_OF_PRODUCT: Final = 128
+#: Largest number of parts.
+_MOST: Final = 4096
+
+
+def split_sums(
+    cfg: KnobDefiner, outputs: Sequence[te.Tensor], made: FusionPlan
+) -> tuple[list[te.Tensor], int]:
+    """Return outputs that are computed from parts, and how many reductions are split so."""
+    number = split = 0
+
+    def refine(tensor: te.Tensor, plain: te.Tensor) -> Sequence[te.Tensor]:
+        nonlocal number, split
+        kernels = [made.kernels[host] for host in made.hosts.get(plain, ())]
+        if not plain.op.reduce_axis or not kernels or kernels[0].is_plain:
+            return (tensor,)
+        if kernels[0].reductions and kept_rows(kernels[0], made) is not None:
+            return (tensor,)
+        usual = _parts(plain, kernels[0].product is not None)
+        if usual == 1:
+            return (tensor,)
+        number += 1
+        values = sorted({1, max(1, usual // 4), usual})
+        parts = operator.index(StageKnobs(cfg, number).define_knob("parts", values, usual))
+        if parts == 1:
+            return (tensor,)
+        split += 1
+        return _split(tensor, parts, kernels[0].product is not None)
+
+    return list(rewrite(outputs, refine).outputs), split
+
+
+def _parts(tensor: te.Tensor, is_product: bool) -> int:
+    """Return the number of parts that occupy all multiprocessors, a power of 2."""
+    steps = max(map(extent, tensor.op.reduce_axis))
+    if is_product:
+        product = product_of(tensor)
+        assert product is not None
+        sizes = (product.count, *product.sizes)
+        wanted, least = MULTIPROCESSORS // blocks_of(default_tile(sizes), sizes), _LEAST_OF_PRODUCT
+    else:
+        elements = math.prod(map(extent, tensor.op.axis))
+        threads = most_threads(tensor)
+        if OCCUPIED // (elements * threads) <= 1 or steps < _LONG * threads:
+            return 1
+        wanted, least = OCCUPIED // (elements * ACROSS), _LEAST * ACROSS
+    wanted = min(wanted, steps // least, _MOST)
+    parts = 1 << (wanted.bit_length() - 1) if wanted > 1 else 1
+    even = math.gcd(parts, steps)  # of a product: parts without conditions
+    return even if is_product and 4 * even >= parts else parts
+
+
+def _split(tensor: te.Tensor, parts: int, is_product: bool) -> tuple[te.Tensor, te.Tensor]:
+    """Return partial results, and their reduction."""
+    body, axes = reduction_of(tensor), tensor.op.axis
+    longest = max(body.axes, key=extent)
+    length = extent(longest)
+    inner = te.reduce_axis((0, -(-length // parts)), longest.name)
+    others = {a: te.reduce_axis((0, extent(a)), a.name) for a in body.axes if a is not longest}
+    is_last = not is_product and goes_along(tensor)
+
+    def part(*index: Any) -> Any:
+        z, place = (index[-1], index[:-1]) if is_last else (index[0], index[1:])
+        step = z * -(-length // parts) + inner.var if is_product else inner.var * parts + z
+        values: dict[Any, Any] = {a.var: i for a, i in zip(axes, place, strict=True)}
+        values |= {a.var: other.var for a, other in others.items()} | {longest.var: step}
+        where = substitute(body.condition, values)
+        if length % parts:
+            is_always = isinstance(where, Const) and where.value
+            where = step < length if is_always else te.all(where, step < length)
+        sources = [substitute(source, values) for source in body.sources]
+        every = [inner if a is longest else others[a] for a in body.axes]
+        return reduction(body.combiner, sources, every, where)[0]
+
+    shape = (*tensor.shape, parts) if is_last else (parts, *tensor.shape)
+    made: te.Tensor = te.compute(shape, part, name=f"{tensor.name}.parts")
+    z = te.reduce_axis((0, parts), "part")
+
+    def whole(*index: Any) -> Any:
+        at = (*index, z.var) if is_last else (z.var, *index)
+        return reduction(body.combiner, [made[at]], z, None)[0]
+
+    return made, te.compute(tensor.shape, whole, name=tensor.name)
