@@ -106,7 +106,8 @@ def test_extremes_are_those_of_numpy_but_for_the_sign_of_a_zero(dtype: str, kind
     x, y = map(padded, pairs(dtype))
     found = results([binary("min"), binary("max")], [x, y], kind, signed_zeros=False)
     for result, function in zip(found, (np.minimum, np.maximum), strict=True):
-        assert_same(result, function(x, y), signed_zeros=False)
+        with np.errstate(invalid="ignore"):
+            assert_same(result, function(x, y), signed_zeros=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -267,7 +268,7 @@ def run(outputs: Sequence[Any], tensors: Sequence[Any], arrays: Sequence[Array])
         run_it(*arrays, *results)
         found.append(results)
     for compiled, told in zip(*found, strict=True):
-        assert_same(compiled, told, signed_zeros)
+        assert_same(compiled, told)
     return found[0]
 
 
