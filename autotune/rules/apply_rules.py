@@ -33,6 +33,7 @@ from autotune.rules.register_tiles import Effort, schedule_tiles, tiles
 from autotune.rules.rewrite_graph import parts_of, rewrite
 from autotune.rules.rows import RowLoops
 from autotune.rules.split_reductions import (
+    column_tasks,
     joined,
     partial_results,
     parts_knob,
@@ -42,7 +43,6 @@ from autotune.rules.split_reductions import (
 )
 from autotune.rules.stage_graph import (
     ends_in,
-    extent,
     iterations,
     readings,
     row_groups,
@@ -206,8 +206,7 @@ class _Rules:
 
     def column_stages(self, knobs: StageKnobs, tensor: te.Tensor) -> Sequence[te.Tensor]:
         """Return the stages of a reduction along columns."""
-        length = extent(tensor.op.axis[-1])
-        parts = parts_knob(knobs, tensor, result_count(tensor) // length)
+        parts = parts_knob(knobs, tensor, column_tasks(tensor))
         if parts is None:
             self.columns[tensor] = tensor, 1
             return (tensor,)
