@@ -11,7 +11,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir.algebra.polynomials import Poly, add, multiply, to_poly
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Cast, Const, Expr, Read
+from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read
 from autotune.ir.visitor import free_vars, reads, substitute, walk_expr
 from autotune.rules.stage_graph import extent, iterations, reduction_of
 from autotune.te.reduction import reduction
@@ -23,6 +23,9 @@ _FEWEST: Final = 4
 #: elements.
 _MAX_COPIES: Final = 2
 _OFTEN: Final = 4
+
+#: Largest distance of neighbours in a vector that is read in place: a few loads and a shuffle.
+_MAX_STEP: Final = 4
 
 #: For sums in lanes: how much more must lie along the vector than has to be packed.
 _MOSTLY: Final = 4
@@ -134,20 +137,29 @@ class Contraction:
         own = set(free_vars(read))
         return any(axis.var in own for axis in group.axes if extent(axis) > 1)
 
+    def repeats(self, read: Read, group: Group) -> int:
+        """Return for how many neighbours along a group a read is the same; 0 for all of them."""
+        if not self.uses(read, group):
+            return 0
+        own = {axis.var for axis in group.axes}
+        found = [n for index in read.children for n in _quotients(index, own)]
+        return math.gcd(*found)
+
     def strides(self, read: Read, axes: Collection[IterVar]) -> list[int | None]:
         """Return the distance in memory of neighbours along each axis, None if it varies."""
         place = _place(read)
         return [_coefficient(place, axis) for axis in axes]
 
-    def along(self, read: Read) -> bool:
-        """Whether neighbours along the vector are neighbours in memory."""
+    def along(self, read: Read) -> int:
+        """Return the distance in memory of neighbours along the vector; 0 if it is large."""
         steps = self.strides(read, self.vector.axes)
-        inner = 1
-        for axis, step in zip(reversed(self.vector.axes), reversed(steps), strict=True):
-            if extent(axis) > 1 and step != inner:
-                return False
+        long = [(a, n) for a, n in zip(self.vector.axes, steps, strict=True) if extent(a) > 1]
+        first = inner = (long[-1][1] or 0) if long else 1
+        for axis, step in reversed(long):
+            if step != inner:
+                return 0
             inner *= extent(axis)
-        return True
+        return first if 0 < first <= _MAX_STEP else 0
 
     def slides(self, read: Read, group: Group) -> bool:
         """Whether an index of a read combines a group with an axis that is reduced."""
@@ -214,6 +226,15 @@ def _coefficient(place: Poly, axis: IterVar) -> int | None:
         elif any(axis.var is v for atom in monomial for v in free_vars(atom)):
             return None
     return step
+
+
+def _quotients(index: Expr, own: Collection[Expr]) -> list[int]:
+    """Return what each occurrence of a variable in an index is divided by."""
+    if index in own:
+        return [1]
+    if isinstance(index, BinaryOp) and index.op == "//" and isinstance(index.b, Const):
+        return [int(index.b.value) * n for n in _quotients(index.a, own)]
+    return [n for child in index.children for n in _quotients(child, own)]
 
 
 def groups_of(tensor: te.Tensor, apart: int | None = None) -> tuple[Group, ...]:
@@ -290,7 +311,9 @@ def packs(way: Contraction, read: Read, constants: Collection[te.Tensor]) -> boo
 
 def _is_mostly_along(way: Contraction, constants: Collection[te.Tensor]) -> bool:
     """Whether most of what is read lies along the vector."""
-    sizes = [(way.panel_size(r), way.along(r), r.tensor in constants) for r in way.vector_reads]
+    sizes = [
+        (way.panel_size(r), way.along(r) == 1, r.tensor in constants) for r in way.vector_reads
+    ]
     along = sum(size for size, is_along, _ in sizes if is_along)
     return _MOSTLY * sum(n for n, is_along, free in sizes if not (is_along or free)) <= along
 

@@ -34,19 +34,25 @@ class Choices:
     ----------
     vectors
         Vectors in a row of a tile.
+    long
+        The same if the sums are in the cache.
     rows
         Rows along the first and the second group that has some.
     steps
         Steps of the sum that are written out.
     block_columns, block_rows
         Tiles of a block.
+    likely_block
+        Default of `block_rows`.
     """
 
     vectors: tuple[int, ...]
+    long: tuple[int, ...]
     rows: tuple[tuple[int, ...], ...]
     steps: tuple[int, ...]
     block_columns: tuple[int, ...]
     block_rows: tuple[int, ...]
+    likely_block: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +79,8 @@ class Panels:
         Of a tile; an integer or a knob.
     choices
         Of the knobs.
+    streams
+        Whether the sums of a tile stay in the cache, not in registers.
     """
 
     way: Contraction
@@ -84,6 +92,7 @@ class Panels:
     rows: Mapping[Group, Any]
     columns: Any
     choices: Choices
+    streams: bool
 
 
 def panels_of(
@@ -92,6 +101,7 @@ def panels_of(
     columns: Any,
     packed: Collection[Read],
     choices: Choices,
+    streams: bool = False,
 ) -> Panels:
     """Return a contraction in tiles of some rows along groups, and columns (integers or knobs)."""
     tensor = way.tensor
@@ -160,6 +170,7 @@ def panels_of(
         rows,
         columns,
         choices,
+        streams,
     )
 
 

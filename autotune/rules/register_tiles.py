@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.packed_panels import Choices, Panels, panels_of
 from autotune.rules.stage_graph import extent
 from autotune.rules.threads import serial_seconds, share
-from autotune.rules.tile_costs import Registers, Tiling, fastest, packings
+from autotune.rules.tile_costs import Registers, Tiling, can_stream, fastest, packings
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
@@ -39,6 +39,7 @@ _VECTORS: Final = 3
 #: Rows of a tile along one axis, and vectors in a row.
 _HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
 _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
+_LONG_WIDTHS: Final = (64, 32, 128, 16, 8)
 
 #: Steps of a sum that are written out; and of sums over windows, as many as share what they read.
 _STEPS: Final = (4, 1, 2, 8, 3, 5, 7)
@@ -47,9 +48,9 @@ _STEPS: Final = (4, 1, 2, 8, 3, 5, 7)
 _BLOCKS: Final = (1, 4, 2, 8, 16, 32)
 _WINDOW: Final = 64
 
-#: Vectors of a result from which on blocks of four tiles leave enough tasks for some threads: 16
-#: blocks of 4 tiles, each of 6 rows of 4 vectors.
-_LARGE: Final = 16 * 4 * 6 * 4
+#: Tiles of a block by default, if there remain so many blocks for each thread.
+_BLOCK: Final = 4
+_TASKS: Final = 8
 
 
 class Effort(IntEnum):
@@ -68,9 +69,9 @@ def tiles(
     ways = dict(list(contractions(tensor, full, constants).items())[:_VECTORS])
     if not ways:
         return None
-    sums = (32 if cfg.target.vector_bytes >= 64 else 16) - 2
+    count = 32 if cfg.target.vector_bytes >= 64 else 16
     threads = thread_count(cfg.target.threads)
-    registers = Registers(sums, full, _HEIGHTS, _WIDTHS, threads)
+    registers = Registers(count, full, _HEIGHTS, _WIDTHS, threads)
     best = fastest(list(ways.values()), registers, constants)
     way = best.way
     if effort is Effort.ALL:
@@ -79,13 +80,21 @@ def tiles(
     else:
         ways = {"": way}
     packed = _packed(cfg, way, best, effort, constants)
-    choices = _choices(list(ways.values()))
-    vectors = cfg.define_knob("tile_vectors", choices.vectors, default=best.vectors)
+    choices = _choices(list(ways.values()), best, threads)
+    streams = False
+    if can_stream(way, packed):
+        streams = way is best.way and best.streams
+        if effort is Effort.ALL:
+            streams = cfg.define_knob("stream", [True, False], default=streams)
+    if streams:
+        vectors = cfg.define_knob("stream_vectors", choices.long)
+    else:
+        vectors = cfg.define_knob("tile_vectors", choices.vectors, default=best.vectors)
     cfg.add_constraint(
         vectors <= -(-way.vector.size // way.lanes), "a tile is no wider than the result"
     )
     rows: dict[Group, Any] = {}
-    total = vectors
+    total: Any = 1 if streams else vectors
     for number, group in enumerate(way.rows[:2]):
         likely = list(best.rows.values())[number] if number < len(best.rows) else 1
         if not effort:
@@ -94,11 +103,11 @@ def tiles(
         rows[group] = cfg.define_knob(_ROWS[number], choices.rows[number], default=likely)
         cfg.add_constraint(rows[group] <= group.size, "a tile is no taller than the result")
         total = total * rows[group]
-    cfg.add_constraint(total <= sums, "the sums of a tile fit in the registers")
-    return panels_of(way, rows, vectors * way.lanes, packed, choices)
+    cfg.add_constraint(total <= count - 2, "the sums of a tile fit in the registers")
+    return panels_of(way, rows, vectors * way.lanes, packed, choices, streams)
 
 
-def _choices(ways: list[Contraction]) -> Choices:
+def _choices(ways: list[Contraction], best: Tiling, threads: int) -> Choices:
     """Return the values of knobs, for all ways to compute a contraction."""
     most = max(-(-way.vector.size // way.lanes) for way in ways)
     tallest = [
@@ -108,11 +117,21 @@ def _choices(ways: list[Contraction]) -> Choices:
     lengths = [extent(long[-1]) for way in ways if (long := _long(way))]
     return Choices(
         tuple(n for n in _WIDTHS if n <= most),
+        tuple(n for n in _LONG_WIDTHS if n <= most),
         tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
         tuple(n for n in _STEPS if n == 1 or any(length % n == 0 for length in lengths)),
         tuple(n for n in _BLOCKS if n <= most),
         tuple(n for n in _BLOCKS if n == 1 or 2 * n <= height),
+        _likely_block(best, threads),
     )
+
+
+def _likely_block(best: Tiling, threads: int) -> int:
+    """Return how many tiles of rows a block has by default."""
+    rows, columns = best.way.rows, best.vectors * best.way.lanes
+    tall = math.prod(-(-g.size // best.rows.get(g, 1)) for g in rows)
+    wide = math.prod(g.size for g in best.way.batches) * -(-best.way.vector.size // columns)
+    return _BLOCK if tall >= _BLOCK and tall * wide >= _BLOCK * _TASKS * threads else 1
 
 
 def _long(way: Contraction) -> list[IterVar]:
@@ -165,29 +184,35 @@ def schedule_tiles(
     for tensor in (acc, panels.tile, *panels.folds):
         stage = s[tensor]
         stage.compute_at(s[end], last)
-        own = list(stage.op.axis)
-        if tensor is acc:
-            _sum(cfg, stage, panels, own, effort)
-        for axis in own[rank:-1]:
+        *own, lane = stage.op.axis
+        vector, lane = stage.split(lane, extent(lane) if tensor in panels.folds else way.lanes)
+        for axis in own[rank:]:
             stage.unroll(axis)
-        _vectors(stage, own[-1], extent(own[-1]) if tensor in panels.folds else way.lanes)
+        if not panels.streams:
+            stage.unroll(vector)
+        stage.vectorize(lane)
+        if tensor is acc:
+            _sum(cfg, stage, panels, [own[:rank], own[rank:], [vector], [lane]], effort)
     for panel, read in zip(panels.packed, panels.reads, strict=True):
-        _pack(s[panel], way, way.along(read), way.panel_size(read))
+        _pack(s[panel], way, bool(way.along(read)), way.panel_size(read))
     return [acc]
 
 
 def _sum(
-    cfg: KnobDefiner, stage: Stage, panels: Panels, own: list[IterVar], effort: Effort
+    cfg: KnobDefiner,
+    stage: Stage,
+    panels: Panels,
+    own: Sequence[list[IterVar]],
+    effort: Effort,
 ) -> None:
     """Order the loops of the sums of a tile: tiles, the sum, rows, vectors."""
-    way, rank = panels.way, len(panels.way.groups)
+    way, (tiles, rows, vectors, lanes) = panels.way, own
     reduced = list(stage.op.reduce_axis)
-    order: list[IterVar] = [a for a in reduced if extent(a) == 1]
+    outer: list[IterVar] = [a for a in reduced if extent(a) == 1]
+    inner: list[IterVar] = []
     long = [a for a in reduced if extent(a) > 1]
     if long and _shares(way) and math.prod(map(extent, long)) <= _WINDOW:
-        order += long
-        for axis in long:
-            stage.unroll(axis)
+        inner = long
     elif long:
         steps = panels.choices.steps
         unroll: Any = next(n for n in steps if extent(long[-1]) % n == 0)
@@ -195,10 +220,15 @@ def _sum(
             unroll = cfg.define_knob("unroll", steps, default=unroll)
             message = "the steps that are written out divide the sum"
             cfg.add_constraint(extent(long[-1]) % unroll == 0, message)
-        outer, inner = stage.split(long[-1], factor=unroll)
-        stage.unroll(inner)
-        order += [*long[:-1], outer, inner]
-    stage.reorder(*own[:rank], *order, *own[rank:])
+        step, written = stage.split(long[-1], factor=unroll)
+        outer += [*long[:-1], step]
+        inner = [written]
+    for axis in inner:
+        stage.unroll(axis)
+    if panels.streams:
+        stage.reorder(*tiles, *outer, *vectors, *inner, *rows, *lanes)
+    else:
+        stage.reorder(*tiles, *outer, *inner, *rows, *vectors, *lanes)
 
 
 def _shares(way: Contraction) -> bool:
@@ -224,8 +254,9 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
     """Write the loops over blocks of tiles; return the innermost one over tiles."""
     way, axes = panels.way, list(stage.op.axis)
     groups = [g for g in way.groups if not (way.sums is not None and g is way.vector)]
-    fused = {g: _fused(stage, [axes[n] for n in g.long]) for g in groups}
     outer: list[IterVar] = [axes[n] for g in groups for n in g.places if n not in g.long]
+    stage.reorder(*outer, *(axes[n] for g in groups for n in g.long))
+    fused = {g: _fused(stage, [axes[n] for n in g.long]) for g in groups}
     outer += [fused[g] for g in way.batches]
     counts: list[Any] = [g.size for g in way.batches]
     inner: dict[Group, IterVar] = {}
@@ -263,7 +294,7 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
         rows = _fused(stage, row_tiles)
         if effort:
             heights = panels.choices.block_rows
-            likely = 4 if 4 in heights and _is_large(way) else 1
+            likely = panels.choices.likely_block
             count = cfg.define_knob("block_rows", heights, default=likely)
             cfg.add_constraint(
                 (count == 1) | (count <= height), "a block is no taller than the result"
@@ -290,16 +321,13 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
     share(cfg, stage, _fused(stage, [*outer, *blocks]), length, seconds)
     for axis in ends[:-1] if is_last else ends[1:]:
         stage.unroll(axis)
-    if is_last:
+    if is_last and panels.streams:
+        stage.vectorize(stage.split(ends[-1], factor=way.lanes)[1])
+    elif is_last:
         _vectors(stage, ends[-1], way.lanes)
     elif way.sums is not None:
         stage.unroll(ends[0])
     return middle[-1]
-
-
-def _is_large(way: Contraction) -> bool:
-    """Whether blocks of four tiles leave enough tasks for some threads."""
-    return math.prod(g.size for g in way.groups) >= _LARGE * way.lanes
 
 
 def _is_wide(way: Contraction) -> bool:

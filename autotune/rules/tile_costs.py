@@ -21,17 +21,27 @@ _LATENCY: Final = 4
 _TILE: Final = 20
 _STRIDED: Final = 1.5
 
-#: Part of a load's cycles that no multiply-add hides.
+#: Part of a load's cycles that no multiply-add hides; cycles of a vector that is not in a register.
 _ISSUE: Final = 0.15
+_SPILL: Final = 2
 
 #: Cycles of a vector that is read across the boundary of cache lines, of a step to another page of
-#: a tensor that exceeds the caches of a core, and of a vector from the second cache.
+#: a tensor that exceeds the caches of a core, of a vector from the second cache,
+#: and of one that is masked, because tiles do not divide the result.
 _UNALIGNED: Final = 1.3
 _PAGE: Final = 12
 _FAR: Final = 2
+_MASKED: Final = 3
 _PAGE_BYTES: Final = 4096
 _NEAR_BYTES: Final = 1 << 14
 _CACHE_BYTES: Final = 1 << 20
+
+#: Cycles of each element of a panel that exceeds so many bytes: caches; what allocators keep.
+_FETCHED: Final = ((1 << 22, 0.5), (1 << 25, 1.5))
+
+#: Most rows of a result, and fewest vectors in one, with sums in the cache.
+_FEW_ROWS: Final = 4
+_LONG: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +57,16 @@ class Tiling:
         Vectors in each row.
     packed
         What is packed.
+    streams
+        Whether sums stay in the cache: a large operand is read in rows that are as long as
+        possible, because it is read once or twice.
     """
 
     way: Contraction
     rows: Mapping[Group, int]
     vectors: int
     packed: frozenset[Read]
+    streams: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +75,8 @@ class Registers:
 
     Attributes
     ----------
-    sums
-        Vectors of sums that a tile may have.
+    count
+        Vector registers.
     lanes
         Lanes of a vector register.
     heights
@@ -72,7 +86,7 @@ class Registers:
     threads
     """
 
-    sums: int
+    count: int
     lanes: int
     heights: tuple[int, ...]
     widths: tuple[int, ...]
@@ -85,22 +99,25 @@ class _Operand:
 
     Attributes
     ----------
-    uses
-        For each group of rows whether it depends on it.
+    repeats
+        For each group of rows, for how many neighbours it is the same; 0 for all.
     loads
         Cycles of a load, for each vector of a row if `is_wide`, else for each row.
     is_wide
         Whether it depends on the vector.
     pitch
         Largest distance of two steps of the sum in bytes, 0 if they follow each other.
+    in_place
+        Whether it is a vector that is not packed.
     is_large
         Whether the tensor exceeds the caches of a core.
     """
 
-    uses: tuple[bool, ...]
+    repeats: tuple[int, ...]
     loads: float
     is_wide: bool
     pitch: int
+    in_place: bool = False
     is_large: bool = False
 
 
@@ -135,7 +152,8 @@ def fastest(
             facts = _facts(way, packed, registers, constants)
             cycles, counts, vectors = _fastest(facts, registers)
             rows = dict(zip(way.rows, counts, strict=False))
-            found.append((cycles, Tiling(way, rows, vectors, packed)))
+            streams = math.prod(g.size for g in way.rows) <= _FEW_ROWS and _is_far(facts, vectors)
+            found.append((cycles, Tiling(way, rows, vectors, packed, streams)))
     return min(found, key=lambda pair: pair[0])[1]
 
 
@@ -147,7 +165,7 @@ def _fastest(facts: _Facts, registers: Registers) -> tuple[float, tuple[int, ...
         (_cycles(facts, registers, counts, width), counts, width)
         for counts in product(*options)
         for width in registers.widths
-        if math.prod(counts) * width <= registers.sums and width <= most
+        if math.prod(counts) * width <= registers.count - 2 and width <= most
     )
     return min(every, key=lambda found: (found[0], *(-n for n in found[1])))
 
@@ -161,15 +179,15 @@ def _facts(
     tiled = way.rows[:2]
     operands = []
     for read in dict.fromkeys(way.operands.values()):
-        uses = tuple(way.uses(read, g) for g in tiled)
+        repeats = tuple(way.repeats(read, g) for g in tiled)
         if not way.uses(read, way.vector):
-            operands.append(_Operand(uses, 0.5, False, 0))
+            operands.append(_Operand(repeats, 0.5, False, 0))
         else:
             loads = max(0.5, way.lanes / registers.lanes)
             if read in packed:
-                operands.append(_Operand(uses, loads, True, 0))
+                operands.append(_Operand(repeats, loads, True, 0))
             else:
-                operands.append(_in_place(way, read, uses, loads))
+                operands.append(_in_place(way, read, repeats, loads))
     others = (g.size for g in way.groups if g is not way.vector and g not in tiled)
     packing = sum(_packing(way, read) for read in packed if read.tensor not in constants)
     return _Facts(
@@ -190,20 +208,44 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     for size, own in zip(facts.rows, rows, strict=True):
         tiles *= -(-size // own)
     height = math.prod(rows)
-    loads = 0.0
+    loads, columns = 0.0, vectors * facts.lanes
+    ragged = columns < facts.columns and facts.columns % columns
     for operand in facts.operands:
-        count = math.prod(n for n, used in zip(rows, operand.uses, strict=True) if used)
+        count = math.prod(-(-n // d) for n, d in zip(rows, operand.repeats, strict=True) if d)
         if operand.is_wide:
-            is_far = operand.is_large and vectors * facts.lanes * 4 < _PAGE_BYTES <= operand.pitch
+            is_far = _steps_far(operand, facts, vectors)
             kept = operand.pitch == 0 or facts.steps * vectors * facts.lanes * 4 <= _NEAR_BYTES
             each = operand.loads * (1 if kept else _FAR)
+            each *= _MASKED if operand.in_place and ragged else 1
             loads += count * (vectors * each + (_PAGE if is_far else 0))
         else:
             loads += count * operand.loads
     part = max(0.5, facts.lanes / registers.lanes)
-    step = max(height * vectors * part, loads, _LATENCY) + _ISSUE * loads
+    # Beside the sums, one operand of a step is in registers, and one element of the other.
+    spilled = max(0, height * vectors + min(height, vectors) + 1 - registers.count)
+    step = max(height * vectors * part, loads, _LATENCY) + _ISSUE * loads + _SPILL * spilled
     each = facts.steps * step + height * vectors * facts.stored + _TILE
     return -(-tiles // registers.threads) * each + facts.packing
+
+
+def _is_far(facts: _Facts, vectors: int) -> bool:
+    return any(_steps_far(operand, facts, vectors) for operand in facts.operands)
+
+
+def _steps_far(operand: _Operand, facts: _Facts, vectors: int) -> bool:
+    """Whether each step of a sum goes to another page of a large tensor."""
+    width = vectors * facts.lanes * 4
+    return operand.is_large and operand.is_wide and width < _PAGE_BYTES <= operand.pitch
+
+
+def can_stream(way: Contraction, packed: Collection[Read]) -> bool:
+    """Whether sums may stay in the cache: something long is read in place."""
+    wide = way.vector.size >= _LONG * way.lanes and way.sums is None
+    return wide and any(r not in packed for r in way.vector_reads) and not _shares_window(way)
+
+
+def _shares_window(way: Contraction) -> bool:
+    return any(way.slides(r, way.vector) for r in way.vector_reads)
 
 
 def _stored(way: Contraction) -> float:
@@ -214,12 +256,18 @@ def _stored(way: Contraction) -> float:
     return 1 if last == [way.vector] else way.lanes
 
 
-def _in_place(way: Contraction, read: Read, uses: tuple[bool, ...], loads: float) -> _Operand:
+def _in_place(way: Contraction, read: Read, repeats: tuple[int, ...], loads: float) -> _Operand:
     size = dtypes.itemsize(read.dtype)
     total = math.prod(map(int, read.tensor.shape)) * size
     steps = [abs(n or 0) * size for n in way.strides(read, way.reduced)]
-    return _Operand(uses, loads * _UNALIGNED, True, max(steps, default=0), total > _CACHE_BYTES)
+    step = way.along(read)
+    loads *= _UNALIGNED if step == 1 else 2 * step
+    return _Operand(repeats, loads, True, max(steps, default=0), True, total > _CACHE_BYTES)
 
 
 def _packing(way: Contraction, read: Read) -> float:
-    return way.panel_size(read) * (2 / way.lanes if way.along(read) else _STRIDED)
+    size = way.panel_size(read)
+    each = 2 / way.lanes if way.along(read) else _STRIDED
+    for limit, cycles in _FETCHED:
+        each += cycles if size * dtypes.itemsize(read.dtype) > limit else 0
+    return size * each

@@ -1,0 +1,158 @@
+"""What the rules for contractions promise: right answers for any tile, and defaults that suit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
+import numpy as np
+import pytest
+
+import autotune
+from autotune import rules, te
+from autotune.rules.apply_rules import scheduled_outputs
+from autotune.target import Target
+from autotune.task.task import Task
+from autotune.template import Template
+from autotune.trace.template_knobs import Knobs
+
+Made = tuple[list[te.Tensor], list[te.Tensor], Callable[..., Any]]
+
+#: Seeds of configurations that are tried besides the default.
+_TRIED = 4
+
+
+def product(m: int, n: int, k: int, how: str = "nn", dtype: str = "float32", b: int = 0) -> Made:
+    """C = A @ B with operands transposed as `how` says, in batches, summed in float32."""
+    lead = (b,) if b else ()
+    A = te.placeholder((*lead, *((m, k) if how[0] == "n" else (k, m))), dtype, name="A")
+    B = te.placeholder((*lead, *((k, n) if how[1] == "n" else (n, k))), dtype, name="B")
+    r = te.reduce_axis((0, k), name="r")
+
+    def element(*index: Any) -> Any:
+        *q, i, j = index
+        x = A[(*q, *((i, r) if how[0] == "n" else (r, i)))]
+        y = B[(*q, *((r, j) if how[1] == "n" else (j, r)))]
+        return te.sum(x.astype("float32") * y.astype("float32"), axis=r)
+
+    def expected(a: Any, w: Any) -> Any:
+        a = a if how[0] == "n" else np.swapaxes(a, -1, -2)
+        w = w if how[1] == "n" else np.swapaxes(w, -1, -2)
+        return a.astype("float32") @ w.astype("float32")
+
+    return [A, B], [te.compute((*lead, m, n), element, name="C")], expected
+
+
+def convolution(
+    n: int, c: int, y: int, x: int, o: int, k: int = 3,
+    stride: int = 1, pad: int = 0, groups: int = 1, dilation: int = 1,
+) -> Made:  # fmt: skip
+    """A convolution of images in NCHW layout."""
+    D = te.placeholder((n, c, y, x), "float32", name="D")
+    F = te.placeholder((o, c // groups, k, k), "float32", name="F")
+    span = dilation * (k - 1) + 1
+    oy, ox = (y + 2 * pad - span) // stride + 1, (x + 2 * pad - span) // stride + 1
+    zero = te.const(0, "float32")
+
+    def padded(b: Any, i: Any, p: Any, q: Any) -> Any:
+        inside = te.all(p >= pad, p < y + pad, q >= pad, q < x + pad)
+        return te.if_then_else(inside, D[b, i, p - pad, q - pad], zero)
+
+    P = te.compute((n, c, y + 2 * pad, x + 2 * pad), padded, name="P") if pad else D
+    rc, ry, rx = (te.reduce_axis((0, size)) for size in (c // groups, k, k))
+
+    def element(b: Any, f: Any, p: Any, q: Any) -> Any:
+        channel = rc if groups == 1 else f // (o // groups) * (c // groups) + rc
+        at = P[b, channel, p * stride + ry * dilation, q * stride + rx * dilation]
+        return te.sum(at * F[f, rc, ry, rx], axis=[rc, ry, rx])
+
+    def expected(d: Any, w: Any) -> Any:
+        d = np.pad(d, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+        out = np.zeros((n, o, oy, ox), "float32")
+        for f in range(o):
+            for i in range(c // groups):
+                image = d[:, f // (o // groups) * (c // groups) + i]
+                for p in range(k):
+                    for q in range(k):
+                        rows = image[:, p * dilation :][:, : (oy - 1) * stride + 1 : stride]
+                        cut = rows[..., q * dilation :][..., : (ox - 1) * stride + 1 : stride]
+                        out[:, f] += cut * w[f, i, p, q]
+        return out
+
+    return [D, F], [te.compute((n, o, oy, ox), element, name="O")], expected
+
+
+COMPUTATIONS: dict[str, Callable[[], Made]] = {
+    "one row": partial(product, 1, 300, 40),
+    "one column": partial(product, 70, 1, 90),
+    "thin": partial(product, 50, 10, 64),
+    "long sum": partial(product, 5, 6, 517),
+    "odd": partial(product, 13, 37, 11),
+    "transposed": partial(product, 20, 33, 50, "tt"),
+    "both along the sum": partial(product, 9, 11, 70, "nt"),
+    "batches": partial(product, 8, 8, 8, b=5),
+    "float16": partial(product, 12, 40, 18, dtype="float16"),
+    "bfloat16": partial(product, 1, 260, 16, dtype="bfloat16"),
+    "3x3": partial(convolution, 1, 5, 9, 10, 18, pad=1),
+    "images of one pixel more than a tile": partial(convolution, 2, 16, 7, 7, 17, pad=1),
+    "strided and dilated": partial(convolution, 2, 3, 17, 15, 16, stride=2, dilation=2, pad=2),
+    "1x1": partial(convolution, 1, 12, 7, 9, 20, k=1),
+    "1x1 strided": partial(convolution, 2, 6, 9, 37, 8, k=1, stride=2),
+    "depthwise": partial(convolution, 1, 6, 11, 21, 6, pad=1, groups=6),
+    "depthwise strided": partial(convolution, 1, 4, 15, 50, 4, pad=1, groups=4, stride=2),
+    "grouped": partial(convolution, 1, 8, 9, 18, 12, pad=1, groups=4),
+}
+
+
+def task_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> Task:
+    def instance(cfg: Knobs) -> Any:
+        inputs, outputs, _ = made()
+        schedule = rules.schedule(cfg, outputs, [inputs[n] for n in constants])
+        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
+
+    return Task(Template("computation", "llvm", instance), {}, Target("llvm"))
+
+
+@pytest.mark.parametrize("name", COMPUTATIONS)
+def test_every_tile_of_a_contraction_computes_the_right_answer(name: str) -> None:
+    made = COMPUTATIONS[name]
+    task, rng = task_of(made), np.random.default_rng(0)
+    inputs, (output,), expected = made()
+    arrays = [rng.integers(-3, 4, t.shape).astype(np.dtype(t.dtype)) for t in inputs]
+    indices = (i for i in rng.integers(len(task.space), size=400).tolist() if not task.refusal(i))
+    for index in [task.default_index, *(i for i, _ in zip(indices, range(_TRIED), strict=False))]:
+        structure = task.concrete_structure(index)
+        out = np.full(output.shape, np.nan, output.dtype)
+        autotune.build(structure.schedule, list(structure.tensors))(*arrays, out)
+        np.testing.assert_array_equal(out, expected(*arrays), err_msg=str(task.space.config(index)))
+
+
+def default_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> dict[str, Any]:
+    task = task_of(made, constants)
+    return dict(task.space.config(task.default_index).values)
+
+
+def test_a_small_result_of_a_long_sum_has_its_sum_in_vectors() -> None:
+    assert default_of(partial(product, 4, 4, 4096, "nt"))["vector"] == "sum"
+    assert default_of(partial(product, 256, 256, 256))["vector"] == "axis1"
+
+
+def test_operands_that_are_read_once_are_packed_only_if_they_are_constant() -> None:
+    wide = partial(product, 7, 2048, 1024)
+    assert default_of(wide, constants=(1,))["pack"]
+    once = partial(product, 1, 4096, 1024)
+    assert "pack" not in default_of(once)
+    assert default_of(once)["stream"]
+    assert default_of(once, constants=(1,))["pack"]
+
+
+def test_a_contraction_has_few_structures() -> None:
+    for name in ("odd", "3x3", "thin"):
+        flags = [k for k in task_of(COMPUTATIONS[name]).space.knobs if not _is_number(k.values)]
+        assert np.prod([len(k.values) for k in flags]) <= 24
+
+
+def _is_number(values: Any) -> bool:
+    return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
