@@ -29,7 +29,7 @@ from autotune.rules.inline import inlined_stages
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.packed_panels import Panels
 from autotune.rules.register_tiles import Effort, schedule_tiles, tiles
-from autotune.rules.rewrite_graph import rewrite
+from autotune.rules.rewrite_graph import parts_of, rewrite
 from autotune.rules.rows import RowLoops
 from autotune.rules.split_reductions import (
     joined,
@@ -50,6 +50,7 @@ from autotune.rules.stage_graph import (
 from autotune.rules.steps import ScanSeries
 from autotune.rules.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
 from autotune.schedule.schedule import Schedule
+from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, producers_first
 
 #: Largest number of groups with a knob for their placement; each doubles the traces.
@@ -226,7 +227,9 @@ class _Rules:
     def tiles(self) -> list[te.Tensor]:
         """Schedule contractions in tiles; returns all stages that belong to them."""
         apart: list[te.Tensor] = []
-        others = (*self.lanes, *self.steps())
+        scans = [stage.op for stage in self.schedule.stages if isinstance(stage.op, ScanOp)]
+        in_scans = [t for scan in scans for op in parts_of(scan) for t in op.outputs]
+        others = (*self.lanes, *in_scans)
         for panels in self.panels:
             effort = self.efforts[panels.result]
             end = ends_in(panels.result, readings(self.schedule))
