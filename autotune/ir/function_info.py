@@ -38,6 +38,8 @@ class FunctionInfo:
         The requested number, by the buffer that the blocks compute.
     loaded_ahead, copied_ahead : frozenset of str
         Buffers that are filled one iteration ahead: through registers, or by asynchronous copies.
+    waiting : frozenset of str
+        Local buffers that hold what is loaded ahead until it is stored: its loads stay first.
     line_offsets : mapping of SizeVar to Buffer
         Variables for the alignment of arrays: the number of elements of an array before the first
         one that begins a cache line. The results of the function do not depend on them.
@@ -55,5 +57,6 @@ class FunctionInfo:
     blocks_per_multiprocessor: Mapping[str, Expr] = field(default_factory=dict)
     loaded_ahead: frozenset[str] = frozenset()
     copied_ahead: frozenset[str] = frozenset()
+    waiting: frozenset[str] = frozenset()
     line_offsets: Mapping[SizeVar, Buffer] = field(default_factory=dict)
     not_vectorized: tuple[tuple[str, str], ...] = ()

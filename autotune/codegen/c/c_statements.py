@@ -272,10 +272,18 @@ class Statements(Expressions):
             if same and own.children[0] is store.index:
                 self.line(f"{element} {value.op}= {self.value(value.b).text};")
                 return
+        is_load = isinstance(value, Load) and value not in self.texts
+        text = self.value(value).text
+        if is_load:
+            text = self.loaded(store, value, text)
         if place:
-            self.line(f"{place} = {self.value(value).text};")
+            self.line(f"{place} = {text};")
         else:
-            self.write(store.buffer, element, self.value(value).text)
+            self.write(store.buffer, element, text)
+
+    def loaded(self, store: Store, load: Load, text: str) -> str:
+        """Return the text of a load that is part of a store, given its usual text."""
+        return text
 
     def write(self, buffer: Buffer, place: str, value: str) -> None:
         """Write the assignment of elements of a buffer at `place`."""
@@ -317,7 +325,8 @@ class Statements(Expressions):
         packs: dict[Load, str] = {}
         for load in eager_loads(store.value):
             if packed_lanes(load.buffer, load.index) > 1:
-                packs[load] = f"{self.helper('pack')}<{width}>(&{self._start(load, first)})"
+                text = f"{self.helper('pack')}<{width}>(&{self._start(load, first)})"
+                packs[load] = self.loaded(store, load, text)
         target = f"{self.helper('pack')}<{width}>(&{self._start(store, first)})" if to_pack else ""
         if to_pack and isinstance(store.value, Load) and store.value in packs:
             self.write(store.buffer, target, packs[store.value])

@@ -71,6 +71,29 @@ __device__ void stream(T& place, T value) {
   }
 }
 """,
+    "load_here": """
+// Loads a value where it is written, not where it is used: the assembler keeps the order.
+template <typename T>
+__device__ T load_here(const T& place) {
+  T result;
+  const size_t at = __cvta_generic_to_global(&place);
+  if constexpr (sizeof(T) == 16) {
+    int4& r = reinterpret_cast<int4&>(result);
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(at));
+  } else if constexpr (sizeof(T) == 8) {
+    int2& r = reinterpret_cast<int2&>(result);
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(at));
+  } else if constexpr (sizeof(T) == 4) {
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(reinterpret_cast<int&>(result)) : "l"(at));
+  } else if constexpr (sizeof(T) == 2) {
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(reinterpret_cast<short&>(result)) : "l"(at));
+  } else {
+    result = place;
+  }
+  return result;
+}
+""",
     "minimum": """
 // The smaller one, or a NaN if there is one.
 template <typename T>

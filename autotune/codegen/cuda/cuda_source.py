@@ -271,6 +271,13 @@ class _Body(Statements):
         else:
             super().write(buffer, place, value)
 
+    def loaded(self, store: Store, load: Load, text: str) -> str:
+        """Return the text of a load; what is loaded ahead is loaded where it stands."""
+        is_ahead = store.buffer.name in self.kernel.function.info.waiting
+        if not is_ahead or load.buffer.scope != "global":
+            return text
+        return f"{self.helper('load_here')}({text})"
+
     def warp_reduce(self, reduction: WarpReduce) -> None:
         """Combine the values of a warp's threads by shuffles.
 

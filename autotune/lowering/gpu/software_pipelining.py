@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
@@ -56,7 +57,9 @@ def pipeline_loads(function: PrimFunc) -> PrimFunc:
     """
     if not function.info.loaded_ahead and not function.info.copied_ahead:
         return function
-    return function.with_body(_Loops(function).stmt(function.body))
+    loops = _Loops(function)
+    result = function.with_body(loops.stmt(function.body))
+    return replace(result, info=replace(result.info, waiting=frozenset(loops.waiting)))
 
 
 class _Loops(StmtRewriter):
@@ -68,6 +71,7 @@ class _Loops(StmtRewriter):
         self.marked = function.info.loaded_ahead | self.copied
         self.names = NameSupply.of_buffers(function)
         self.given = set(function.params) - function.outputs
+        self.waiting: set[str] = set()
 
     def visit_For(self, node: For) -> Stmt:
         loop = self.rebuild_stmt(node)
@@ -89,6 +93,7 @@ class _Loops(StmtRewriter):
                 continue
             cut = _Cut(self.names, part)
             registers += cut.registers
+            self.waiting.update(buffer.name for buffer in cut.registers)
             early.append(cut.loads)
             late.append(cut.stores)
         used = [part for part in parts if not any(part is other for other in fetched)]

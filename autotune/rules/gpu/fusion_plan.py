@@ -201,8 +201,13 @@ class _Planner:
             return False  # rows are reduced once, not for each tile that is loaded
         if tensor in self.repeated:
             return True
+        if len(hosts) > 1 or fetched:
+            return False
         size = math.prod(map(extent, tensor.op.axis))
-        return len(hosts) == 1 and not fetched and all(iterations(r) <= 2 * size for r in readers)
+        is_of_row = tensor in self.of_rows and all(
+            len(long_axes(tensor)) < len(long_axes(r)) for r in readers
+        )
+        return is_of_row or all(iterations(r) <= 2 * size for r in readers)
 
     def _follows(self, tensor: te.Tensor) -> bool:
         """Whether a stage is the only reader of a contraction and can be stored in its place."""

@@ -99,8 +99,10 @@ def define_tiles(
     own_n = knob("own_n", [4, 1, 2, 8], usual.own[1])
     virtual_m = knob("virtual_m", [2, 1, 4], usual.virtual[0])
     virtual_n = knob("virtual_n", [2, 1, 4], usual.virtual[1])
-    depth = knob("depth", [16, 4, 8, 32], 16 if sizes[3] > 8 else 8)
-    unroll = knob("unroll", [16, 1, 2, 4, 8, 32], 16 if sizes[3] > 8 else 8)
+    # With these a warp that stores a tile transposed, in vectors of 4 steps, meets no bank twice.
+    steps, padding = (8, 4) if usual.own[0] == 4 or sizes[3] <= 8 else (16, 2)
+    depth = knob("depth", [16, 4, 8, 32], steps)
+    unroll = knob("unroll", [16, 1, 2, 4, 8, 32], steps)
     fetches = list(widths)[::-1]
     fetched = next(n for n in fetches if n == 1 or (runs and not any(run % n for run in runs)))
     groups, rows = [8, 1, 2, 4, 16], -(-sizes[1] // usual.rows)
@@ -108,7 +110,7 @@ def define_tiles(
         (warps_m, warps_n), (lanes_m, WARP // lanes_m), (own_m, own_n), (virtual_m, virtual_n),
         depth, unroll,
         fetch=knob("fetch", fetches, fetched),
-        pad=knob("pad", [4, 0, 1, 2]),
+        pad=knob("pad", [4, 0, 1, 2], padding),
         ahead=knob("ahead", ["registers", "copies", "shared", "no"]),
         group=knob("group", groups, max(n for n in groups if n <= 8 and rows % n == 0)),
         resident=knob("resident", [2, 0, 1, 3]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 from autotune.ir.visitor import reads
@@ -9,6 +11,7 @@ from autotune.rules.gpu.thread_loops import bind
 from autotune.rules.stage_graph import extent
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
+from autotune.te.tensor import ComputeOp
 
 _THREADS: Final = 128
 
@@ -27,17 +30,12 @@ def schedule_scan(schedule: Schedule, scan: ScanOp) -> None:
     independent dimensions.
     """
     places = _independent(scan)
-    alone = all(
-        extent(axis) == 1 or n in own.values() or (op in scan.cell and n == scan.cell[op].position)
-        for op, own in places.items()
-        for n, axis in enumerate(op.axis)
-        if op in scan.cell or n > 0
-    )
+    alone = all(_inside(scan, op, own) <= 1 for op, own in places.items())
+    threads = min([_THREADS, *filter(None, (_inside(scan, op, own) for op, own in places.items()))])
     for op, own in places.items():
         stage, axes = schedule[op], list(op.axis)
         apart = [axes[n] for n in own.values()]
-        step = axes[scan.cell[op].position if op in scan.cell else 0]
-        others = [a for a in axes if a is not step and not any(a is p for p in apart)]
+        others = _others(scan, op, own)
         loops: dict[str, Any] = {}
         if alone:
             if apart:
@@ -51,8 +49,20 @@ def schedule_scan(schedule: Schedule, scan: ScanOp) -> None:
                 loops["blockIdx.x"] = stage.fuse(*apart) if len(apart) > 1 else apart[0]
             if others:
                 inner = stage.fuse(*others) if len(others) > 1 else others[0]
-                loops["threadIdx.x"] = stage.split(inner, factor=_THREADS)[1]
+                loops["threadIdx.x"] = stage.split(inner, factor=threads)[1]
         bind(stage, loops)
+
+
+def _others(scan: ScanOp, op: ComputeOp, own: Mapping[int, int]) -> list[Any]:
+    """Return the axes of a stage besides those of the steps and the independent ones."""
+    step = scan.cell[op].position if op in scan.cell else 0
+    return [axis for n, axis in enumerate(op.axis) if n != step and n not in own.values()]
+
+
+def _inside(scan: ScanOp, op: ComputeOp, own: Mapping[int, int]) -> int:
+    """Return the number of elements of a stage in a step, for one independent element."""
+    others = _others(scan, op, own)
+    return math.prod(map(extent, others)) if others else 0
 
 
 def _independent(scan: ScanOp) -> dict[Any, dict[int, int]]:
