@@ -6,6 +6,7 @@ The scores of one block of keys exist at a time, and not those of all.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,12 @@ def _flops(b: int, heads: int, s: int, d: int, causal: bool, **_: Any) -> float:
     return 4.0 * b * heads * d * (s * (s + 1) / 2 if causal else s * s)
 
 
+def _sizes(length: int, sizes: Sequence[int]) -> list[int]:
+    """Return sizes of blocks, none longer than the whole; whole blocks first."""
+    given = list(dict.fromkeys(min(size, length) for size in sizes))
+    return sorted(given, key=lambda size: length % size != 0)
+
+
 @template("attention", target=None, reference=reference, flops=_flops)
 def attention(
     cfg: Knobs,
@@ -59,12 +66,11 @@ def attention(
     Knobs
     -----
     block
-        Keys of a step.
+        Keys of a step; with `causal`, as many neighbouring queries take the same blocks of keys.
     """
     check_arguments("attention", dtype, dtypes.FLOATS, b=b, heads=heads, s=s, d=d)
     wide = dtypes.accumulator(dtype)
-    sizes = [min(64, s), min(128, s)]
-    block = int(cfg.define_knob("block", list(dict.fromkeys(sizes))))  # rules look at sizes
+    block = int(cfg.define_knob("block", _sizes(s, (64, 128))))  # rules look at sizes
     rows, out = (b, heads, s), (b, heads, s, d)
     Q, K, V = (te.placeholder(out, dtype, name=name) for name in "QKV")
     scale, lowest, zero = te.const(1 / math.sqrt(d), wide), te.min_value(wide), te.const(0, wide)
@@ -80,21 +86,21 @@ def attention(
         return te.max(te.min((t - 1) * block + j, s - 1), 0)
 
     S = te.compute(
-        (steps, *rows, block),
-        lambda t, n, h, i, j: te.sum(
+        (steps, b, heads, block, s),
+        lambda t, n, h, j, i: te.sum(
             Q[n, h, i, r].astype(wide) * K[n, h, key(t, j), r].astype(wide), axis=r
         ),
         name="S",
     )
 
-    def score(t: Any, n: Any, h: Any, i: Any, j: Any) -> Any:
+    def score(t: Any, n: Any, h: Any, j: Any, i: Any) -> Any:
         """Return a scaled score, or the lowest number where the query does not see the key."""
         at = (t - 1) * block + j
-        return te.select(at <= i if causal else at < s, S[t, n, h, i, j] * scale, lowest)
+        seen = at <= i if causal else at < s
+        return te.if_then_else(seen, S[t, n, h, j, i] * scale, lowest)
 
-    W = te.compute((steps, *rows, block), score, name="W")
     own_top = te.compute(
-        (steps, *rows), lambda t, n, h, i: te.max(W[t, n, h, i, j1], axis=j1), name="own_top"
+        (steps, *rows), lambda t, n, h, i: te.max(score(t, n, h, j1, i), axis=j1), name="own_top"
     )
     new_top = te.compute(
         (steps, *rows), lambda t, n, h, i: te.max(top[t - 1, n, h, i], own_top[t, n, h, i]),
@@ -105,17 +111,17 @@ def attention(
         name="kept",
     )
     P = te.compute(
-        (steps, *rows, block),
-        lambda t, n, h, i, j: te.exp(W[t, n, h, i, j] - new_top[t, n, h, i]),
+        (steps, b, heads, block, s),
+        lambda t, n, h, j, i: te.exp(score(t, n, h, j, i) - new_top[t, n, h, i]),
         name="P",
     )
     own_total = te.compute(
-        (steps, *rows), lambda t, n, h, i: te.sum(P[t, n, h, i, j2], axis=j2), name="own_total"
+        (steps, *rows), lambda t, n, h, i: te.sum(P[t, n, h, j2, i], axis=j2), name="own_total"
     )
     own_mixed = te.compute(
         (steps, *out),
         lambda t, n, h, i, c: te.sum(
-            P[t, n, h, i, j3] * V[n, h, key(t, j3), c].astype(wide), axis=j3
+            P[t, n, h, j3, i] * V[n, h, key(t, j3), c].astype(wide), axis=j3
         ),
         name="own_mixed",
     )
@@ -140,10 +146,13 @@ def attention(
         inputs=[Q, K, V],
         name="attended",
     )
-    last = steps - 1
-    O = te.compute(  # noqa: E741 - the operator's name in the literature
-        out,
-        lambda n, h, i, c: (mixtures[last, n, h, i, c] / totals[last, n, h, i]).astype(dtype),
-        name="O",
-    )
+
+    def mean(n: Any, h: Any, i: Any, c: Any) -> Any:
+        """Return a result after the last step that any of its neighbours needs."""
+        last = steps - 1
+        if causal:
+            last = i // block + 1
+        return (mixtures[last, n, h, i, c] / totals[last, n, h, i]).astype(dtype)
+
+    O = te.compute(out, mean, name="O")  # noqa: E741 - the operator's name in the literature
     return [Q, K, V, O]

@@ -27,7 +27,12 @@ def reference(
     return h, c
 
 
-@template("lstm_cell", reference=reference)
+def _flops(steps: int, batch: int, units: int, **_: Any) -> float:
+    """Return the operations of the products with the state."""
+    return 8.0 * (steps - 1) * batch * units * units
+
+
+@template("lstm_cell", reference=reference, flops=_flops)
 def lstm_cell(steps: int, batch: int, units: int, dtype: str = "float32") -> list[Any]:
     """Compute the states H and C of a long short-term memory, both from 0.
 

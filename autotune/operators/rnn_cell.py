@@ -21,7 +21,12 @@ def reference(x: npt.NDArray[Any], u: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return h
 
 
-@template("rnn_cell", reference=reference)
+def _flops(steps: int, batch: int, units: int, **_: Any) -> float:
+    """Return the operations of the products with the state."""
+    return 2.0 * (steps - 1) * batch * units * units
+
+
+@template("rnn_cell", reference=reference, flops=_flops)
 def rnn_cell(steps: int, batch: int, units: int, dtype: str = "float32") -> list[Any]:
     """H[t] = tanh(X[t] + H[t - 1] @ U), from H[0] = 0.
 

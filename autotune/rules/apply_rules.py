@@ -3,6 +3,7 @@
 ====================  ============================================================================
 `inline`              element-wise stages are computed where they are read
 `steps`               scans have columns side by side, or blocks of steps
+`cells`               other scans have tasks of columns, and tiles in each step
 `register_tiles`      contractions have register tiles over packed panels
 `vector_partial_sums` reductions along rows have partial results in vectors
 `rows`                stages that share rows are computed a row at a time
@@ -21,13 +22,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.rules.cell_loops import ScanCells
 from autotune.rules.flat import lanes_in
 from autotune.rules.gpu.gpu_rules import gpu_schedule
 from autotune.rules.inline import inlined_stages
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.packed_panels import Panels
 from autotune.rules.register_tiles import Effort, schedule_tiles, tiles
-from autotune.rules.rewrite_graph import parts_of, rewrite
+from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.rows import RowLoops
 from autotune.rules.split_reductions import (
     joined,
@@ -100,6 +102,10 @@ def schedule(
         first) or "vectors" (along rows: the elements of one row in vectors).
     scan_width, scan_lanes, scan_rows
         Vectors of columns of a task, elements of a vector, rows of a task.
+    step_columns
+        For other scans: neighbouring columns that a task computes together.
+    step_rows, step_vectors
+        For contractions in steps: rows and vectors of a tile in registers.
     scan_unroll, scan_block
         Steps that are unrolled, and those of a block.
     scan_stream, scan_ahead
@@ -135,12 +141,13 @@ class _Rules:
         self.numbers = {
             t: number for number, t in enumerate((t for t in plain if t not in self.inlined), 1)
         }
-        self.efforts = _efforts(plain)
+        self.cells = ScanCells(cfg, ops, outputs, self.inlined, self.series.scans)
+        self.efforts = _efforts([t for t in plain if t.op not in self.cells.parts])
         self.panels: list[Panels] = []
         self.lanes: dict[te.Tensor, LaneReduction] = {}
         self.joined: dict[te.Tensor, te.Tensor] = {}
         self.columns: dict[te.Tensor, tuple[te.Tensor, Any]] = {}
-        made = rewrite(outputs, self.refine, self.series.refine_scan)
+        made = rewrite(outputs, self.refine, self.series.refine_scan, self.cells.refine)
         self.numbers |= {
             stage: self.numbers[old] for stage, old in made.origin.items() if old in self.numbers
         }
@@ -149,7 +156,8 @@ class _Rules:
         for stage in self.schedule.stages:
             if stage.op.output() in self.inlined:
                 stage.compute_inline()
-        apart = [*self.tiles(), *self.steps(), *self.series.apply(self.schedule), *self.columns]
+        apart = [*self.tiles(), *self.series.apply(self.schedule), *self.columns]
+        apart += self.cells.apply(self.schedule, apart)
         for tensor, (whole, parts) in self.columns.items():
             knobs = StageKnobs(cfg, self.numbers[tensor])
             schedule_columns(knobs, self.schedule, tensor, whole, parts)
@@ -170,6 +178,8 @@ class _Rules:
             self.inlined.add(tensor)
         if plain in self.series.results:
             return (self.series.refine(tensor, plain),)
+        if plain.op in self.cells.parts:
+            return self.cells.refine(tensor, plain)
         if not tensor.op.reduce_axis:
             return (tensor,)
         tensor = written_out(tensor, self.inlined)
@@ -217,10 +227,13 @@ class _Rules:
     def tiles(self) -> list[te.Tensor]:
         """Schedule contractions in tiles; returns all stages that belong to them."""
         apart: list[te.Tensor] = []
+        scans = [s.op for s in self.schedule.stages if isinstance(s.op, ScanOp)]
+        steps = [t for scan in scans for op in (scan, *scan.cell) for t in op.outputs]
+        others = (*self.lanes, *steps)
         for panels in self.panels:
             effort = self.efforts[panels.result]
             end = ends_in(panels.result, readings(self.schedule))
-            is_free = end is not None and not any(end is t for t in (*apart, *self.lanes))
+            is_free = end is not None and not any(end is t for t in (*apart, *others))
             if end is None or not is_free or self.schedule[panels.result].is_output:
                 end = panels.result
             else:
@@ -229,12 +242,6 @@ class _Rules:
             knobs = StageKnobs(self.cfg, self.numbers[panels.result])
             apart += schedule_tiles(knobs, self.schedule, panels, end, effort)
         return apart
-
-    def steps(self) -> list[te.Tensor]:
-        """Return the stages of scans, which keep their plain loops."""
-        scans = [s.op for s in self.schedule.stages if isinstance(s.op, ScanOp)]
-        cells = [op for scan in scans for op in (scan, *parts_of(scan))]
-        return [t for op in cells for t in op.outputs]
 
 
 def _efforts(plain: Sequence[te.Tensor]) -> dict[te.Tensor, Effort]:

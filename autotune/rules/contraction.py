@@ -11,7 +11,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir.algebra.polynomials import Poly, add, multiply, to_poly
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Cast, Const, Expr, Read
+from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read
 from autotune.ir.visitor import free_vars, reads, substitute, walk_expr
 from autotune.rules.stage_graph import extent, iterations, reduction_of
 from autotune.te.reduction import reduction
@@ -137,6 +137,14 @@ class Contraction:
         own = set(free_vars(read))
         return any(axis.var in own for axis in group.axes if extent(axis) > 1)
 
+    def repeats(self, read: Read, group: Group) -> int:
+        """Return for how many neighbours along a group a read is the same; 0 for all of them."""
+        if not self.uses(read, group):
+            return 0
+        own = {axis.var for axis in group.axes}
+        found = [n for index in read.children for n in _quotients(index, own)]
+        return math.gcd(*found)
+
     def strides(self, read: Read, axes: Collection[IterVar]) -> list[int | None]:
         """Return the distance in memory of neighbours along each axis, None if it varies."""
         place = _place(read)
@@ -218,6 +226,15 @@ def _coefficient(place: Poly, axis: IterVar) -> int | None:
         elif any(axis.var is v for atom in monomial for v in free_vars(atom)):
             return None
     return step
+
+
+def _quotients(index: Expr, own: Collection[Expr]) -> list[int]:
+    """Return what each occurrence of a variable in an index is divided by."""
+    if index in own:
+        return [1]
+    if isinstance(index, BinaryOp) and index.op == "//" and isinstance(index.b, Const):
+        return [int(index.b.value) * n for n in _quotients(index.a, own)]
+    return [n for child in index.children for n in _quotients(child, own)]
 
 
 def groups_of(tensor: te.Tensor, apart: int | None = None) -> tuple[Group, ...]:

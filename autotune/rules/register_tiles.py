@@ -254,8 +254,9 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
     """Write the loops over blocks of tiles; return the innermost one over tiles."""
     way, axes = panels.way, list(stage.op.axis)
     groups = [g for g in way.groups if not (way.sums is not None and g is way.vector)]
-    fused = {g: _fused(stage, [axes[n] for n in g.long]) for g in groups}
     outer: list[IterVar] = [axes[n] for g in groups for n in g.places if n not in g.long]
+    stage.reorder(*outer, *(axes[n] for g in groups for n in g.long))
+    fused = {g: _fused(stage, [axes[n] for n in g.long]) for g in groups}
     outer += [fused[g] for g in way.batches]
     counts: list[Any] = [g.size for g in way.batches]
     inner: dict[Group, IterVar] = {}

@@ -41,11 +41,9 @@ def rewrite(
     outputs: Sequence[te.Tensor],
     refine: Refine,
     refine_scan: RefineScan = lambda made, _: made.outputs,
+    refine_part: Refine = lambda made, _: (made,),
 ) -> Rewritten:
-    """Return a graph in which stages are replaced.
-
-    What a scan is made of is not refined, but it reads what replaces its producers.
-    """
+    """Return a graph in which stages are replaced, parts of scans by `refine_part`."""
     ops = producers_first([t.op for t in outputs])
     kept = {own for op in ops if isinstance(op, ScanOp) for own in parts_of(op)}
     new: dict[te.Tensor, te.Tensor] = {}
@@ -61,8 +59,9 @@ def rewrite(
         else:
             changed = _redirected(op, redirect)
             pairs = list(zip(op.outputs, changed.outputs, strict=True))
-            if len(op.outputs) == 1 and op not in kept:
-                stages = refine(changed.output(), op.output())
+            if len(op.outputs) == 1:
+                change = refine_part if op in kept else refine
+                stages = change(changed.output(), op.output())
                 origin |= {stage: op.output() for stage in stages}
                 pairs = [(op.output(), stages[-1])]
         for old, made in pairs:

@@ -22,6 +22,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.visitor import reads, substitute
+from autotune.rules.cells import outside_of
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.recurrences import Blocks, Recurrence, StepByStep, recurrence_of
 from autotune.rules.row_recurrences import GROUP, RowSums, row_sums
@@ -102,6 +103,8 @@ def series_of(ops: Sequence[Operation], outputs: Sequence[te.Tensor]) -> list[Se
             if len(readers) == 1 and scan not in outputs:
                 own = _read_by(scan, readers[0])
             rank = len(scan.shape)
+            if own is None and outside_of(op, ops, outputs, ()) is not None:
+                continue  # few steps are read, and the others are not stored
             found.append(own or Series(scan, scan, 0, tuple(range(1, rank))))
     return found
 

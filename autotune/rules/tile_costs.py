@@ -26,10 +26,12 @@ _ISSUE: Final = 0.15
 _SPILL: Final = 2
 
 #: Cycles of a vector that is read across the boundary of cache lines, of a step to another page of
-#: a tensor that exceeds the caches of a core, and of a vector from the second cache.
+#: a tensor that exceeds the caches of a core, of a vector from the second cache,
+#: and of one that is masked, because tiles do not divide the result.
 _UNALIGNED: Final = 1.3
 _PAGE: Final = 12
 _FAR: Final = 2
+_MASKED: Final = 3
 _PAGE_BYTES: Final = 4096
 _NEAR_BYTES: Final = 1 << 14
 _CACHE_BYTES: Final = 1 << 20
@@ -97,22 +99,25 @@ class _Operand:
 
     Attributes
     ----------
-    uses
-        For each group of rows whether it depends on it.
+    repeats
+        For each group of rows, for how many neighbours it is the same; 0 for all.
     loads
         Cycles of a load, for each vector of a row if `is_wide`, else for each row.
     is_wide
         Whether it depends on the vector.
     pitch
         Largest distance of two steps of the sum in bytes, 0 if they follow each other.
+    in_place
+        Whether it is a vector that is not packed.
     is_large
         Whether the tensor exceeds the caches of a core.
     """
 
-    uses: tuple[bool, ...]
+    repeats: tuple[int, ...]
     loads: float
     is_wide: bool
     pitch: int
+    in_place: bool = False
     is_large: bool = False
 
 
@@ -174,15 +179,15 @@ def _facts(
     tiled = way.rows[:2]
     operands = []
     for read in dict.fromkeys(way.operands.values()):
-        uses = tuple(way.uses(read, g) for g in tiled)
+        repeats = tuple(way.repeats(read, g) for g in tiled)
         if not way.uses(read, way.vector):
-            operands.append(_Operand(uses, 0.5, False, 0))
+            operands.append(_Operand(repeats, 0.5, False, 0))
         else:
             loads = max(0.5, way.lanes / registers.lanes)
             if read in packed:
-                operands.append(_Operand(uses, loads, True, 0))
+                operands.append(_Operand(repeats, loads, True, 0))
             else:
-                operands.append(_in_place(way, read, uses, loads))
+                operands.append(_in_place(way, read, repeats, loads))
     others = (g.size for g in way.groups if g is not way.vector and g not in tiled)
     packing = sum(_packing(way, read) for read in packed if read.tensor not in constants)
     return _Facts(
@@ -203,13 +208,15 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     for size, own in zip(facts.rows, rows, strict=True):
         tiles *= -(-size // own)
     height = math.prod(rows)
-    loads = 0.0
+    loads, columns = 0.0, vectors * facts.lanes
+    ragged = columns < facts.columns and facts.columns % columns
     for operand in facts.operands:
-        count = math.prod(n for n, used in zip(rows, operand.uses, strict=True) if used)
+        count = math.prod(-(-n // d) for n, d in zip(rows, operand.repeats, strict=True) if d)
         if operand.is_wide:
             is_far = _steps_far(operand, facts, vectors)
             kept = operand.pitch == 0 or facts.steps * vectors * facts.lanes * 4 <= _NEAR_BYTES
             each = operand.loads * (1 if kept else _FAR)
+            each *= _MASKED if operand.in_place and ragged else 1
             loads += count * (vectors * each + (_PAGE if is_far else 0))
         else:
             loads += count * operand.loads
@@ -249,13 +256,13 @@ def _stored(way: Contraction) -> float:
     return 1 if last == [way.vector] else way.lanes
 
 
-def _in_place(way: Contraction, read: Read, uses: tuple[bool, ...], loads: float) -> _Operand:
+def _in_place(way: Contraction, read: Read, repeats: tuple[int, ...], loads: float) -> _Operand:
     size = dtypes.itemsize(read.dtype)
     total = math.prod(map(int, read.tensor.shape)) * size
     steps = [abs(n or 0) * size for n in way.strides(read, way.reduced)]
     step = way.along(read)
     loads *= _UNALIGNED if step == 1 else 2 * step
-    return _Operand(uses, loads, True, max(steps, default=0), total > _CACHE_BYTES)
+    return _Operand(repeats, loads, True, max(steps, default=0), True, total > _CACHE_BYTES)
 
 
 def _packing(way: Contraction, read: Read) -> float:

@@ -177,7 +177,7 @@ ROWS: list[Row] = [
             "_missing.toml": "--job job_missing.toml: No such file",
             "_broken.toml": "job_broken.toml is not valid TOML",
             "_broken.yaml": "job_broken.yaml is not valid YAML",
-            "_latin1.toml": "no text in UTF-8",
+            "_latin1.toml": "not text in UTF-8",
             "_empty.toml": "job_empty.toml has no workload",
             "_empty.yaml": "job_empty.yaml",
             "_number.yaml": "must be a table of options, not 3",

@@ -272,9 +272,9 @@ class Statements(Expressions):
             if same and own.children[0] is store.index:
                 self.line(f"{element} {value.op}= {self.value(value.b).text};")
                 return
-        is_load = isinstance(value, Load) and value not in self.texts
+        is_known = value in self.texts
         text = self.value(value).text
-        if is_load:
+        if isinstance(value, Load) and not is_known:
             text = self.loaded(store, value, text)
         if place:
             self.line(f"{place} = {text};")

@@ -51,6 +51,8 @@ class Bounds:
         Range of every axis: a root axis has its region's range, derived axes begin at 0.
     parts : dict of Stage to dict of int to Range
         Part of each dimension that a scan computes, if it is not the whole dimension.
+    last_steps : dict of Stage to Range
+        The steps of a scan that are read outside of it, if these are not all.
     bodies : dict of Stage to tuple of Expr
         Bodies of the computed stages, inlined ones substituted.
     """
@@ -61,6 +63,7 @@ class Bounds:
         self.bodies = schedule.bodies()
         self.ranges: Ranges = {}
         self.parts: dict[Stage, dict[int, Range]] = {}
+        self.last_steps: dict[Stage, Range] = {}
         self._simplifier = Simplifier(otherwise=(0, INF))  # loops start at 0
         for stage in reversed(list(self.bodies)):
             self._infer(stage)
@@ -86,7 +89,7 @@ class Bounds:
             refuse_nested_vectors(stage)
         op = stage.op
         if isinstance(op, ScanOp):
-            self.parts[stage] = self._scan_parts(stage, op)
+            self._infer_scan(stage, op)
         if isinstance(op, ComputeOp):
             for axis, span in zip(op.axis, self._region(stage, op), strict=True):
                 self.ranges[axis] = span
@@ -187,14 +190,21 @@ class Bounds:
         needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
         return self._needed_parts(whole, needs)
 
-    def _scan_parts(self, stage: Stage, op: ScanOp) -> dict[int, Range]:
-        """Return the parts of dimensions that readers need, if a scan can compute parts of them."""
-        if stage.is_output or stage.attach is Attach.ROOT:
-            return {}
+    def _infer_scan(self, stage: Stage, op: ScanOp) -> None:
+        """Note the steps and the parts of dimensions that readers need of a scan.
+
+        Only parts of dimensions along which elements are independent are computed alone.
+        """
+        self.parts[stage] = {}
+        if stage.is_output:
+            return
         whole = [Range(const(0), extent) for extent in op.outputs[0].extents]
         needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
         found = self._needed_parts(whole, needs)
-        return {position: found[position] for position in op.apart}
+        if found[0].extent is not whole[0].extent:
+            self.last_steps[stage] = found[0]
+        if stage.attach is not Attach.ROOT:
+            self.parts[stage] = {position: found[position] for position in op.apart}
 
     def _needed_parts(
         self, whole: Sequence[Range], needs: Sequence[Sequence[Interval | None]]

@@ -63,6 +63,7 @@ class StorageLayout:
         self.whole: set[Tensor] = set()
         self.mixed: set[Buffer] = set()
         self.rings: dict[Tensor, Buffer] = {}
+        self._windows: dict[Tensor, Expr] = {}  # of scans of which not all steps are stored
         self._starts: dict[Tensor, list[Expr]] = {}
         self._strides: dict[Tensor, list[Expr]] = {}
         self._names = NameSupply()
@@ -129,6 +130,11 @@ class StorageLayout:
             spans = [Range(const(0), extent) for extent in result.extents]
             for position, span in self.bounds.parts[stage].items():
                 spans[position] = span
+            last = self.bounds.last_steps.get(stage)
+            if last is not None:
+                kept = binary("max", last.extent, ring_steps(op))
+                spans[0] = Range(const(0), binary("min", kept, spans[0].extent))
+                self._windows |= dict.fromkeys((result, *others), spans[0].extent)
             if result not in self.buffers:
                 self._declare(result, tuple(span.extent for span in spans), stage)
             for tensor in (result, *others):
@@ -214,6 +220,8 @@ class StorageLayout:
         starts = self._starts.get(tensor) or [self.bounds.ranges[axis].min for axis in axes]
         if starts:
             places = [binary("-", i, start) for i, start in zip(places, starts, strict=True)]
+            if tensor in self._windows:
+                places[0] = binary("%", places[0], self._windows[tensor])
             if stage.layout is not None:
                 along = dict(zip(axes, places, strict=True))
                 places = [digits.of(along[digits.axis]) for digits in stage.layout]

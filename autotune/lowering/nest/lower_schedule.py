@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from autotune.errors import LoweringError
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Buffer, SizeVar
+from autotune.ir.ops import binary
 from autotune.ir.stmt import Allocate, PrimFunc, Produce, Seq, Stmt, seq
 from autotune.ir.visitor import free_vars, recursive
-from autotune.lowering.nest.axis_guards import guarded, stage_guards
+from autotune.lowering.nest.axis_guards import below, guarded, stage_guards
 from autotune.lowering.nest.axis_loops import AxisLoops, OpenThreads, Threads
 from autotune.lowering.nest.bound_inference import Bounds
 from autotune.lowering.nest.buffer_layout import StorageLayout
@@ -136,10 +137,17 @@ class _Lowering:
     def _scan(self, stage: Stage, around: Threads) -> Stmt:
         """Return the first steps of a scan, then the loop over the others."""
         inits = [s for s in self.stages if s.scan is stage and s.attach is Attach.INIT]
+        *outer, last = stage.leaf_axes
         cell = [s for s in self.stages if s.scan is stage and s.attach is Attach.CELL]
-        step = self._pipeline(cell, None, around)
-        step = guarded(stage_guards(stage, self.bounds, {}), step)
-        steps = self._loops(stage, stage.leaf_axes, step, OpenThreads(around))
+        step = self._pipeline([*self._attached(stage, last), *cell], None, around)
+        guards = stage_guards(stage, self.bounds, {})
+        needed = self.bounds.last_steps.get(stage)
+        if needed is not None:
+            end = binary("+", needed.min, needed.extent)
+            guards.append(below(self.bounds.step(stage), end))
+        threads = OpenThreads(around)
+        step = self._loops(stage, [last], guarded(guards, step), threads, attached=False)
+        steps = self._loops(stage, outer, step, threads)
         return seq(*(self._nest(init, around) for init in inits), steps)
 
     def _nest(self, stage: Stage, around: Threads) -> Stmt:
@@ -174,18 +182,22 @@ class _Lowering:
         """Wrap `body` in the loops `leaves`, computing the stages attached to them inside."""
         for leaf in reversed(leaves):
             if attached:
-                inside = [
-                    s
-                    for s in self.stages
-                    if s.attach_point is not None
-                    and s.attach is Attach.AT
-                    and s.attach_point.stage is stage
-                    and s.attach_point.axis is leaf
-                ]
+                inside = self._attached(stage, leaf)
                 if inside:
                     body = self._pipeline(inside, body, threads.at(stage, leaf))
             body = self.loops.loop(stage, leaf, body, threads)
         return body
+
+    def _attached(self, stage: Stage, leaf: IterVar) -> list[Stage]:
+        """Return the stages that are computed in a loop of a stage."""
+        return [
+            s
+            for s in self.stages
+            if s.attach is Attach.AT
+            and s.attach_point is not None
+            and s.attach_point.stage is stage
+            and s.attach_point.axis is leaf
+        ]
 
 
 def _sizes(params: Sequence[Buffer]) -> tuple[SizeVar, ...]:

@@ -113,7 +113,7 @@ def test_a_log_that_is_none_at_the_end_is_warned_of_and_no_error(store):
     journal = Journal(store)
     journal.add(make(0))
     store.path.write_text("something else\n")
-    with pytest.warns(RecordWarning, match="is not known: .* no log of records"):
+    with pytest.warns(RecordWarning, match="is not known: .* not a log of records"):
         journal.close()
 
 

@@ -150,7 +150,7 @@ MISTAKES = {
     "path": ("kernel.tile", 1, 1, "'kernel' cannot", "begins with its header"),
     "function's name": ("function f(A) -> (O) { }", 1, 10, "'f' cannot", "has no name"),
     "sizes of outputs": ("function (A) -> (O[N]) { }", 1, 19, "'[' cannot", "follow from"),
-    "minus": (body("O = A \N{MINUS SIGN} B;"), 2, 7, "no character of Tile", "write -"),
+    "minus": (body("O = A \N{MINUS SIGN} B;"), 2, 7, "not a character of Tile", "write -"),
     "header's digits": (f"function (A[{'1' * 19}]) -> (O) {{ }}", 1, 13, "at most 18 digits", ""),
 }
 

@@ -216,7 +216,7 @@ def test_reorder_candidates_are_the_only_orders():
         ({"axes": ["i", "j"], "policy": "some"}, "unknown policy 'some'; expected one of all"),
         (
             {"axes": ["i", "j"], "policy": "candidates", "candidates": [[0, 0]]},
-            "no permutation of 0 to 1",
+            "not a permutation of 0 to 1",
         ),
         ({"axes": list("abcdefghij")}, "list candidates instead"),
     ],
