@@ -5,9 +5,12 @@
 `steps`               scans have columns side by side, or blocks of steps
 `cells`               other scans have tasks of columns, and tiles in each step
 `register_tiles`      contractions have register tiles over packed panels
+`split_reductions`    long reductions with few results have parts; columns are reduced side by side
 `vector_partial_sums` reductions along rows have partial results in vectors
 `rows`                stages that share rows are computed a row at a time
+`transposed_tiles`    stages that read along another axis have tiles that fit in registers
 `flat`                everything else is one loop, in vectors
+`threads`             loops are shared among threads
 ====================  ============================================================================
 
 For GPUs `rules.gpu` has rules of its own, and a table of their knobs.
@@ -32,6 +35,7 @@ from autotune.rules.register_tiles import Effort, schedule_tiles, tiles
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.rows import RowLoops
 from autotune.rules.split_reductions import (
+    column_tasks,
     joined,
     partial_results,
     parts_knob,
@@ -41,7 +45,6 @@ from autotune.rules.split_reductions import (
 )
 from autotune.rules.stage_graph import (
     ends_in,
-    extent,
     iterations,
     readings,
     row_groups,
@@ -93,6 +96,10 @@ def schedule(
         Steps of the reduction that are unrolled.
     partial_vectors
         For reductions along rows: vectors of partial results.
+    parts
+        For long reductions with few results: the number of parts that are reduced first.
+    stores
+        Whether a large result is stored past the caches ("streamed").
     lanes
         For other stages: elements in a vector.
     scan
@@ -209,8 +216,7 @@ class _Rules:
 
     def column_stages(self, knobs: StageKnobs, tensor: te.Tensor) -> Sequence[te.Tensor]:
         """Return the stages of a reduction along columns."""
-        length = extent(tensor.op.axis[-1])
-        parts = parts_knob(knobs, tensor, result_count(tensor) // length)
+        parts = parts_knob(knobs, tensor, column_tasks(tensor))
         if parts is None:
             self.columns[tensor] = tensor, 1
             return (tensor,)

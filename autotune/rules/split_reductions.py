@@ -18,6 +18,7 @@ import math
 from typing import Any, Final
 
 from autotune import te
+from autotune.ir import dtypes
 from autotune.ir.expr import Const, Read
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.rules.flat import lanes_in
@@ -28,8 +29,9 @@ from autotune.schedule.schedule import Schedule
 from autotune.system.available_cpus import thread_count
 from autotune.te.reduction import reduction
 
-#: Rows from which on each is a task of its own.
-_ENOUGH_ROWS: Final = 64
+#: Tasks from which on threads need no others, and the least number of steps of a part.
+_ENOUGH_TASKS: Final = 64
+_LEAST_STEPS: Final = 16
 
 #: Bytes of a block of results, which stays in the first cache.
 _BLOCK_BYTES: Final = 16 << 10
@@ -55,18 +57,26 @@ def _depends(read: Read, axis: Any) -> bool:
     return any(axis.var is v for v in free_vars(read))
 
 
-def parts_knob(knobs: StageKnobs, tensor: te.Tensor, rows: int) -> Any:
-    """Define into how many parts a reduction is split, or return None if there are enough rows.
+def parts_knob(knobs: StageKnobs, tensor: te.Tensor, tasks: int) -> Any:
+    """Define into how many parts a reduction is split, or return None if there are enough tasks.
 
-    `rows` are those results that tasks can share without that.
+    `tasks` is the number of those that threads can share without that.
     """
     seconds = serial_seconds(knobs.target, [tensor])
-    if rows >= _ENOUGH_ROWS or seconds < 2 * LAUNCH:
+    steps = extent(tensor.op.reduce_axis[0])
+    counts = [n for n in COUNTS if n == 1 or n * _LEAST_STEPS <= steps]
+    if tasks >= _ENOUGH_TASKS or seconds < 2 * LAUNCH or len(counts) == 1:
         return None
     cores = thread_count(knobs.target.threads)
-    is_few = cores > 1 and rows < 2 * cores and seconds >= 4 * LAUNCH
-    likely = next((n for n in COUNTS if n >= 2 * cores), COUNTS[-1]) if is_few else 1
-    return knobs.define_knob("parts", COUNTS, default=likely)
+    is_few = cores > 1 and tasks < 2 * cores and seconds >= 4 * LAUNCH
+    likely = next((n for n in counts if n >= 2 * cores), counts[-1]) if is_few else 1
+    return knobs.define_knob("parts", counts, default=likely)
+
+
+def column_tasks(tensor: te.Tensor) -> int:
+    """Return the number of blocks of columns that fit into the first cache."""
+    width = min(_BLOCK_BYTES // dtypes.itemsize(tensor.dtype), extent(tensor.op.axis[-1]))
+    return result_count(tensor) // width
 
 
 def partial_results(tensor: te.Tensor, parts: Any, unit: int) -> te.Tensor:

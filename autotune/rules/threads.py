@@ -52,14 +52,24 @@ def serial_seconds(target: Target, stages: Iterable[te.Tensor]) -> float:
     What a stage reads may be in a cache, so only what all of them write and read first counts as
     traffic of the memory: the bytes of their operands and results, each once.
     """
-    arrays: dict[te.Tensor, None] = {}
+    every = list(stages)
+    arrays = dict.fromkeys(t for tensor in every for t in (tensor, *tensor.op.input_tensors))
+    return max(operation_seconds(target, every), memory_seconds(arrays))
+
+
+def operation_seconds(target: Target, stages: Iterable[te.Tensor]) -> float:
+    """Return about how long the operations of some stages take in vectors of one thread."""
     seconds = 0.0
     for tensor in stages:
         assert isinstance(tensor.op, ComputeOp)
         lanes = max(1, target.vector_bytes // dtypes.itemsize(tensor.dtype))
         seconds += iterations(tensor) / lanes * sum(map(_cost, tensor.op.body))
-        arrays.update(dict.fromkeys([tensor, *tensor.op.input_tensors]))
-    return max(seconds, _BYTE * sum(map(_size, arrays)))
+    return seconds
+
+
+def memory_seconds(arrays: Iterable[te.Tensor]) -> float:
+    """Return about how long one thread needs to read or write some arrays in memory."""
+    return _BYTE * sum(map(_size, arrays))
 
 
 def _size(tensor: te.Tensor) -> int:

@@ -45,7 +45,7 @@ def erf(w: MathWriter, x: str) -> str:
     small = w.add(w.mul(a, w.polynomial(w.mul(a, a), near)), a)
     one, end = w.number(1.0), w.number(_IS_ONE[w.form.dtype])
     bounded = w.select("ogt", a, end, end, a)
-    _, n, minus_one = reduced_exp(w, w.negative(w.polynomial(bounded, beyond)))
+    n, minus_one = reduced_exp(w, w.negative(w.polynomial(bounded, beyond)))
     scale = w.power_of_two(n)
     large = w.sub(one, w.add(w.mul(minus_one, scale), scale))
     return w.with_sign(w.select("olt", a, w.number(_BEND), small, large), x)

@@ -41,10 +41,14 @@ def expm1_near_0(w: MathWriter, r: str, terms: int | None = None) -> str:
     return w.add(w.mul(w.mul(r, r), q), r)
 
 
-def reduced_exp(w: MathWriter, x: str) -> tuple[str, str, str]:
-    """Return (n, n, exp(r) - 1) with x = n log(2) + r and |r| <= log(2) / 2.
+def reduced_exp(w: MathWriter, x: str) -> tuple[str, str]:
+    """Return (n, exp(r) - 1) with x = n log(2) + r and |r| <= log(2) / 2."""
+    _, whole, r = reduced(w, x)
+    return whole, expm1_near_0(w, r)
 
-    The first n is a float, the second one an integer.
+
+def reduced(w: MathWriter, x: str) -> tuple[str, str, str]:
+    """Return (n, n, r) with x = n log(2) + r, |r| <= log(2) / 2: a float and an integer n.
 
     Nothing here is undefined for a NaN, whose n is some number.
     """
@@ -52,7 +56,7 @@ def reduced_exp(w: MathWriter, x: str) -> tuple[str, str, str]:
     high, low = ln2_parts(w.form.dtype)
     r = w.sub(x, w.mul(n, w.number(high)))
     r = w.sub(r, w.mul(n, w.number(low)))
-    return n, whole, expm1_near_0(w, r)
+    return n, whole, r
 
 
 def scaled(w: MathWriter, y: str, n: str, whole: str) -> str:
@@ -69,8 +73,9 @@ def scaled(w: MathWriter, y: str, n: str, whole: str) -> str:
 
 def exp(w: MathWriter, x: str) -> str:
     """Exponential."""
-    n, whole, minus_one = reduced_exp(w, w.clamp(x, *_RANGE[w.form.dtype]))
-    return scaled(w, w.add(minus_one, w.number(1.0)), n, whole)
+    n, whole, r = reduced(w, w.clamp(x, *_RANGE[w.form.dtype]))
+    near = w.polynomial(r, [1.0, 1.0, *_coefficients(_TERMS[w.form.dtype])])
+    return scaled(w, near, n, whole)
 
 
 def sigmoid(w: MathWriter, x: str) -> str:
@@ -85,7 +90,7 @@ def tanh(w: MathWriter, x: str) -> str:
     a = w.absolute(x)
     one = w.number(_TANH_IS_ONE[w.form.dtype])
     a = w.select("ogt", a, one, one, a)
-    _, n, minus_one = reduced_exp(w, w.add(a, a))
+    n, minus_one = reduced_exp(w, w.add(a, a))
     scale = w.power_of_two(n)
     rest = w.sub(scale, w.number(1.0))
     t = w.add(w.mul(minus_one, scale), rest)
