@@ -45,6 +45,7 @@ from autotune.rules.split_reductions import (
 )
 from autotune.rules.stage_graph import (
     ends_in,
+    has_windows_apart,
     iterations,
     readings,
     row_groups,
@@ -193,6 +194,8 @@ class _Rules:
         width = lanes_in(self.cfg.target, tensor.dtype)
         if runs_along_columns(tensor, width):
             return self.column_stages(knobs, tensor)
+        if has_windows_apart(tensor):
+            return (tensor,)
         panels = tiles(knobs, tensor, self.efforts[plain], self.constants)
         if panels is not None:
             self.panels.append(panels)

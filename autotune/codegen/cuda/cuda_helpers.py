@@ -75,7 +75,8 @@ __device__ void stream(T& place, T value) {
 // Loads a value where it is written, not where it is used: the assembler keeps the order.
 template <typename T>
 __device__ T load_here(const T& place) {
-  T result;
+  T result = place;
+#ifdef __CUDA_ARCH__
   const size_t at = __cvta_generic_to_global(&place);
   if constexpr (sizeof(T) == 16) {
     int4& r = reinterpret_cast<int4&>(result);
@@ -88,9 +89,8 @@ __device__ T load_here(const T& place) {
     asm volatile("ld.global.u32 %0, [%1];" : "=r"(reinterpret_cast<int&>(result)) : "l"(at));
   } else if constexpr (sizeof(T) == 2) {
     asm volatile("ld.global.u16 %0, [%1];" : "=h"(reinterpret_cast<short&>(result)) : "l"(at));
-  } else {
-    result = place;
   }
+#endif
   return result;
 }
 """,

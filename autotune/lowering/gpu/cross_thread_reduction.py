@@ -101,6 +101,7 @@ class _Written:
         self.others = [axis for axis in axes if axis.var not in across]
         self.count = math.prod(axis.own for axis in self.over)
         self.width = self._width(axes)
+        self.has_neighbours = any(axis is axes[0] for axis in self.over)
 
     def _width(self, axes: list[_Axis]) -> int:
         """Return how many values a warp reduction combines: those of consecutive threads."""
@@ -153,7 +154,7 @@ class _Written:
 
     def _part(self, group: Expr, number: Expr) -> Expr:
         """Return where a part of a group is stored: beside what neighbouring threads store."""
-        if self.width > 1:
+        if self.has_neighbours:
             return binary("+", binary("*", group, self.count // self.width), number)
         return binary("+", binary("*", number, self._groups()), group)
 

@@ -6,18 +6,18 @@ are min(factor, extent), and guards exclude iterations beyond the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 
 from autotune.errors import LoweringError
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.polynomials import add, normal, rejoined, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import IterVar, Range, same_index
-from autotune.ir.expr import Const, Expr, KnobVar, SizeVar, Var
+from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.ops import binary, cast, const
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.nest.digit_indices import without_digits
-from autotune.lowering.nest.regions import Interval, Relaxer, as_index, is_loop_free, union
+from autotune.lowering.nest.regions import Interval, Relaxer, as_index, union
 from autotune.lowering.nest.stage_placement import (
     loop_path,
     refuse_nested_parallel,
@@ -188,12 +188,7 @@ class Bounds:
             others = (own.get(n, span) for n, span in enumerate(whole[1:], start=1))
             return [rows, *others]
         needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
-        parts = self._needed_parts(whole, needs)
-        if stage.attach is not Attach.ROOT or self._for_autotvm08:
-            return parts
-        # What all readers need together depends on knobs only where their last tiles stick out.
-        depends = [any(isinstance(v, KnobVar) for v in free_vars(part.extent)) for part in parts]
-        return [span if d else part for d, span, part in zip(depends, whole, parts, strict=True)]
+        return self._needed_parts(whole, needs)
 
     def _infer_scan(self, stage: Stage, op: ScanOp) -> None:
         """Note the steps and the parts of dimensions that readers need of a scan.
@@ -259,35 +254,16 @@ class Bounds:
             value = without_digits(as_index(substitute(index, values)), extents)
             return rejoined(substitute(value, same), relaxed.keys())
 
-        whole = self._whole_axes(reader, values, relaxer)
-        found = [
-            read.children
+        indices = [
+            tuple(map(index_of, read.children))
             for expr in self.bodies[reader]
             for read in reads(expr)
             if read.tensor is tensor
         ]
         return [
-            union(
-                whole.get(index[position]) or relaxer.interval(index_of(index[position]))
-                for index in found
-            )
+            union(relaxer.interval(index[position]) for index in indices)
             for position in range(tensor.ndim)
         ]
-
-    def _whole_axes(
-        self, reader: Stage, values: Mapping[Var, Expr], relaxer: Relaxer
-    ) -> dict[Expr, Interval]:
-        """Return the intervals of axes that vary as a whole: guards keep loops inside them."""
-        if self._for_autotvm08:
-            return {}
-        whole: dict[Expr, Interval] = {}
-        for axis in (*reader.op.axis, *reader.op.reduce_axis):
-            span = self.ranges[axis]
-            low, width = relaxer.interval(as_index(span.min)), as_index(span.extent) - 1
-            own = [v for v in free_vars(values[axis.var]) if not isinstance(v, (KnobVar, SizeVar))]
-            if low is not None and is_loop_free(width) and all(v in relaxer.extents for v in own):
-                whole[axis.var] = Interval(low.low, normal(low.width + width))
-        return whole
 
     def _threads_around(self, stage: Stage, reader: Stage) -> dict[Var, Expr]:
         """Return the variables of a reader's threads that are those of a loop around a stage.

@@ -103,7 +103,7 @@ def down_columns(cfg: Knobs, inputs: list[Any], Y: Any, lanes: Any, threads: Any
     weighted = len(inputs) - 1
     words = dtypes.itemsize(Y.dtype) // _REGISTER * (1 + weighted)
     length = cfg.define_knob("length", [16, 8, 32, 64])
-    groups = cfg.define_knob("groups", [4, 1, 2, 8, 16])
+    groups = cfg.define_knob("groups", [4, 1, 2, 8, 16], 16 if n <= WARP else 4)
     pause = cfg.define_knob("pause", PAUSES)
     _fit(cfg, length * lanes * words, threads * groups, words)
     cfg.add_constraint(

@@ -8,7 +8,7 @@ from autotune import te
 from autotune.operators import cumsum as sums
 from autotune.operators import linear_recurrence as recurrences
 from autotune.operators.cuda.gpu_raw_scans import along_rows, down_columns
-from autotune.rules.gpu.thread_loops import bind, lane_counts
+from autotune.rules.gpu.thread_loops import WARP, bind, lane_counts
 from autotune.rules.recurrences import Blocks, recurrence_of
 from autotune.template import Knobs, template
 
@@ -71,9 +71,11 @@ def linear_recurrence(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> Any
 def _down_columns(cfg: Knobs, inputs: list[Any], scan: Any) -> Any:
     """Return the schedule of a recurrence (steps, columns) over `inputs`."""
     _, columns = scan.shape
-    threads = cfg.define_knob("threads", [128, 32, 64, 256, 512])
-    few = ["blocks", "look-back", "steps"]
-    how = cfg.define_knob("how", few[:: -1 if columns >= MANY_COLUMNS else 1])
+    usual = min(128, max(WARP, 1 << (columns - 1).bit_length()))
+    threads = cfg.define_knob("threads", [128, 32, 64, 256, 512], usual)
+    few = "blocks" if "on" in cfg.target.options else "look-back"  # texts run on GPUs only
+    ways = ["blocks", "look-back", "steps"]
+    how = cfg.define_knob("how", ways, "steps" if columns >= MANY_COLUMNS else few)
     if how != "blocks":
         lanes = cfg.define_knob("lanes", lane_counts(cfg.target, scan.dtype))
         cfg.add_constraint(columns % lanes == 0, "a row is a whole number of vectors")

@@ -23,7 +23,7 @@ from autotune.ir.expr import Const
 from autotune.ir.visitor import substitute
 from autotune.rules.gpu.default_tiles import blocks_of, default_tile
 from autotune.rules.gpu.fusion_plan import FusionPlan
-from autotune.rules.gpu.matrix_products import product_of
+from autotune.rules.gpu.matrix_products import digits, joined, product_of
 from autotune.rules.gpu.register_rows import kept_rows
 from autotune.rules.gpu.row_loops import ACROSS, OCCUPIED, goes_along, most_threads
 from autotune.rules.gpu.thread_loops import MULTIPROCESSORS
@@ -97,9 +97,18 @@ def _split(tensor: te.Tensor, parts: int, is_product: bool) -> tuple[te.Tensor, 
     others = {a: te.reduce_axis((0, extent(a)), a.name) for a in body.axes if a is not longest}
     is_last = not is_product and goes_along(tensor)
 
+    elements = math.prod(map(extent, axes))
+
     def part(*index: Any) -> Any:
-        z, place = (index[-1], index[:-1]) if is_last else (index[0], index[1:])
-        step = z * -(-length // parts) + inner.var if is_product else inner.var * parts + z
+        place: Sequence[Any]
+        if is_product:
+            z, place = index[0], index[1:]
+            step = z * -(-length // parts) + inner.var
+        else:  # one axis, as its elements are computed as one row of them
+            (number,) = index
+            z, number = _parted(number, parts if is_last else elements, is_last)
+            place = [digits(axes, number)[axis.var] for axis in axes]
+            step = inner.var * parts + z
         values: dict[Any, Any] = {a.var: i for a, i in zip(axes, place, strict=True)}
         values |= {a.var: other.var for a, other in others.items()} | {longest.var: step}
         where = substitute(body.condition, values)
@@ -110,12 +119,20 @@ def _split(tensor: te.Tensor, parts: int, is_product: bool) -> tuple[te.Tensor, 
         every = [inner if a is longest else others[a] for a in body.axes]
         return reduction(body.combiner, sources, every, where)[0]
 
-    shape = (*tensor.shape, parts) if is_last else (parts, *tensor.shape)
+    shape = (parts, *tensor.shape) if is_product else (parts * elements,)
     made: te.Tensor = te.compute(shape, part, name=f"{tensor.name}.parts")
     z = te.reduce_axis((0, parts), "part")
 
     def whole(*index: Any) -> Any:
-        at = (*index, z.var) if is_last else (z.var, *index)
+        if is_product:
+            return reduction(body.combiner, [made[(z.var, *index)]], z, None)[0]
+        number = joined(axes, dict(zip(axes, index, strict=True))) if axes else 0
+        at = number * parts + z.var if is_last else z.var * elements + number
         return reduction(body.combiner, [made[at]], z, None)[0]
 
     return made, te.compute(tensor.shape, whole, name=tensor.name)
+
+
+def _parted(number: Any, size: int, is_last: bool) -> tuple[Any, Any]:
+    """Return the part and the element of a number of both, of which one runs to a size."""
+    return (number % size, number // size) if is_last else (number // size, number % size)

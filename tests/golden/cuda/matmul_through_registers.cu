@@ -16,6 +16,28 @@ __device__ const Pack<T, N>& pack(const T* first) {
   return *reinterpret_cast<const Pack<T, N>*>(first);
 }
 
+// Loads a value where it is written, not where it is used: the assembler keeps the order.
+template <typename T>
+__device__ T load_here(const T& place) {
+  T result = place;
+#ifdef __CUDA_ARCH__
+  const size_t at = __cvta_generic_to_global(&place);
+  if constexpr (sizeof(T) == 16) {
+    int4& r = reinterpret_cast<int4&>(result);
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(at));
+  } else if constexpr (sizeof(T) == 8) {
+    int2& r = reinterpret_cast<int2&>(result);
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(at));
+  } else if constexpr (sizeof(T) == 4) {
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(reinterpret_cast<int&>(result)) : "l"(at));
+  } else if constexpr (sizeof(T) == 2) {
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(reinterpret_cast<short&>(result)) : "l"(at));
+  }
+#endif
+  return result;
+}
+
 extern "C" __global__ void __launch_bounds__(16) matmul_through_registers_kernel(
     const float* __restrict__ A,
     const float* __restrict__ B,
@@ -42,12 +64,12 @@ extern "C" __global__ void __launch_bounds__(16) matmul_through_registers_kernel
   for (int k_o = 0; k_o < 7; ++k_o) {
     const int k = k_o % 2 * 64;
     const int k_1 = (k_o + 1) % 2 * 64 + ty * 16 + tx * 4;
-    const auto A_pack = pack<4>(&A[at_1 + k_o * 4 + 4]);
+    const auto A_pack = load_here(pack<4>(&A[at_1 + k_o * 4 + 4]));
     #pragma unroll
     for (int lane = 0; lane < 4; ++lane) {
       A_shared_next[lane] = A_pack[lane];
     }
-    const auto B_pack = pack<4>(&B[k_o * 128 + ty * 32 + bx * 16 + tx * 4 + 128]);
+    const auto B_pack = load_here(pack<4>(&B[k_o * 128 + ty * 32 + bx * 16 + tx * 4 + 128]));
     #pragma unroll
     for (int lane = 0; lane < 4; ++lane) {
       B_shared_next[lane] = B_pack[lane];

@@ -228,3 +228,31 @@ def test_a_long_sum_occupies_all_multiprocessors(
     kernels = split_kernels(task.final(task.default_index))
     assert len(kernels) == 2
     assert math.prod(int(n.value) for n in kernels[0].grid if isinstance(n, Const)) >= 132
+
+
+def normed(m: int = 6, n: int = 40) -> Made:
+    """Rows less their mean over their deviation, whose inverse root is a stage of its own."""
+    X = given(m, n)
+    k, r = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="r")
+    S = te.compute((m,), lambda i: te.sum(X[i, k], axis=k), name="S")
+    D = te.compute((m, n), lambda i, j: X[i, j] - S[i] / n, name="D")
+    V = te.compute((m,), lambda i: te.sum(D[i, r] * D[i, r], axis=r), name="V")
+    R = te.compute((m,), lambda i: 1.0 / te.sqrt(V[i] / n + 1.0), name="R")
+    return [X], [te.compute((m, n), lambda i, j: D[i, j] * R[i], name="Y")]
+
+
+def test_what_is_computed_once_for_a_row_is_in_its_kernel() -> None:
+    def expected(x: Any) -> Any:
+        d = x - x.mean(axis=1, keepdims=True)
+        return d / np.sqrt((d * d).mean(axis=1, keepdims=True) + 1)
+
+    check(normed, expected, count=2)
+    task = task_of(normed, target=Target.of("cuda -arch=sm_90"))
+    assert len(split_kernels(task.final(task.default_index))) == 1
+
+
+def test_the_next_tiles_of_a_product_are_loaded_first_and_where_it_is_written() -> None:
+    task = task_of(product_of, 2048, 2048, 2048, target=Target.of("cuda -arch=sm_90"))
+    loop = emit(task.final(task.default_index)).text.partition("for (int ")[2]
+    assert loop.count("load_here(pack<4>(&") >= 2
+    assert loop.index("load_here(") < loop.index("+=")
