@@ -100,6 +100,7 @@ def _split(tensor: te.Tensor, parts: int, is_product: bool) -> tuple[te.Tensor, 
     elements = math.prod(map(extent, axes))
 
     def part(*index: Any) -> Any:
+        place: Sequence[Any]
         if is_product:
             z, place = index[0], index[1:]
             step = z * -(-length // parts) + inner.var
