@@ -45,6 +45,7 @@ from autotune.rules.split_reductions import (
 )
 from autotune.rules.stage_graph import (
     ends_in,
+    has_windows_apart,
     iterations,
     readings,
     row_groups,
@@ -53,7 +54,6 @@ from autotune.rules.stage_graph import (
 from autotune.rules.steps import ScanSeries
 from autotune.rules.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
 from autotune.schedule.schedule import Schedule
-from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, producers_first
 
 #: Largest number of groups with a knob for their placement; each doubles the traces.
@@ -194,6 +194,8 @@ class _Rules:
         width = lanes_in(self.cfg.target, tensor.dtype)
         if runs_along_columns(tensor, width):
             return self.column_stages(knobs, tensor)
+        if has_windows_apart(tensor):
+            return (tensor,)
         panels = tiles(knobs, tensor, self.efforts[plain], self.constants)
         if panels is not None:
             self.panels.append(panels)
@@ -233,13 +235,11 @@ class _Rules:
     def tiles(self) -> list[te.Tensor]:
         """Schedule contractions in tiles; returns all stages that belong to them."""
         apart: list[te.Tensor] = []
-        scans = [s.op for s in self.schedule.stages if isinstance(s.op, ScanOp)]
-        steps = [t for scan in scans for op in (scan, *scan.cell) for t in op.outputs]
-        others = (*self.lanes, *steps)
         for panels in self.panels:
             effort = self.efforts[panels.result]
             end = ends_in(panels.result, readings(self.schedule))
-            is_free = end is not None and not any(end is t for t in (*apart, *others))
+            is_free = end is not None and not any(end is t for t in (*apart, *self.lanes))
+            is_free = is_free and end is not None and self.schedule[end].scan is None
             if end is None or not is_free or self.schedule[panels.result].is_output:
                 end = panels.result
             else:

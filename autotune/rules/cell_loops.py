@@ -285,8 +285,10 @@ class CellLoops:
         wide = self.cfg.target.vector_bytes >= 64
         registers = (32 if wide else 16) - _OPERANDS
         tall = 1 if u is None else self._length(op, u)
-        rows, vectors = _best_tile(tall, most, copies, registers)
-        count = knobs.define_knob("step_vectors", [1, 2, 3, 4, 8, 16], vectors)
+        is_row = all(extent(a) == 1 for a in axes[:-1])  # whatever the columns of a task are
+        counts = [1, 2, 4, 8, 16] if is_row else [1, 2, 3, 4]
+        rows, vectors = _best_tile(tall, most, copies, registers, counts)
+        count = knobs.define_knob("step_vectors", counts, vectors)
         self.cfg.add_constraint(
             count <= _power(most), "a tile is no wider than the result"
         )
@@ -326,7 +328,9 @@ def _power(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def _best_tile(tall: int, wide: int, copies: int, registers: int) -> tuple[int, int]:
+def _best_tile(
+    tall: int, wide: int, copies: int, registers: int, counts: Sequence[int]
+) -> tuple[int, int]:
     """Return the rows and vectors of the fastest tile.
 
     An element is a multiplication and addition, and a row or a vector an operand that is loaded.
@@ -341,7 +345,7 @@ def _best_tile(tall: int, wide: int, copies: int, registers: int) -> tuple[int, 
     sizes = [
         (rows, vectors)
         for rows in (8, 6, 5, 4, 3, 2, 1)
-        for vectors in (4, 3, 2, 1, 8, 16)
+        for vectors in sorted(counts, key=lambda n: abs(n - 4))
         if rows <= tall and vectors <= _power(wide) and rows * vectors * copies <= registers
     ]
     return min(sizes, key=lambda size: cost(*size), default=(1, 1))

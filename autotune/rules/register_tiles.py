@@ -87,7 +87,8 @@ def tiles(
         if effort is Effort.ALL:
             streams = cfg.define_knob("stream", [True, False], default=streams)
     if streams:
-        vectors = cfg.define_knob("stream_vectors", choices.long)
+        tasks = [n for n in choices.long if n * way.lanes * threads <= way.vector.size]
+        vectors = cfg.define_knob("stream_vectors", choices.long, max(tasks, default=None))
     else:
         vectors = cfg.define_knob("tile_vectors", choices.vectors, default=best.vectors)
     cfg.add_constraint(
@@ -215,7 +216,8 @@ def _sum(
         inner = long
     elif long:
         steps = panels.choices.steps
-        unroll: Any = next(n for n in steps if extent(long[-1]) % n == 0)
+        fit = [n for n in steps if extent(long[-1]) % n == 0]
+        unroll: Any = max(fit) if panels.streams else fit[0]
         if effort:
             unroll = cfg.define_knob("unroll", steps, default=unroll)
             message = "the steps that are written out divide the sum"

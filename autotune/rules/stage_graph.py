@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune import te
-from autotune.ir.expr import Const, Expr, Read, Reduce
-from autotune.ir.visitor import ReadRewriter, free_vars, reads, substitute
+from autotune.ir.expr import BinaryOp, Const, Expr, Read, Reduce
+from autotune.ir.visitor import ReadRewriter, free_vars, reads, substitute, walk_expr
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp
 
@@ -59,6 +59,19 @@ def is_dense(tensor: te.Tensor, reads: Iterable[Read], longest: int) -> bool:
                 if index is not last:
                     return False
     return True
+
+
+def has_windows_apart(tensor: te.Tensor) -> bool:
+    """Whether a stage reduces windows of one tensor that begin several elements apart."""
+    own = {r for source in reduction_of(tensor).sources for r in reads(source)}
+    if len(own) != 1 or not tensor.op.axis:
+        return False
+    (read,), last = own, tensor.op.axis[-1].var
+    along = read.children[-1] if read.children else last
+    return any(
+        isinstance(e, BinaryOp) and e.op == "*" and any(last is v for v in free_vars(e))
+        for e in walk_expr(along)
+    )
 
 
 def written_out(tensor: te.Tensor, inlined: Collection[te.Tensor]) -> te.Tensor:

@@ -27,6 +27,7 @@ from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.recurrences import Blocks, Recurrence, StepByStep, recurrence_of
 from autotune.rules.row_recurrences import GROUP, RowSums, row_sums
 from autotune.rules.stage_graph import extent
+from autotune.rules.threads import share
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation
@@ -42,6 +43,12 @@ _LONG_ROW: Final = 1 << 18
 
 #: Least number of tasks of a default configuration.
 _TASKS: Final = 4
+
+#: Seconds that a thread needs for a byte from memory; right within a factor of two.
+_BYTE: Final = 5e-11
+
+#: Number of steps from which on eight are unrolled by default.
+_LONG: Final = 64
 
 #: Vectors of columns of a task.
 _WIDTHS: Final = (64, 1, 2, 4, 8, 16, 32, 128)
@@ -193,6 +200,7 @@ class SeriesLoops:
         self.size = dtypes.itemsize(found.dtype)
         self.vector = max(1, cfg.target.vector_bytes // self.size)
         self.bytes = found.steps * math.prod(found.columns) * self.size
+        self.seconds = 2 * _BYTE * self.bytes
         self.stages: list[te.Tensor] = []
         self.apply: Callable[[Schedule], None]
         self.result: te.Tensor = self._rows() if series.is_along_rows else self._columns()
@@ -211,7 +219,7 @@ class SeriesLoops:
         if self.bytes >= _SHARED:
             wide = _width(width, vector, 4 * vector if large else vector)
         columns = lanes * cfg.define_knob("scan_width", list(_WIDTHS), wide)
-        unroll = cfg.define_knob("scan_unroll", [1, 2, 4, 8], 8 if large else 1)
+        unroll = cfg.define_knob("scan_unroll", [1, 2, 4, 8], 8 if own.steps >= _LONG else 1)
         is_scan = self.series.result is self.series.scan
         ways = ["steps", "tiles", "blocks"] if is_scan else ["tiles", "blocks"]
         ways = [w for w in ways if w != "blocks" or own.steps > 16]
@@ -236,7 +244,10 @@ class SeriesLoops:
                 if way == "steps":
                     axis = s[part].fuse(*front) if len(front) > 1 else front[-1]
                     outer, axis = s[part].split(axis, factor=columns)
-                    s[part].parallel(outer)
+                    if stream:
+                        s[part].parallel(outer)
+                    else:
+                        self._share(s, part, outer, math.prod(own.columns), columns)
                 else:
                     axis = front[-1]
                 s[part].vectorize(s[part].split(axis, factor=lanes)[1])
@@ -266,8 +277,7 @@ class SeriesLoops:
         if blocks is None:
             s[Y].reorder(*axes, outer, time, steps)
             at = s[Y].fuse(*axes, outer) if axes else outer
-            if self.bytes >= _SHARED:
-                s[Y].parallel(at)
+            at = self._share(s, Y, at, math.prod(self.recurrence.columns), columns)
         else:
             self._ends(s, blocks, lanes)
             rows, row = s[Y].split(time, factor=blocks.length)
@@ -338,7 +348,9 @@ class SeriesLoops:
         else:
             s[sums.groups].vectorize(sums.groups.op.axis[-1])
             return inner
-        if self.bytes >= _SHARED // 8:
+        if length is None:
+            self._share(s, Y, rows, math.prod(self.recurrence.columns), width)
+        else:
             s[Y].parallel(rows)
         s[sums.before].compute_at(s[Y], task)
         s[sums.groups].compute_at(s[Y], task)
@@ -368,8 +380,8 @@ class SeriesLoops:
                 s[result].reorder(*axes, time)
                 row = s[result].fuse(*axes) if len(axes) > 1 else axes[0]
                 rows, _ = s[result].split(row, factor=width)
-                if self.bytes >= _SHARED // 8:
-                    s[result].parallel(rows)
+                count = math.prod(self.recurrence.columns)
+                rows = self._share(s, result, rows, count, width)
                 s[whole.scan].compute_at(s[result], rows)
                 s[whole.update].unroll(whole.update.op.axis[-1])
             self._unroll(s, whole.scan, unroll)
@@ -382,6 +394,10 @@ class SeriesLoops:
 
     def _length(self, lengths: list[int]) -> Any:
         return self.cfg.define_knob("scan_block", lengths)
+
+    def _share(self, s: Schedule, tensor: te.Tensor, axis: Any, length: int, factor: Any) -> Any:
+        """Share a loop over tasks of `factor` columns; return the loop over those of a thread."""
+        return share(self.cfg, s[tensor], axis, te.ceildiv(length, factor), self.seconds)
 
     def _unroll(self, s: Schedule, scan: Any, factor: Any) -> Any:
         """Unroll steps; return the loop over the remaining ones."""

@@ -21,9 +21,11 @@ _LATENCY: Final = 4
 _TILE: Final = 20
 _STRIDED: Final = 1.5
 
-#: Part of a load's cycles that no multiply-add hides; cycles of a vector that is not in a register.
+#: Part of a load's cycles that no multiply-add hides; cycles of a vector that is not in a
+#: register, and registers besides the sums and one operand.
 _ISSUE: Final = 0.15
 _SPILL: Final = 2
+_OTHERS: Final = 3
 
 #: Cycles of a vector that is read across the boundary of cache lines, of a step to another page of
 #: a tensor that exceeds the caches of a core, of a vector from the second cache,
@@ -32,6 +34,10 @@ _UNALIGNED: Final = 1.3
 _PAGE: Final = 12
 _FAR: Final = 2
 _MASKED: Final = 3
+
+#: Rows of a large tensor that are read side by side as fast as memory can, cycles of each more.
+_STREAMS: Final = 4
+_STREAM: Final = 2
 _PAGE_BYTES: Final = 4096
 _NEAR_BYTES: Final = 1 << 14
 _CACHE_BYTES: Final = 1 << 20
@@ -213,6 +219,8 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     for operand in facts.operands:
         count = math.prod(-(-n // d) for n, d in zip(rows, operand.repeats, strict=True) if d)
         if operand.is_wide:
+            if operand.in_place and operand.is_large:
+                loads += _STREAM * max(0, count - _STREAMS)
             is_far = _steps_far(operand, facts, vectors)
             kept = operand.pitch == 0 or facts.steps * vectors * facts.lanes * 4 <= _NEAR_BYTES
             each = operand.loads * (1 if kept else _FAR)
@@ -221,8 +229,8 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
         else:
             loads += count * operand.loads
     part = max(0.5, facts.lanes / registers.lanes)
-    # Beside the sums, one operand of a step is in registers, and one element of the other.
-    spilled = max(0, height * vectors + min(height, vectors) + 1 - registers.count)
+    # Beside the sums, one operand of a step is in registers, and some elements of the other.
+    spilled = max(0, height * vectors + min(height, vectors) + _OTHERS - registers.count)
     step = max(height * vectors * part, loads, _LATENCY) + _ISSUE * loads + _SPILL * spilled
     each = facts.steps * step + height * vectors * facts.stored + _TILE
     return -(-tiles // registers.threads) * each + facts.packing

@@ -59,6 +59,8 @@ WORKLOADS: list[tuple[str, dict[str, Any]]] = [
     ("cumsum", {"m": 37, "n": 70}),
     ("cumsum", {"m": 5, "n": 300, "axis": 1}),
     ("linear_recurrence", {"m": 37, "n": 70}),
+    ("rnn_cell", {"steps": 5, "batch": 3, "units": 21}),
+    ("lstm_cell", {"steps": 5, "batch": 3, "units": 21}),
     ("attention", {"b": 1, "heads": 2, "s": 77, "d": 9}),
     ("attention", {"b": 2, "heads": 1, "s": 40, "d": 16, "causal": True}),
 ]
@@ -76,7 +78,7 @@ ON_TARGETS = [
 
 def types_of(name: str, args: dict[str, Any]) -> tuple[str, ...]:
     """Return the types that an operator takes."""
-    if name in ("cumsum", "linear_recurrence"):
+    if name in ("cumsum", "linear_recurrence", "rnn_cell", "lstm_cell"):
         return ("float32", "float64", "int32", "int64")[: 4 if name == "cumsum" else 2]
     return dtypes.NUMBERS if name in OF_NUMBERS and args.get("how") != "mean" else dtypes.FLOATS
 

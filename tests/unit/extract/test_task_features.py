@@ -96,7 +96,6 @@ def test_no_candidates_give_no_rows():
     ("reference", "limit", "compiled", "on_arrays"),
     [
         ("broadcast_add", LIMIT, True, False),
-        ("conv2d_nchw", LIMIT, True, False),
         ("packed_conv2d", LIMIT, True, False),
         ("packed_conv2d", 3000, True, True),  # as if larger numbers were not exact
         ("packed_conv2d", 2, False, True),  # not even those of the knobs

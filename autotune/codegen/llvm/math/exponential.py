@@ -74,7 +74,10 @@ def scaled(w: MathWriter, y: str, n: str, whole: str) -> str:
 def exp(w: MathWriter, x: str) -> str:
     """Exponential."""
     n, whole, r = reduced(w, w.clamp(x, *_RANGE[w.form.dtype]))
-    near = w.polynomial(r, [1.0, 1.0, *_coefficients(_TERMS[w.form.dtype])])
+    if w.has_ldexp:  # such processors fuse, too, so that there are fewer roundings
+        near = w.polynomial(r, [1.0, 1.0, *_coefficients(_TERMS[w.form.dtype])])
+    else:
+        near = w.add(expm1_near_0(w, r), w.number(1.0))
     return scaled(w, near, n, whole)
 
 
