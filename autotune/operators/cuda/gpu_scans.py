@@ -73,9 +73,8 @@ def _down_columns(cfg: Knobs, inputs: list[Any], scan: Any) -> Any:
     _, columns = scan.shape
     usual = min(128, max(WARP, 1 << (columns - 1).bit_length()))
     threads = cfg.define_knob("threads", [128, 32, 64, 256, 512], usual)
-    few = "blocks" if "on" in cfg.target.options else "look-back"  # texts run on GPUs only
-    ways = ["blocks", "look-back", "steps"]
-    how = cfg.define_knob("how", ways, "steps" if columns >= MANY_COLUMNS else few)
+    few = ["blocks", "look-back", "steps"]
+    how = cfg.define_knob("how", few[:: -1 if columns >= MANY_COLUMNS else 1])
     if how != "blocks":
         lanes = cfg.define_knob("lanes", lane_counts(cfg.target, scan.dtype))
         cfg.add_constraint(columns % lanes == 0, "a row is a whole number of vectors")
