@@ -6,7 +6,6 @@ The scores of one block of keys exist at a time, and not those of all.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,10 +34,13 @@ def _flops(b: int, heads: int, s: int, d: int, causal: bool, **_: Any) -> float:
     return 4.0 * b * heads * d * (s * (s + 1) / 2 if causal else s * s)
 
 
-def _sizes(length: int, sizes: Sequence[int]) -> list[int]:
-    """Return sizes of blocks, none longer than the whole; whole blocks first."""
-    given = list(dict.fromkeys(min(size, length) for size in sizes))
-    return sorted(given, key=lambda size: length % size != 0)
+def _sizes(length: int) -> list[int]:
+    """Return sizes of blocks: of about 64 or 128, in sixteens; those that fit best come first."""
+    sizes = []
+    for most in (64, 128):
+        even = -(-length // -(-length // most))
+        sizes.append(min(-(-even // 16) * 16, length))
+    return sorted(dict.fromkeys(sizes), key=lambda size: -(-length // size) * size)
 
 
 @template("attention", target=None, reference=reference, flops=_flops)
@@ -70,7 +72,7 @@ def attention(
     """
     check_arguments("attention", dtype, dtypes.FLOATS, b=b, heads=heads, s=s, d=d)
     wide = dtypes.accumulator(dtype)
-    block = int(cfg.define_knob("block", _sizes(s, (64, 128))))  # rules look at sizes
+    block = int(cfg.define_knob("block", _sizes(s)))  # rules look at sizes
     rows, out = (b, heads, s), (b, heads, s, d)
     Q, K, V = (te.placeholder(out, dtype, name=name) for name in "QKV")
     scale, lowest, zero = te.const(1 / math.sqrt(d), wide), te.min_value(wide), te.const(0, wide)

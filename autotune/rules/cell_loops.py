@@ -154,10 +154,18 @@ class CellLoops:
         axis = self.cell.columns[update][self.main]
         lanes = lanes_in(self.cfg.target, self.scan.outputs[0].dtype)
         unit = lanes if axis is update.axis[-1] else 1
-        counts = (1, 2, 4, 8) if unit == 1 else (2, 4, 8)
-        sizes = [n * unit for n in counts if n * unit < 2 * extent(axis)] or [unit]
-        halves = [n for n in sizes if n <= min(4 * unit, max(extent(axis) // 2, unit))]
-        return int(self.cfg.define_knob("step_columns", sizes, halves[-1] if halves else sizes[0]))
+        length, counts = extent(axis), (1, 2, 4, 8) if unit == 1 else (2, 4, 8)
+        even = (-(-length // -(-length // (n * unit))) for n in counts)
+        sizes = sorted({-(-size // unit) * unit for size in even})
+        tasks = math.prod(extent(a) for a in self.cell.columns[update]) // length
+        most = length + unit if tasks > 1 else max(length // 2, unit)
+
+        def cost(size: int) -> tuple[bool, float]:
+            """Count columns with those past the end, other operands, and what leaves a cache."""
+            each = size + 2 * unit + size * size / (8 * unit)
+            return size > most, -(-length // size) * each
+
+        return int(self.cfg.define_knob("step_columns", sizes, min(sizes, key=cost)))
 
     def _outside(self) -> list[te.Tensor]:
         """Write the loops of the reader: tasks, and the scan in them. Return stages in them."""
