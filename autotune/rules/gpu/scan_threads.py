@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from autotune.ir.visitor import reads
@@ -29,7 +30,7 @@ def schedule_scan(schedule: Schedule, scan: ScanOp) -> None:
     If elements of a step depend on others, a block computes all of these, for one element of the
     independent dimensions.
     """
-    places = _independent(scan)
+    places, updates = _independent(scan), {t.op for t in scan.update}
     alone = all(_inside(scan, op, own) <= 1 for op, own in places.items())
     threads = min([_THREADS, *filter(None, (_inside(scan, op, own) for op, own in places.items()))])
     for op, own in places.items():
@@ -44,6 +45,11 @@ def schedule_scan(schedule: Schedule, scan: ScanOp) -> None:
                 stage.reorder(block, thread, *others)
                 loops = {"blockIdx.x": block, "threadIdx.x": thread}
         else:
+            if op in scan.cell and op not in updates:  # each block's part lies together
+                step = scan.cell[op].position
+                order = [step, *own.values()]
+                order += [n for n in range(len(axes)) if n not in order]
+                stage.transform_layout(partial(_ordered, order))
             stage.reorder(*apart, *others)
             if apart:
                 loops["blockIdx.x"] = stage.fuse(*apart) if len(apart) > 1 else apart[0]
@@ -51,6 +57,10 @@ def schedule_scan(schedule: Schedule, scan: ScanOp) -> None:
                 inner = stage.fuse(*others) if len(others) > 1 else others[0]
                 loops["threadIdx.x"] = stage.split(inner, factor=threads)[1]
         bind(stage, loops)
+
+
+def _ordered(order: Sequence[int], *index: Any) -> list[Any]:
+    return [index[n] for n in order]
 
 
 def _others(scan: ScanOp, op: ComputeOp, own: Mapping[int, int]) -> list[Any]:
