@@ -59,7 +59,10 @@ def runs_along_rows(tensor: te.Tensor, lanes: int) -> bool:
 
 
 def _along(read: Read, var: Var) -> bool:
-    *front, last = read.children
+    sizes = list(read.tensor.shape)
+    while len(sizes) > 1 and isinstance(sizes[-1], int) and sizes[-1] == 1:
+        sizes.pop()
+    *front, last = read.children[: len(sizes)]
     inside = last is var or (getattr(last, "op", "") in ("+", "-") and last.children[0] is var)
     return inside and not any(var is w for index in front for w in free_vars(index))
 

@@ -86,6 +86,7 @@ def convolution(
 
 COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "one row": partial(product, 1, 300, 40),
+    "one element": partial(product, 1, 1, 200),
     "one column": partial(product, 70, 1, 90),
     "thin": partial(product, 50, 10, 64),
     "long sum": partial(product, 5, 6, 517),
@@ -137,6 +138,10 @@ def default_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> dic
 def test_a_small_result_of_a_long_sum_has_its_sum_in_vectors() -> None:
     assert default_of(partial(product, 4, 4, 4096, "nt"))["vector"] == "sum"
     assert default_of(partial(product, 256, 256, 256))["vector"] == "axis1"
+
+
+def test_a_column_is_summed_in_vectors_as_a_row_is() -> None:
+    assert "partial_vectors" in default_of(partial(product, 1, 1, 1000))
 
 
 def test_operands_that_are_read_once_are_packed_only_if_they_are_constant() -> None:
