@@ -46,10 +46,6 @@ def returns_strings(cfg, n: int):
     s, _ = add_one(n)
     return s, ["A", "B"]
 
-@template("no_schedule")
-def no_schedule(cfg, n: int):
-    return [A for A in add_one(n)[1]]
-
 @template("raises_base")
 def raises_base(cfg, n: int):
     class Odd(BaseException):
