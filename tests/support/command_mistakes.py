@@ -71,7 +71,7 @@ ROWS: list[Row] = [
     ([*MATMUL, "--target", "llvm -mcpu=pentium99"], "pentium99"),
     ([*MATMUL, "--target", "llvm -mcpu=help"], "LLVM knows no CPU 'help'"),
     ([*MATMUL, "--target", "llvm -mcpu=i486"], "-mcpu=i486.*no 64-bit instructions"),
-    (["run", "templates.py:returns_none", "--set", "n=4", "--target", "cuda"], "llvm targets, not 'cuda'"),
+    (["run", "templates.py:bad_flops", "--target", "cuda"], "for 'llvm' targets, not 'cuda'"),
     (["run", "templates.py:for_cuda", "--set", "n=4"], "'cuda' targets, not 'llvm'"),
     (["run", "templates.py:for_cuda", "--set", "n=4", "--target", "cuda"], "cannot be measured"),
     # templates
@@ -114,7 +114,7 @@ ROWS: list[Row] = [
     (["build", "matmul", *SIZE, "--name", "a b"], "name must be letters, digits and _, got 'a b'"),
     (["build", "matmul", *SIZE, "-o", "no_folder/f.so"], "make the folder no_folder first"),
     (["build", "matmul", *SIZE, "-o", "folder.py"], "folder.py: it is a folder"),
-    (["build", "matmul", *SIZE, "-o", "templates.py"], "templates.py: something else has this name"),
+    (["build", "matmul", *SIZE, "-o", "templates.py"], "something else has this name"),
     (["build", "matmul", *SIZE, "-o", "f.h"], "f.so"),
     (["build", "matmul", *SIZE, "--target", "llvm -mcpu=nehalem"], "nehalem.*not known"),
     (["build", "matmul", *SIZE, "--target", "cuda"], "built for a GPU"),

@@ -52,7 +52,7 @@ class Bounds:
     parts : dict of Stage to dict of int to Range
         Part of each dimension that a scan computes, if it is not the whole dimension.
     last_steps : dict of Stage to Range
-        The steps of a scan that are read outside of it, if these are not all.
+        The steps of a scan that are read outside of it, if that is one step of several.
     bodies : dict of Stage to tuple of Expr
         Bodies of the computed stages, inlined ones substituted.
     """
@@ -201,7 +201,8 @@ class Bounds:
         whole = [Range(const(0), extent) for extent in op.outputs[0].extents]
         needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
         found = self._needed_parts(whole, needs)
-        if found[0].extent is not whole[0].extent:
+        # Whether several steps are all of them may depend on knobs; one step is one step.
+        if found[0].extent is const(1) and whole[0].extent is not const(1):
             self.last_steps[stage] = found[0]
         if stage.attach is not Attach.ROOT:
             self.parts[stage] = {position: found[position] for position in op.apart}
