@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir.expr import Call, Const, Expr, Read
-from autotune.ir.visitor import ReadRewriter, substitute, walk_expr
+from autotune.ir.visitor import ReadRewriter, reads, substitute, walk_expr
 from autotune.rules.gpu.fusion_plan import (
     FREE,
     FusedKernel,
@@ -220,7 +220,12 @@ class RegisterRows:
                 zero = te.const(0, tensor.dtype)
                 return te.if_then_else(self._is_inside(place), tensor[tuple(along_row)], zero)
             moved = self._moved(tensor, body, place)
-            return substitute(moved, self._values(tensor, front, place))
+            value = substitute(moved, self._values(tensor, front, place))
+            own = set(self.own.values())
+            if all(read.tensor in own for read in reads(moved)):
+                return value
+            # Behind the end of a row there are no elements of other tensors.
+            return te.if_then_else(self._is_inside(place), value, te.const(0, value.dtype))
 
         shape = (*lengths[: kernel.rows], *self._spans())
         made: te.Tensor = te.compute(shape, element, name=f"{tensor.name}.own")
