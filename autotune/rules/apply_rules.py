@@ -1,17 +1,17 @@
 """Applies the schedule rules to a computation, in their order.
 
-====================  ============================================================================
-`inline`              element-wise stages are computed where they are read
-`steps`               scans have columns side by side, or blocks of steps
-`cells`               other scans have tasks of columns, and tiles in each step
-`register_tiles`      contractions have register tiles over packed panels
-`split_reductions`    long reductions with few results have parts; columns are reduced side by side
-`vector_partial_sums` reductions along rows have partial results in vectors
-`rows`                stages that share rows are computed a row at a time
-`transposed_tiles`    stages that read along another axis have tiles that fit in registers
-`flat`                everything else is one loop, in vectors
-`threads`             loops are shared among threads
-====================  ============================================================================
+================================  ================================================================
+`inline`                          element-wise stages are computed where they are read
+`scans.associative_scans`         scans have columns side by side, or blocks of steps
+`scans.cells`                     other scans have tasks of columns, and tiles in each step
+`contractions.register_tiles`     contractions have register tiles over packed panels
+`reductions.split_reductions`     long reductions with few results have parts
+`reductions.vector_partial_sums`  reductions along rows have partial results in vectors
+`reductions.rows`                 stages that share rows are computed a row at a time
+`transposed_tiles`                stages that read along another axis have tiles in registers
+`flat`                            everything else is one loop, in vectors
+`threads`                         loops are shared among threads
+================================  ================================================================
 
 For GPUs `rules.gpu` has rules of its own, and a table of their knobs.
 
@@ -25,16 +25,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from autotune import te
-from autotune.rules.cell_loops import ScanCells
+from autotune.rules.contractions.packed_panels import Panels
+from autotune.rules.contractions.register_tiles import Effort, schedule_tiles, tiles
 from autotune.rules.flat import lanes_in
 from autotune.rules.gpu.gpu_rules import gpu_schedule
 from autotune.rules.inline import inlined_stages
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
-from autotune.rules.packed_panels import Panels
-from autotune.rules.register_tiles import Effort, schedule_tiles, tiles
-from autotune.rules.rewrite_graph import rewrite
-from autotune.rules.rows import RowLoops
-from autotune.rules.split_reductions import (
+from autotune.rules.reductions.rows import RowLoops
+from autotune.rules.reductions.split_reductions import (
     column_tasks,
     joined,
     partial_results,
@@ -43,6 +41,10 @@ from autotune.rules.split_reductions import (
     runs_along_columns,
     schedule_columns,
 )
+from autotune.rules.reductions.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
+from autotune.rules.rewrite_graph import rewrite
+from autotune.rules.scans.associative_scans import ScanSeries
+from autotune.rules.scans.cell_loops import ScanCells
 from autotune.rules.stage_graph import (
     ends_in,
     has_windows_apart,
@@ -51,8 +53,6 @@ from autotune.rules.stage_graph import (
     row_groups,
     written_out,
 )
-from autotune.rules.steps import ScanSeries
-from autotune.rules.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp, producers_first
 

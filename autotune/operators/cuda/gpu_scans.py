@@ -9,7 +9,7 @@ from autotune.operators import cumsum as sums
 from autotune.operators import linear_recurrence as recurrences
 from autotune.operators.cuda.gpu_raw_scans import along_rows, down_columns
 from autotune.rules.gpu.thread_loops import WARP, bind, lane_counts
-from autotune.rules.recurrences import Blocks, recurrence_of
+from autotune.rules.scans.recurrences import Blocks, recurrence_of
 from autotune.template import Knobs, template
 
 MANY_COLUMNS = 1 << 16

@@ -22,7 +22,7 @@ _THREADS: Final = (64, 256)
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class BlockTile:
     """The tile of a block; every size is a number or a knob.
 
     Attributes
@@ -62,28 +62,28 @@ class Tile:
 
 
 @cache
-def default_tile(sizes: tuple[int, int, int, int]) -> Tile:
+def default_tile(sizes: tuple[int, int, int, int]) -> BlockTile:
     """Return the tile that takes the least time for some products of rows, columns and steps."""
     return min(_tiles(), key=lambda tile: _clocks(tile, sizes))
 
 
-def blocks_of(tile: Tile, sizes: tuple[int, int, int, int]) -> int:
+def blocks_of(tile: BlockTile, sizes: tuple[int, int, int, int]) -> int:
     """Return the number of blocks of a tile each."""
     count, rows, columns, _ = sizes
     return int(count * -(-rows // tile.rows) * -(-columns // tile.columns))
 
 
 @cache
-def _tiles() -> tuple[Tile, ...]:
+def _tiles() -> tuple[BlockTile, ...]:
     found = [
-        Tile((wm, wn), (lanes, WARP // lanes), (own_m, own_n), (virtual_m, virtual_n))
+        BlockTile((wm, wn), (lanes, WARP // lanes), (own_m, own_n), (virtual_m, virtual_n))
         for own_n, own_m, virtual_n, virtual_m in product((4, 2), (4, 2), (2, 1), (2, 1))
         for wn, wm, lanes in product((4, 2, 1), (2, 1, 4), (8, 4, 2, 16))
     ]
     return tuple(tile for tile in found if _THREADS[0] <= tile.threads <= _THREADS[1])
 
 
-def _clocks(tile: Tile, sizes: tuple[int, int, int, int]) -> float:
+def _clocks(tile: BlockTile, sizes: tuple[int, int, int, int]) -> float:
     """Return the time for one step of the reduction, of the multiprocessor with the most work."""
     own = [o * v for o, v in zip(tile.own, tile.virtual, strict=True)]
     warps, each = tile.threads / WARP, -(-blocks_of(tile, sizes) // MULTIPROCESSORS)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune import te
-from autotune.rules.gpu.default_tiles import Tile, default_tile
+from autotune.rules.gpu.default_tiles import BlockTile, default_tile
 from autotune.rules.gpu.thread_loops import WARP, bind
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.schedule.schedule import Schedule
@@ -29,7 +29,7 @@ MAX_SIDE_BY_SIDE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles(Tile):
+class Tiles(BlockTile):
     """How a product is cut up into tiles of blocks.
 
     Attributes

@@ -11,7 +11,10 @@ from autotune import te
 from autotune.ir.expr import Const
 from autotune.ir.stmt import LoopKind
 from autotune.ir.visitor import free_vars
-from autotune.rules.cells import (
+from autotune.rules.flat import lanes_in
+from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.rewrite_graph import parts_of
+from autotune.rules.scans.cells import (
     Cell,
     cell_of,
     has_calls,
@@ -19,9 +22,6 @@ from autotune.rules.cells import (
     op_reads,
     panels_and_tile,
 )
-from autotune.rules.flat import lanes_in
-from autotune.rules.knob_definer import KnobDefiner, StageKnobs
-from autotune.rules.rewrite_graph import parts_of
 from autotune.rules.stage_graph import extent
 from autotune.rules.threads import serial_seconds, share
 from autotune.schedule.schedule import Schedule
@@ -89,7 +89,7 @@ class ScanCells:
 
 
 @dataclass(frozen=True)
-class Tile:
+class CellTile:
     """Elements that are computed at a time: rows along axis u, vectors along the last one."""
 
     rows: Any
@@ -280,12 +280,12 @@ class CellLoops:
 
     def _sizes(
         self, op: ComputeOp, axes: Sequence[Any], lanes: int, reductions: Sequence[ComputeOp]
-    ) -> Tile:
+    ) -> CellTile:
         """Define the size of the tiles of a stage."""
         length = self._length(op, axes[-1])
         most = max(1, -(-length // lanes))
         if not any(map(is_contraction, reductions)):
-            return Tile(1, min(4, most) if reductions else 1, None)
+            return CellTile(1, min(4, most) if reductions else 1, None)
         self.tiles += 1
         knobs = StageKnobs(self.cfg.cfg, self.tiles)
         u = next((a for a in reversed(axes[:-1]) if self._length(op, a) > 1), None)
@@ -301,14 +301,14 @@ class CellLoops:
             count <= _power(most), "a tile is no wider than the result"
         )
         if u is None:
-            return Tile(1, count, None)
+            return CellTile(1, count, None)
         height = knobs.define_knob("step_rows", [1, 2, 3, 4, 5, 6, 8], rows)
         self.cfg.add_constraint(height <= max(tall, 1), "a tile is no taller than the result")
         self.cfg.add_constraint(
             height * count * copies <= max(registers + 2, copies),
             "the accumulators fit in the registers",
         )
-        return Tile(height, count, u)
+        return CellTile(height, count, u)
 
     def _copies(self, reduction: ComputeOp, end: ComputeOp, u: Any) -> int:
         """Return how many sums one element of a tile needs."""

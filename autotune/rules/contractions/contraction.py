@@ -32,7 +32,7 @@ _MOSTLY: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class AxisGroup:
     """Neighbouring axes of a result that are one axis in memory wherever they are used.
 
     Attributes
@@ -80,7 +80,7 @@ class Group:
 
 
 @dataclass(frozen=True, eq=False)
-class Contraction:
+class TiledContraction:
     """A reduction with a vectorised axis.
 
     Attributes
@@ -99,8 +99,8 @@ class Contraction:
     """
 
     tensor: te.Tensor
-    groups: tuple[Group, ...]
-    vector: Group
+    groups: tuple[AxisGroup, ...]
+    vector: AxisGroup
     lanes: int
     sums: te.Tensor | None = None
 
@@ -132,12 +132,12 @@ class Contraction:
         own = [r for source in reduction_of(self.tensor).sources for r in reads(source)]
         return found | {r: r for r in own if r not in converted}
 
-    def uses(self, read: Read, group: Group) -> bool:
+    def uses(self, read: Read, group: AxisGroup) -> bool:
         """Whether a read depends on a group."""
         own = set(free_vars(read))
         return any(axis.var in own for axis in group.axes if extent(axis) > 1)
 
-    def repeats(self, read: Read, group: Group) -> int:
+    def repeats(self, read: Read, group: AxisGroup) -> int:
         """Return for how many neighbours along a group a read is the same; 0 for all of them."""
         if not self.uses(read, group):
             return 0
@@ -161,7 +161,7 @@ class Contraction:
             inner *= extent(axis)
         return first if 0 < first <= _MAX_STEP else 0
 
-    def slides(self, read: Read, group: Group) -> bool:
+    def slides(self, read: Read, group: AxisGroup) -> bool:
         """Whether an index of a read combines a group with an axis that is reduced."""
         inner = {axis.var for axis in self.reduced if extent(axis) > 1}
         outer = {axis.var for axis in group.axes}
@@ -176,7 +176,7 @@ class Contraction:
         return [r for r in self.operands.values() if self.uses(r, self.vector)]
 
     @cached_property
-    def rows(self) -> list[Group]:
+    def rows(self) -> list[AxisGroup]:
         """Groups that some vectors do not depend on, so that a tile may use a vector in each row.
 
         Those come first that most vectors do not depend on, then the innermost.
@@ -192,11 +192,11 @@ class Contraction:
         return [group for _, group in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
     @cached_property
-    def batches(self) -> list[Group]:
+    def batches(self) -> list[AxisGroup]:
         """The other groups."""
         return [g for g in self.groups if g is not self.vector and g not in self.rows]
 
-    def panel_of(self, read: Read) -> tuple[list[Group], list[IterVar]]:
+    def panel_of(self, read: Read) -> tuple[list[AxisGroup], list[IterVar]]:
         """Return the axes of a packed panel of a read, besides the vector."""
         own = set(free_vars(read))
         used = [g for g in self.groups if g is not self.vector and self.uses(read, g)]
@@ -237,7 +237,7 @@ def _quotients(index: Expr, own: Collection[Expr]) -> list[int]:
     return [n for child in index.children for n in _quotients(child, own)]
 
 
-def groups_of(tensor: te.Tensor, apart: int | None = None) -> tuple[Group, ...]:
+def groups_of(tensor: te.Tensor, apart: int | None = None) -> tuple[AxisGroup, ...]:
     """Return the axes of a result, neighbours together that every read passes over as one.
 
     Parameters
@@ -257,7 +257,7 @@ def groups_of(tensor: te.Tensor, apart: int | None = None) -> tuple[Group, ...]:
                 groups[-1].append(place)
                 continue
         groups.append([place])
-    return tuple(Group(tuple(axes[n] for n in places), tuple(places)) for places in groups)
+    return tuple(AxisGroup(tuple(axes[n] for n in places), tuple(places)) for places in groups)
 
 
 def _is_one(places: Sequence[Poly], outer: IterVar, inner: IterVar) -> bool:
@@ -272,44 +272,44 @@ def _is_one(places: Sequence[Poly], outer: IterVar, inner: IterVar) -> bool:
 
 def contractions(
     tensor: te.Tensor, lanes: int, constants: Collection[te.Tensor]
-) -> dict[str, Contraction]:
+) -> dict[str, TiledContraction]:
     """Return the ways to compute a reduction in vectors, by the name of the vectorised axis.
 
     An axis can be vectorised if what depends on it lies along it or can be packed. Vectors along an
     axis that is reduced have partial sums, which are folded at the end: this needs operands that
     several elements of the result share.
     """
-    found: dict[str, Contraction] = {}
+    found: dict[str, TiledContraction] = {}
     groups = groups_of(tensor)
     for group in reversed(groups):
         width = min(lanes, 1 << max(group.size - 1, 0).bit_length())
-        way = Contraction(tensor, groups, group, width)
+        way = TiledContraction(tensor, groups, group, width)
         if _FEWEST * width >= lanes and _suits(way, constants):
             found[f"axis{group.places[-1]}"] = way
     folded = _in_lanes(tensor, lanes)
     if folded is not None:
         groups = groups_of(folded, apart=len(folded.op.axis) - 1)
-        way = Contraction(folded, groups, groups[-1], lanes, tensor)
+        way = TiledContraction(folded, groups, groups[-1], lanes, tensor)
         if way.rows and _suits(way, constants) and _is_mostly_along(way, constants):
             found["sum"] = way
     return found
 
 
-def _suits(way: Contraction, constants: Collection[te.Tensor]) -> bool:
+def _suits(way: TiledContraction, constants: Collection[te.Tensor]) -> bool:
     own = way.vector_reads
     if way.sums is None and len(own) == len(set(way.operands.values())):
         return all(map(way.along, own))  # a panel would be used once
     return bool(own) and all(way.along(r) or packs(way, r, constants) for r in own)
 
 
-def packs(way: Contraction, read: Read, constants: Collection[te.Tensor]) -> bool:
+def packs(way: TiledContraction, read: Read, constants: Collection[te.Tensor]) -> bool:
     """Whether a read can be packed: its panel is not too large, and is constant or often read."""
     panel, size = way.panel_size(read), math.prod(map(int, read.tensor.shape))
     often = read.tensor in constants or _OFTEN * panel <= way.work
     return often and panel <= _MAX_COPIES * size
 
 
-def _is_mostly_along(way: Contraction, constants: Collection[te.Tensor]) -> bool:
+def _is_mostly_along(way: TiledContraction, constants: Collection[te.Tensor]) -> bool:
     """Whether most of what is read lies along the vector."""
     sizes = [
         (way.panel_size(r), way.along(r) == 1, r.tensor in constants) for r in way.vector_reads

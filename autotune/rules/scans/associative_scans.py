@@ -22,10 +22,10 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.visitor import reads, substitute
-from autotune.rules.cells import outside_of
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
-from autotune.rules.recurrences import Blocks, Recurrence, StepByStep, recurrence_of
-from autotune.rules.row_recurrences import GROUP, RowSums, row_sums
+from autotune.rules.scans.cells import outside_of
+from autotune.rules.scans.recurrences import Blocks, Recurrence, StepByStep, recurrence_of
+from autotune.rules.scans.row_recurrences import GROUP, RowSums, row_sums
 from autotune.rules.stage_graph import extent
 from autotune.rules.threads import share
 from autotune.schedule.schedule import Schedule

@@ -22,13 +22,13 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Read
-from autotune.rules.contraction import Contraction, Group, contractions
+from autotune.rules.contractions.contraction import AxisGroup, TiledContraction, contractions
+from autotune.rules.contractions.packed_panels import Choices, Panels, panels_of
+from autotune.rules.contractions.tile_costs import Registers, Tiling, can_stream, fastest, packings
 from autotune.rules.flat import PARALLEL, lanes_in
 from autotune.rules.knob_definer import KnobDefiner
-from autotune.rules.packed_panels import Choices, Panels, panels_of
 from autotune.rules.stage_graph import extent
 from autotune.rules.threads import serial_seconds, share
-from autotune.rules.tile_costs import Registers, Tiling, can_stream, fastest, packings
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
@@ -94,7 +94,7 @@ def tiles(
     cfg.add_constraint(
         vectors <= -(-way.vector.size // way.lanes), "a tile is no wider than the result"
     )
-    rows: dict[Group, Any] = {}
+    rows: dict[AxisGroup, Any] = {}
     total: Any = 1 if streams else vectors
     for number, group in enumerate(way.rows[:2]):
         likely = list(best.rows.values())[number] if number < len(best.rows) else 1
@@ -108,7 +108,7 @@ def tiles(
     return panels_of(way, rows, vectors * way.lanes, packed, choices, streams)
 
 
-def _choices(ways: list[Contraction], best: Tiling, threads: int) -> Choices:
+def _choices(ways: list[TiledContraction], best: Tiling, threads: int) -> Choices:
     """Return the values of knobs, for all ways to compute a contraction."""
     most = max(-(-way.vector.size // way.lanes) for way in ways)
     tallest = [
@@ -135,7 +135,7 @@ def _likely_block(best: Tiling, threads: int) -> int:
     return _BLOCK if tall >= _BLOCK and tall * wide >= _BLOCK * _TASKS * threads else 1
 
 
-def _long(way: Contraction) -> list[IterVar]:
+def _long(way: TiledContraction) -> list[IterVar]:
     return [axis for axis in way.reduced if extent(axis) > 1]
 
 
@@ -144,7 +144,7 @@ _ROWS: Final = ("tile_rows", "tile_outer_rows")
 
 def _packed(
     cfg: KnobDefiner,
-    way: Contraction,
+    way: TiledContraction,
     best: Tiling,
     effort: Effort,
     constants: Collection[te.Tensor],
@@ -233,12 +233,12 @@ def _sum(
         stage.reorder(*tiles, *outer, *inner, *rows, *vectors, *lanes)
 
 
-def _shares(way: Contraction) -> bool:
+def _shares(way: TiledContraction) -> bool:
     """Whether steps of the sum read elements that other rows or vectors of the tile read too."""
     return all(way.slides(r, g) for r in way.vector_reads for g in (way.vector, *way.rows[:1]))
 
 
-def _pack(stage: Stage, way: Contraction, is_copy: bool, elements: int) -> None:
+def _pack(stage: Stage, way: TiledContraction, is_copy: bool, elements: int) -> None:
     """Write the loops of a panel: along the vector where that is a copy of vectors."""
     *front, before, lane = stage.op.axis
     if is_copy:
@@ -261,7 +261,7 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
     fused = {g: _fused(stage, [axes[n] for n in g.long]) for g in groups}
     outer += [fused[g] for g in way.batches]
     counts: list[Any] = [g.size for g in way.batches]
-    inner: dict[Group, IterVar] = {}
+    inner: dict[AxisGroup, IterVar] = {}
     row_tiles = []
     height: Any = 1
     for group in (g for g in groups if g in way.rows):
@@ -332,7 +332,7 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
     return middle[-1]
 
 
-def _is_wide(way: Contraction) -> bool:
+def _is_wide(way: TiledContraction) -> bool:
     """Whether the operands in vectors are larger than those that rows read."""
     own = dict.fromkeys(way.operands.values())
     sizes = [(way.uses(r, way.vector), math.prod(map(int, r.tensor.shape))) for r in own]

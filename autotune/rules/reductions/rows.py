@@ -10,10 +10,10 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.reductions.vector_partial_sums import LaneReduction
 from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, length_of
 from autotune.rules.threads import memory_seconds, operation_seconds, serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
-from autotune.rules.vector_partial_sums import LaneReduction
 from autotune.schedule.schedule import Schedule
 from autotune.system import host
 

@@ -12,7 +12,7 @@ from typing import Final
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Read
-from autotune.rules.contraction import Contraction, Group, packs
+from autotune.rules.contractions.contraction import AxisGroup, TiledContraction, packs
 from autotune.rules.stage_graph import extent
 
 #: Cycles: of a multiply-add until its sum can be used, of a tile besides its sums, and of an
@@ -68,8 +68,8 @@ class Tiling:
         possible, because it is read once or twice.
     """
 
-    way: Contraction
-    rows: Mapping[Group, int]
+    way: TiledContraction
+    rows: Mapping[AxisGroup, int]
     vectors: int
     packed: frozenset[Read]
     streams: bool = False
@@ -141,7 +141,7 @@ class _Facts:
     operands: tuple[_Operand, ...]
 
 
-def packings(way: Contraction, constants: Collection[te.Tensor]) -> list[frozenset[Read]]:
+def packings(way: TiledContraction, constants: Collection[te.Tensor]) -> list[frozenset[Read]]:
     """Return what can be packed: what must be, and if that is different, all that is often read."""
     must = frozenset(r for r in way.vector_reads if not way.along(r))
     may = must | {r for r in way.vector_reads if packs(way, r, constants)}
@@ -149,7 +149,7 @@ def packings(way: Contraction, constants: Collection[te.Tensor]) -> list[frozens
 
 
 def fastest(
-    ways: Sequence[Contraction], registers: Registers, constants: Collection[te.Tensor]
+    ways: Sequence[TiledContraction], registers: Registers, constants: Collection[te.Tensor]
 ) -> Tiling:
     """Return the tiling with the least estimated time; what is constant is packed for free."""
     found: list[tuple[float, Tiling]] = []
@@ -177,7 +177,7 @@ def _fastest(facts: _Facts, registers: Registers) -> tuple[float, tuple[int, ...
 
 
 def _facts(
-    way: Contraction,
+    way: TiledContraction,
     packed: Collection[Read],
     registers: Registers,
     constants: Collection[te.Tensor],
@@ -246,17 +246,17 @@ def _steps_far(operand: _Operand, facts: _Facts, vectors: int) -> bool:
     return operand.is_large and operand.is_wide and width < _PAGE_BYTES <= operand.pitch
 
 
-def can_stream(way: Contraction, packed: Collection[Read]) -> bool:
+def can_stream(way: TiledContraction, packed: Collection[Read]) -> bool:
     """Whether sums may stay in the cache: something long is read in place."""
     wide = way.vector.size >= _LONG * way.lanes and way.sums is None
     return wide and any(r not in packed for r in way.vector_reads) and not _shares_window(way)
 
 
-def _shares_window(way: Contraction) -> bool:
+def _shares_window(way: TiledContraction) -> bool:
     return any(way.slides(r, way.vector) for r in way.vector_reads)
 
 
-def _stored(way: Contraction) -> float:
+def _stored(way: TiledContraction) -> float:
     """Return the cycles of storing one vector of sums."""
     if way.sums is not None:
         return 2 * math.log2(way.lanes)
@@ -264,7 +264,9 @@ def _stored(way: Contraction) -> float:
     return 1 if last == [way.vector] else way.lanes
 
 
-def _in_place(way: Contraction, read: Read, repeats: tuple[int, ...], loads: float) -> _Operand:
+def _in_place(
+    way: TiledContraction, read: Read, repeats: tuple[int, ...], loads: float
+) -> _Operand:
     size = dtypes.itemsize(read.dtype)
     total = math.prod(map(int, read.tensor.shape)) * size
     steps = [abs(n or 0) * size for n in way.strides(read, way.reduced)]
@@ -273,7 +275,7 @@ def _in_place(way: Contraction, read: Read, repeats: tuple[int, ...], loads: flo
     return _Operand(repeats, loads, True, max(steps, default=0), True, total > _CACHE_BYTES)
 
 
-def _packing(way: Contraction, read: Read) -> float:
+def _packing(way: TiledContraction, read: Read) -> float:
     size = way.panel_size(read)
     each = 2 / way.lanes if way.along(read) else _STRIDED
     for limit, cycles in _FETCHED:

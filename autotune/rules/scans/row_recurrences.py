@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any, Final
 
 from autotune import te
-from autotune.rules.recurrences import Recurrence
+from autotune.rules.scans.recurrences import Recurrence
 
 GROUP: Final = 4
 """Elements of a group: a vector of 16 takes three additions inside groups and three across."""

@@ -22,7 +22,7 @@ from typing import Any
 from autotune import te
 from autotune.ir.expr import Const, Expr, Read, Reduce
 from autotune.ir.visitor import substitute
-from autotune.rules.contraction import Contraction, Group
+from autotune.rules.contractions.contraction import AxisGroup, TiledContraction
 from autotune.rules.stage_graph import extent, reduction_of
 
 
@@ -83,21 +83,21 @@ class Panels:
         Whether the sums of a tile stay in the cache, not in registers.
     """
 
-    way: Contraction
+    way: TiledContraction
     packed: tuple[te.Tensor, ...]
     reads: tuple[Read, ...]
     tile: te.Tensor
     folds: tuple[te.Tensor, ...]
     result: te.Tensor
-    rows: Mapping[Group, Any]
+    rows: Mapping[AxisGroup, Any]
     columns: Any
     choices: Choices
     streams: bool
 
 
 def panels_of(
-    way: Contraction,
-    rows: Mapping[Group, Any],
+    way: TiledContraction,
+    rows: Mapping[AxisGroup, Any],
     columns: Any,
     packed: Collection[Read],
     choices: Choices,
@@ -174,7 +174,7 @@ def panels_of(
     )
 
 
-def _panel(way: Contraction, value: Expr, columns: Any, number: int) -> te.Tensor:
+def _panel(way: TiledContraction, value: Expr, columns: Any, number: int) -> te.Tensor:
     """Return the panel of an operand: consecutive tiles of the vector, all it is reduced over."""
     read = way.operands[value]
     used, reduced = way.panel_of(read)
@@ -204,7 +204,7 @@ def _panel(way: Contraction, value: Expr, columns: Any, number: int) -> te.Tenso
     return panel
 
 
-def _folds(way: Contraction, tiles: te.Tensor, rows: int) -> list[te.Tensor]:
+def _folds(way: TiledContraction, tiles: te.Tensor, rows: int) -> list[te.Tensor]:
     """Return stages that combine each half of the lanes with the other, down to two lanes."""
     found: list[te.Tensor] = []
     last, width = tiles, way.lanes
