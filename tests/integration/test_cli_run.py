@@ -98,7 +98,7 @@ def test_a_verbose_run_logs_what_it_does_on_the_standard_error_with_times(call):
     lines = done.err.splitlines()
     assert all(re.match(rf"{clock} (debug|info) autotune\.", line) for line in lines)
     for said in (
-        r"info autotune\.task\.task: matmul\(.*\) traced in [\d.]+ s: 23040 configurations, "
+        r"info autotune\.task\.task: matmul\(.*\) traced in [\d.]+ s: \d+ configurations, "
         r"\d+ ways",
         r"debug autotune\.measure\.pool\.worker_pool: worker 1 starts, to build",
         r"debug autotune\.tuner\.run\.session: matmul\(.*\): candidate \d+: \S+ s",

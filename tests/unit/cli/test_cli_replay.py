@@ -141,7 +141,7 @@ def test_a_space_in_which_nothing_works_is_said_to_be_one(tmp_path, capsys):
         (["run", "{}/one.json", "--transfer", "{}/none.json"], "No such file"),
         (["compare", "{}/one.json"], "is not a folder"),
         (["compare", "{}", "--plot", "{}/a.xyz", "--budget", "1", "--repeats", "1"], "picture"),
-        (["run", "{}/one.json", "--plot", "{}/none/a.png"], "there is not a folder"),
+        (["run", "{}/one.json", "--plot", "{}/none/a.png"], "there is no folder"),
         (["run", "{}/empty.json"], "holds no measurements to replay"),
         (["run", "{}/odd.json"], "odd.json: knob 'x': None is not a finite number"),
         (["run", "{}/one.json", "--transfer", "{}/one.json"], "--transfer: no workload"),
