@@ -52,7 +52,7 @@ def good(task: Task, count: int) -> list[dict]:
         record = Record(
             workload=task.workload.to_json(),
             target="llvm",
-            config=task.space.config(index).to_json(),
+            config=task.space.config(index % len(task.space)).to_json(),
             policy={"warmup": 1, "repeats": 3, "min_repeat_ms": 8.0, "flush": "off"},
             device={"kind": "cpu", "name": "Xeon", "threads": 2, "vector_bytes": 64},
             versions={"python": "3.12.1", "numpy": "2.4.6"},

@@ -220,6 +220,12 @@ def _rnn_fused(x: Array, u: Array) -> Array:
     return h
 
 
+def _stable_sigmoid(x: Array) -> Array:
+    """Sigmoid without the cancellation of (1 + tanh(x / 2)) / 2, which loses small results."""
+    e = np.exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, e, 1) / (1 + e)).astype(x.dtype)
+
+
 def _lstm(x: Array, u: Array, total: Callable[..., Array]) -> tuple[Array, Array]:
     h = np.zeros((len(x), *x.shape[2:]), x.dtype)
     c = np.zeros_like(h)
@@ -227,7 +233,7 @@ def _lstm(x: Array, u: Array, total: Callable[..., Array]) -> tuple[Array, Array
         i, o, f, g = (
             x[t, q] + total(products(h[t - 1], u[q], x.dtype.name)) for q in range(4)
         )
-        i, f, o = ((1 + tanh_by_exp(gate / 2)) / 2 for gate in (i, f, o))
+        i, f, o = map(_stable_sigmoid, (i, f, o))
         c[t] = fused(f, c[t - 1], i * tanh_by_exp(g))
         h[t] = o * tanh_by_exp(c[t])
     return h, c
