@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import autotune
-from autotune import rules, te
+from autotune import rules, te, tile
+from autotune.operators.tile_template import arguments_of, tile_template
 from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template
+from autotune.tile.binding.bound_program import TensorType
 from autotune.trace.template_knobs import Knobs
 
 Made = tuple[list[te.Tensor], list[te.Tensor]]
@@ -82,3 +84,46 @@ def test_names_of_tensors_and_axes_do_not_change_the_space() -> None:
         for names in ("ABC", "xyz")
     ]
     assert spaces[0].fingerprint() == spaces[1].fingerprint()
+
+
+def plain_product(m: int = 24, n: int = 70, k: int = 36, swapped: bool = False) -> Made:
+    """C = A @ B; the factors may be swapped."""
+    A = te.placeholder((m, k), "float32", name="A")
+    B = te.placeholder((k, n), "float32", name="B")
+    r = te.reduce_axis((0, k), name="r")
+
+    def term(i: Any, j: Any) -> Any:
+        a, b = A[i, r], B[r, j]
+        return te.sum(b * a if swapped else a * b, axis=r)
+
+    return [A, B], [te.compute((m, n), term, name="C")]
+
+
+def sums_of_three(n: int = 500, first: bool = True) -> Made:
+    """(a + b) + c or a + (b + c)."""
+    a, b, c = (te.placeholder((n, n), "float32", name=name) for name in "abc")
+
+    def total(i: Any, j: Any) -> Any:
+        if first:
+            return (a[i, j] + b[i, j]) + c[i, j]
+        return a[i, j] + (b[i, j] + c[i, j])
+
+    return [a, b, c], [te.compute((n, n), total, name="T")]
+
+
+def fingerprint(made: Callable[[], Made]) -> str:
+    return Task(template_of(made), {}, Target("llvm")).space.fingerprint()
+
+
+def test_another_order_of_operands_does_not_change_the_space() -> None:
+    assert fingerprint(plain_product) == fingerprint(partial(plain_product, swapped=True))
+    assert fingerprint(sums_of_three) == fingerprint(partial(sums_of_three, first=False))
+
+
+def test_a_product_written_in_tile_has_the_same_space() -> None:
+    function = tile.parse(
+        "function (X[M, K], Y[K, N]) -> (Z) { Z[i, j: M, N] = +(X[i, k] * Y[k, j]); }"
+    )
+    types = [TensorType((24, 36), "float32"), TensorType((36, 70), "float32")]
+    task = Task(tile_template(function, "f", "llvm"), arguments_of(function, types), "llvm")
+    assert task.space.fingerprint() == fingerprint(plain_product)
