@@ -40,6 +40,7 @@ def good(task: Task, count: int) -> list[dict]:
     """Return records with all the keys that there are, as plain data; some are of failures."""
     found = []
     for index in range(count):
+        place = index % len(task.space)
         failed = {"code": "WRONG_ANSWER", "stage": "check", "message": "off"}
         timed = {"costs_s": [1e-3 * (1 + index), 2e-3, 3e-3], "noise": 0.1, "max_error": 1e-6}
         final = {
@@ -52,18 +53,18 @@ def good(task: Task, count: int) -> list[dict]:
         record = Record(
             workload=task.workload.to_json(),
             target="llvm",
-            config=task.space.config(index % len(task.space)).to_json(),
+            config=task.space.config(place).to_json(),
             policy={"warmup": 1, "repeats": 3, "min_repeat_ms": 8.0, "flush": "off"},
             device={"kind": "cpu", "name": "Xeon", "threads": 2, "vector_bytes": 64},
             versions={"python": "3.12.1", "numpy": "2.4.6"},
             seed=index,
             timestamp=1e9 + index,
-            fingerprints=task.fingerprints_of(index),
+            fingerprints=task.fingerprints_of(place),
             build_s=0.5,
             run_s=0.25,
             kernels=[{"name": "k", "registers": 32, "shared_bytes": 0}],
             clocks={"sm_mhz": 1980, "memory_mhz": 2600},
-            steps=task.steps_of(index),
+            steps=task.steps_of(place),
             final=final if index % 3 == 0 and index % 7 != 3 else None,
             **({"error": failed} if index % 7 == 3 else timed),
         )
