@@ -65,11 +65,13 @@ class KeptRows:
 
 
 def kept_rows(kernel: FusedKernel, made: FusionPlan) -> KeptRows | None:
-    """Return what the threads of a kernel can keep of its rows; None if rows are too long."""
+    """Return what threads can keep of rows; None if rows are too long or have several axes."""
     tail, rows = kernel.tail, kernel.rows
     if kernel.is_flat or not kernel.reductions:
         return None
     lengths = list(map(extent, long_axes(tail)))
+    if len(lengths) > rows + 1:  # the part of a thread is found along a single axis only
+        return None
     own = {t for t, hosts in made.hosts.items() if hosts == frozenset([tail])}
     if any(_lengths(t, rows) != lengths for t in kernel.reductions):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -127,3 +128,17 @@ def test_a_product_written_in_tile_has_the_same_space() -> None:
     types = [TensorType((24, 36), "float32"), TensorType((36, 70), "float32")]
     task = Task(tile_template(function, "f", "llvm"), arguments_of(function, types), "llvm")
     assert task.space.fingerprint() == fingerprint(plain_product)
+
+
+def planes_less_their_minimum(b: int = 9, h: int = 19, w: int = 15) -> Made:
+    """X - min of each plane."""
+    X = te.placeholder((b, h, w), "int32", name="X")
+    r, q = te.reduce_axis((0, h), name="r"), te.reduce_axis((0, w), name="q")
+    M = te.compute((b,), lambda i: te.min(X[i, r, q], axis=[r, q]), name="M")
+    return [X], [te.compute((b, h, w), lambda i, y, x: X[i, y, x] - M[i], name="Y")]
+
+
+def test_reductions_over_two_axes_have_a_legal_configuration_on_gpus() -> None:
+    template = replace(template_of(planes_less_their_minimum), target="cuda")
+    task = Task(template, {}, Target("cuda -arch=sm_90"))
+    assert task.refusal(task.default_index) == ""
