@@ -67,27 +67,18 @@ def load_alone() -> None:
 
 @dataclass(frozen=True)
 class XGBSettings:
-    """Settings of the trees.
+    """Settings of the trees."""
 
-    Attributes
-    ----------
-    trees, depth, learning_rate, bins : int, int, float, int
-        Boosting rounds, greatest depth, shrinkage, histogram bins per column.
-    top_pairs : int
-        Pairs are formed with the candidates that currently rank this high, so that trees
-        are spent on the order at the top.
-    columns_per_tree : int
-        Wide rows are thinned to about this many random columns per tree.
-    threads : int
-        Threads of a prediction. Results do not depend on it; training is too small to gain from it.
-    """
-
+    # Boosting rounds, greatest depth, shrinkage, histogram bins per column.
     trees: int = 40
     depth: int = 6
     learning_rate: float = 0.2
     bins: int = 32
+    # Pairs are formed with the candidates that currently rank this high, so that trees are spent on
+    # the order at the top.
     top_pairs: int = 16
-    columns_per_tree: int = 100
+    columns_per_tree: int = 100  # Wide rows are thinned to about this many random columns per tree.
+    # Threads of a prediction. Results do not depend on it; training is too small to gain from it.
     threads: int = 1
 
 

@@ -20,7 +20,6 @@ class ResolvedRecords:
 
     Parameters
     ----------
-    task : Task
     configs : sequence of str
         Knob values as JSON, n of them.
     fingerprints : sequence of str or None

@@ -19,33 +19,19 @@ from records.formats import stream_any
 
 @dataclass
 class Group:
-    """Records of one workload, target and width of vectors, in the order of the logs.
-
-    Attributes
-    ----------
-    number : int
-    workload : Workload
-    target : str
-    vector_bytes : int or None
-        Width of the vectors of the processor that they were measured on, where it is recorded.
-    records : int
-        Number of records.
-    configs : list of str
-        Knob values of each record as JSON; until `free`.
-    fingerprints : list of str or None
-        Fingerprint of the template that each record was made by; until `free`.
-    best_s : dict of str to float
-        Lowest cost by device.
-    """
+    """Records of one workload, target and width of vectors, in the order of the logs."""
 
     number: int
     workload: Workload
     target: str
+    # Width of the vectors of the processor that they were measured on, where it is recorded.
     vector_bytes: int | None
-    records: int = 0
+    records: int = 0  # Number of records.
+    # Knob values of each record as JSON; until `free`.
     configs: list[str] = field(default_factory=list)
+    # Fingerprint of the template that each record was made by; until `free`.
     fingerprints: list[str | None] = field(default_factory=list)
-    best_s: dict[str | None, float] = field(default_factory=dict)
+    best_s: dict[str | None, float] = field(default_factory=dict)  # Lowest cost by device.
 
     def free(self) -> None:
         """Free the memory that the single records take."""

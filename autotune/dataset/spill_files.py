@@ -37,19 +37,11 @@ _Single = tuple[tuple[str, ...], FloatMatrix]
 
 
 class RecordBlock(NamedTuple):
-    """Some records of a group, in order.
+    """Some records of a group, in order."""
 
-    Attributes
-    ----------
-    features : float32 (n, width) or None
-        NaN in rows without features; None if there are none at all.
-    reasons : list of str or None
-        Why a record has none.
-    programs : list of ProgramText or None
-    """
-
+    # float32 (n, width) or None: NaN in rows without features; None if there are none at all.
     features: FloatMatrix | None
-    reasons: list[str | None]
+    reasons: list[str | None]  # Why a record has none.
     programs: list[ProgramText | None]
 
 
@@ -58,8 +50,6 @@ class GroupFeatureStore:
 
     Parameters
     ----------
-    group : Group
-    finder : TaskFinder
     layouts : sequence of str
         Layouts of the features; those that need no loops are passed over.
     programs : bool

@@ -34,7 +34,6 @@ class BuildBench:
 
     Parameters
     ----------
-    task : Task
     arch : str, optional
         Architecture that a target for GPUs compiles for.
     """
@@ -92,7 +91,6 @@ class BuildBench:
 
         Parameters
         ----------
-        values : mapping
         again : bool
             Compile it even if its result is known.
 

@@ -121,7 +121,6 @@ class SupportsComparison(Protocol):
 
         Parameters
         ----------
-        configs : sequence of Config
         seconds : float
             How long the timing may take, about; what is needed to build and begin comes on top.
         seed : int

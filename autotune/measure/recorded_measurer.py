@@ -35,21 +35,11 @@ class RecordedKnob(ChoiceKnob):
 
 @dataclass(frozen=True)
 class Recording:
-    """The measurements of one workload, as a space and what became of each configuration in it.
+    """The measurements of one workload, as a space and what became of each configuration in it."""
 
-    Attributes
-    ----------
-    name : str
-        What tables call it.
-    space : ListedSpace
-        Exactly the configurations that were recorded.
-    results : mapping of int to MeasureResult
-        By index in `space`.
-    """
-
-    name: str
-    space: ListedSpace
-    results: Mapping[int, MeasureResult]
+    name: str  # What tables call it.
+    space: ListedSpace  # Exactly the configurations that were recorded.
+    results: Mapping[int, MeasureResult]  # By index in `space`.
 
     @property
     def optimum_s(self) -> float | None:
@@ -107,12 +97,7 @@ def recordings(records: Iterable[Record], name: str) -> list[Recording]:
 
 
 class ReplayMeasurer(Measurer):
-    """Answers with what was recorded; a measurer like any other.
-
-    Parameters
-    ----------
-    recording : Recording
-    """
+    """Answers with what was recorded; a measurer like any other."""
 
     policy = TimingPolicy(repeats=1)  # one number for each configuration
 

@@ -23,23 +23,16 @@ _LOOP_S = 2e-3
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What a machine can do at best.
+    """What a machine can do at best."""
 
-    Attributes
-    ----------
-    peak_flops : mapping of str to float
-        Operations per second of multiply-adds in registers, with all threads, by element type; a
-        multiply-add counts as two. Half floats are computed as float32 and have its peak; integers
-        have none.
-    copy_bytes_s : float
-        Bytes per second, those read and those written, of the fastest of several ways to copy.
-    library_s : float or None
-        Seconds that the vendor's library takes for the very same work; None if there is none that
-        does it, or it was not tried. It is not a ceiling, but a time to compare with.
-    """
-
+    # Operations per second of multiply-adds in registers, with all threads, by element type; a
+    # multiply-add counts as two. Half floats are computed as float32 and have its peak; integers
+    # have none.
     peak_flops: Mapping[str, float]
+    # Bytes per second, those read and those written, of the fastest of several ways to copy.
     copy_bytes_s: float
+    # Seconds that the vendor's library takes for the very same work; None if there is none that
+    # does it, or it was not tried. It is not a ceiling, but a time to compare with.
     library_s: float | None = None
 
     def of_work(self, flops: float | None, touched_bytes: float, dtype: str) -> float:
@@ -89,7 +82,6 @@ def measure_ceiling(
 
     Parameters
     ----------
-    device : Device
     kinds : sequence of str
         Element types whose peak is wanted; those that have none are left out.
     touched_bytes : float, optional

@@ -37,26 +37,15 @@ from autotune.runtime.prepared_binary import PreparedBinary, PreparedCandidate
 
 @dataclass(frozen=True)
 class RunResult:
-    """What became of a candidate that ran and was right, or of a round.
+    """What became of a candidate that ran and was right, or of a round."""
 
-    Attributes
-    ----------
-    costs_s : tuple of float
-        Seconds per call: one number per repeat, or per kernel of a round.
-    max_error : float or None
-        Largest error of any output element; None where there is no reference, and of a round.
-    raced : bool
-        Whether timing stopped early, as it was clearly slower than the incumbent.
-    noise : float or None
-        How noisy the machine was at that time.
-    clocks : dict or None
-        A GPU's clocks in MHz, "sm_mhz" and "memory_mhz", when it was timed; None if not known.
-    """
-
-    costs_s: tuple[float, ...]
+    costs_s: tuple[float, ...]  # Seconds per call: one number per repeat, or per kernel of a round.
+    # Largest error of any output element; None where there is no reference, and of a round.
     max_error: float | None = None
+    # Whether timing stopped early, as it was clearly slower than the incumbent.
     raced: bool = False
-    noise: float | None = None
+    noise: float | None = None  # How noisy the machine was at that time.
+    # A GPU's clocks in MHz, "sm_mhz" and "memory_mhz", when it was timed; None if not known.
     clocks: dict[str, int] | None = None
 
 
@@ -137,7 +126,6 @@ class RunBench:
 
     Parameters
     ----------
-    device : Device
     subject : WorkloadDescription
         What is known of the workload.
     reference : callable or None
@@ -146,7 +134,6 @@ class RunBench:
     unscheduled : callable or None
         The program without a schedule, for the CPU; computes the right answers if there is no
         reference.
-    policy : TimingPolicy
     seed : int
         Seed of the inputs.
     given : callable, optional

@@ -49,40 +49,23 @@ def open_timeout_s(timeout_s: float, left_s: float | None) -> float:
 
 @dataclass(eq=False)
 class Request:
-    """A request to the runner.
+    """A request to the runner."""
 
-    Attributes
-    ----------
-    response : Response or None
-        Its response, once there is one.
-    """
-
-    response: Response | None = None
+    response: Response | None = None  # Its response, once there is one.
 
 
 @dataclass(eq=False)
 class BuildJob:
-    """A candidate to build.
-
-    Attributes
-    ----------
-    candidate : MeasureInput
-    remeasure : bool
-        Whether it is compiled even if its code hash is known: it is to be timed once more.
-    response : Response or None
-        The builder's response, once there is one.
-    suspect : bool
-        Whether a builder was killed from outside while it built this. The second time it is built
-        alone, so that it is clear which candidate caused it.
-    request : Request or None
-        The pending request to run it.
-    """
+    """A candidate to build."""
 
     candidate: MeasureInput
+    # Whether it is compiled even if its code hash is known: it is to be timed once more.
     remeasure: bool = False
-    response: Response | None = None
+    response: Response | None = None  # The builder's response, once there is one.
+    # Whether a builder was killed from outside while it built this. The second time it is built
+    # alone, so that it is clear which candidate caused it.
     suspect: bool = False
-    request: Request | None = None
+    request: Request | None = None  # The pending request to run it.
 
     @property
     def built(self) -> Message:

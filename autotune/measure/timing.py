@@ -42,17 +42,10 @@ PAUSE_S = 0.06
 
 @dataclass(frozen=True)
 class TimedRepeats:
-    """What timing a kernel gave.
+    """What timing a kernel gave."""
 
-    Attributes
-    ----------
-    costs_s : tuple of float
-        Seconds per call, one number per repeat.
-    raced : bool
-        Whether it stopped early, as the kernel was clearly slower than the incumbent.
-    """
-
-    costs_s: tuple[float, ...]
+    costs_s: tuple[float, ...]  # Seconds per call, one number per repeat.
+    # Whether it stopped early, as the kernel was clearly slower than the incumbent.
     raced: bool = False
 
     @property
@@ -79,7 +72,6 @@ def time_kernel(
     ----------
     call : callable
         Runs the kernel once.
-    policy : TimingPolicy
     incumbent_s : float, optional
         Seconds per call of the fastest candidate so far; without it nothing is raced or retried.
     flush : callable, optional
@@ -123,7 +115,6 @@ def retry_if_disturbed(
     ----------
     timed : callable
         Times the kernel; told whether the machine is noisy.
-    monitor : NoiseMonitor
     incumbent_s : float, optional
         Seconds per call of the fastest candidate so far.
     sleep : callable

@@ -30,7 +30,6 @@ def as_text(found: Speeds | Grid, width: int) -> str:
 
     Parameters
     ----------
-    found : Speeds or Grid
     width : int
         Columns of the terminal.
     """

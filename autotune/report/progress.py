@@ -30,57 +30,30 @@ RECENT = 64
 
 @dataclass(frozen=True)
 class WorkloadStatus:
-    """One workload at one moment.
-
-    Attributes
-    ----------
-    job : WorkloadInfo
-    trial : int
-        Records of the workload so far, earlier runs included.
-    trials : int or None
-        Records wanted in all, or more if there are; None for as many as there is time for.
-    best : Record or None
-        The fastest.
-    best_trial : int
-        Trial at which this run found it; 0 if an earlier one did.
-    default_s : tuple of float or None
-        Times of the default configuration, in seconds, once known.
-    ceiling_s : float or None
-        The least time possible, in seconds, once known.
-    library_s : float or None
-        Seconds that the vendor's library takes for the same work; None if not measured.
-    roof : str
-        What the ceiling comes from: "peak" for operations, "copy" for moving the arrays; "ceiling"
-        where that is not known.
-    failures : mapping of str to int
-        This run's failures by error code.
-    recent : tuple of float or None
-        Seconds of the latest trials of this run, the oldest first; None for a failure.
-    gain : float or None
-        By what share all further measurements are expected to better the best time.
-    improved : bool
-        Whether the last measurement was the fastest so far.
-    round : ComparisonRound or None
-        The latest of the final comparison.
-    summary : TuneSummary or None
-        What it came to, once it is tuned no further.
-    """
+    """One workload at one moment."""
 
     job: WorkloadInfo
-    trial: int = 0
+    trial: int = 0  # Records of the workload so far, earlier runs included.
+    # Records wanted in all, or more if there are; None for as many as there is time for.
     trials: int | None = None
-    best: Record | None = None
-    best_trial: int = 0
+    best: Record | None = None  # The fastest.
+    best_trial: int = 0  # Trial at which this run found it; 0 if an earlier one did.
+    # Times of the default configuration, in seconds, once known.
     default_s: tuple[float, ...] | None = None
-    ceiling_s: float | None = None
+    ceiling_s: float | None = None  # The least time possible, in seconds, once known.
+    # Seconds that the vendor's library takes for the same work; None if not measured.
     library_s: float | None = None
+    # What the ceiling comes from: "peak" for operations, "copy" for moving the arrays; "ceiling"
+    # where that is not known.
     roof: str = "ceiling"
-    failures: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[str, int] = field(default_factory=dict)  # This run's failures by error code.
+    # Seconds of the latest trials of this run, the oldest first; None for a failure.
     recent: tuple[float | None, ...] = ()
+    # By what share all further measurements are expected to better the best time.
     gain: float | None = None
-    improved: bool = False
-    round: ComparisonRound | None = None
-    summary: TuneSummary | None = None
+    improved: bool = False  # Whether the last measurement was the fastest so far.
+    round: ComparisonRound | None = None  # The latest of the final comparison.
+    summary: TuneSummary | None = None  # What it came to, once it is tuned no further.
 
     @property
     def best_s(self) -> float | None:

@@ -27,13 +27,10 @@ def space_text(
 
     Parameters
     ----------
-    title : str
-    space : Space
     counts : FeasibilityCounts
         What its rules reject, and those that show only when a configuration is tried.
     index : int or None
         A configuration to show under `label`.
-    label : str
     width : int
         Columns of the terminal.
     """

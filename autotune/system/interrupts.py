@@ -85,10 +85,6 @@ class ThreadedCall(Generic[T]):
 
     A waiting thread may be interrupted at any moment. `concurrent.futures` does not support this: a
     lock that it holds then stays locked, and both threads wait forever.
-
-    Parameters
-    ----------
-    do : callable
     """
 
     def __init__(self, do: Callable[[], T]) -> None:

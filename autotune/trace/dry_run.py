@@ -48,18 +48,10 @@ _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 
 
 class Fault(NamedTuple):
-    """How a run of a template ended its process.
+    """How a run of a template ended its process."""
 
-    Attributes
-    ----------
-    decisions : int
-        Decisions on knobs that came before.
-    message : str
-        What happened.
-    """
-
-    decisions: int
-    message: str
+    decisions: int  # Decisions on knobs that came before.
+    message: str  # What happened.
 
 
 def probe(

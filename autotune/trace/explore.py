@@ -188,7 +188,6 @@ class _Rule:
 
     Parameters
     ----------
-    structures : Structures
     expr : Expr
         The condition in all configurations.
     conditions : dict of int to Expr

@@ -208,7 +208,6 @@ def schedule_lines(
 
     Parameters
     ----------
-    schedule : Schedule or None
     values : mapping of KnobVar to int, optional
         Values that replace knobs: the lines are then those of the template run with these numbers.
     """

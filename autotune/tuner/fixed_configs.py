@@ -14,26 +14,14 @@ from records import Record, RecordStore
 
 @dataclass(frozen=True)
 class MeasuredConfigs:
-    """The results of given configurations.
+    """The results of given configurations."""
 
-    Attributes
-    ----------
-    records : dict of int to Record
-        By configuration; those that another process is measuring just now are missing.
-    refused : dict of int to str
-        The rule that rejects a configuration, which was not built.
-    measured : int
-        How many of the records were made now.
-    best : Record or None
-        The fastest of all records of the workload, chosen or not.
-    foreign : int
-        How many of the records are of another device, other versions, or timed otherwise.
-    """
-
+    # By configuration; those that another process is measuring just now are missing.
     records: dict[int, Record]
-    refused: dict[int, str]
-    measured: int
-    best: Record | None
+    refused: dict[int, str]  # The rule that rejects a configuration, which was not built.
+    measured: int  # How many of the records were made now.
+    best: Record | None  # The fastest of all records of the workload, chosen or not.
+    # How many of the records are of another device, other versions, or timed otherwise.
     foreign: int
 
 
@@ -49,10 +37,8 @@ def measure_configs(
 
     Parameters
     ----------
-    task : Task
     measurer : Measurer
         Measures candidates of this task; the caller closes it.
-    store : RecordStore
     seed : int
         Recorded with each measurement.
     indices : iterable of int

@@ -38,7 +38,6 @@ class Measurements:
     ----------
     store : RecordStore
         What it holds is not measured again; what is measured goes there.
-    policy : TimingPolicy
     timeout_s : float
         Seconds that a candidate may take to build, and again to run.
     varied : sequence of str

@@ -45,7 +45,6 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
 
     Parameters
     ----------
-    options : RunOptions
     begin : float
         When the run began, in monotonic seconds.
     fork_server : ForkServerProcess

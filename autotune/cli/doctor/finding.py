@@ -8,18 +8,11 @@ from typing import Any, NamedTuple
 
 
 class Finding(NamedTuple):
-    """A problem, and what to do about it.
-
-    Attributes
-    ----------
-    what, remedy : str
-    problem : bool
-        Whether something that should work does not; otherwise this is a note.
-    """
+    """A problem, and what to do about it."""
 
     what: str
     remedy: str
-    problem: bool = True
+    problem: bool = True  # Whether something that should work does not; otherwise this is a note.
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ def check_readable(path: str | os.PathLike[str], what: str = "") -> Path:
 
     Parameters
     ----------
-    path : str or path
     what : str, optional
         What the message begins with, such as the option that names the file.
 

@@ -54,7 +54,6 @@ def run_options(words: Values, defaults: Values, view: str) -> RunOptions:
     defaults : mapping
         Those that the user's configuration gives. A job file goes before them, and the command
         line before both.
-    view : str
 
     Raises
     ------

@@ -58,7 +58,6 @@ def open_log(path: Path, left_s: Callable[[], float | None] = lambda: None) -> R
 
     Parameters
     ----------
-    path : Path
     left_s : callable
         Returns the seconds there are to wait while another process has locked it; None for any.
 

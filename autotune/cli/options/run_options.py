@@ -72,7 +72,6 @@ def option(
         Checks a value and returns what the field holds.
     default
         What the field holds if the option is not given, or what makes that.
-    scope : OptionScope
     name : str, optional
         That of the option; by default the field's, with dashes for underscores.
     """

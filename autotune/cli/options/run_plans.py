@@ -22,23 +22,12 @@ from records import RecordStore
 
 @dataclass(frozen=True)
 class WorkloadPlan:
-    """The plan of one workload of a run.
-
-    Attributes
-    ----------
-    options : WorkloadOptions
-    task : Task
-        Not traced yet.
-    store : RecordStore
-        Its log.
-    label : str
-        What it is called; "" if it is the only one.
-    """
+    """The plan of one workload of a run."""
 
     options: WorkloadOptions
-    task: Task
-    store: RecordStore
-    label: str
+    task: Task  # Not traced yet.
+    store: RecordStore  # Its log.
+    label: str  # What it is called; "" if it is the only one.
 
 
 def make_plans(options: RunOptions, deadline: Deadline) -> list[WorkloadPlan]:

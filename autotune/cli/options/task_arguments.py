@@ -56,7 +56,6 @@ def task_of(
         Its arguments as texts.
     shapes : mapping of str to str
         Shapes of the inputs of a Tile function that have no dimensions in the header.
-    target : str
     timeout_s : float
         Seconds that a template which is not our own may take, each time it is run here.
     constant : sequence of int

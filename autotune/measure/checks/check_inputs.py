@@ -24,19 +24,11 @@ SATURATED = 1024.0
 
 @dataclass(frozen=True)
 class InputSpec:
-    """An input of a workload.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    dtype : str
-    use : InputUse
-        What its values are used for.
-    """
+    """An input of a workload."""
 
     shape: tuple[int, ...]
     dtype: str
-    use: InputUse
+    use: InputUse  # What its values are used for.
 
     @property
     def is_float(self) -> bool:
@@ -66,19 +58,12 @@ def draw_all(specs: Sequence[InputSpec], draw: Draw, seed: Sequence[int]) -> lis
 
 @dataclass(frozen=True)
 class MagnitudeRange:
-    """Which magnitudes realistic floats have.
+    """Which magnitudes realistic floats have."""
 
-    Attributes
-    ----------
-    tiny, huge : bool
-        Whether a few are far smaller (from 2^-15), or far larger (up to 384) than the others.
-    scale : float
-        What all are multiplied with.
-    """
-
+    # Whether a few are far smaller (from 2^-15), or far larger (up to 384) than the others.
     tiny: bool = True
     huge: bool = True
-    scale: float = 1.0
+    scale: float = 1.0  # What all are multiplied with.
 
 
 def realistic(
@@ -96,7 +81,6 @@ def realistic(
     ----------
     zeros, signed : bool
         Whether there are zeros, and negative values.
-    magnitudes : MagnitudeRange, optional
     """
     wanted = magnitudes or MagnitudeRange()
 
@@ -238,7 +222,6 @@ def saturated_along(axis: int, shifted: bool) -> Draw:
 
     Parameters
     ----------
-    axis : int
     shifted : bool
         Whether something is added to all along that axis, as softmax allows for.
     """

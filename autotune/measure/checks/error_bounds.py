@@ -51,20 +51,13 @@ _GROUPS = 64
 
 @dataclass(frozen=True)
 class Allowance:
-    """What error each element of one output may have.
+    """What error each element of one output may have."""
 
-    Attributes
-    ----------
-    errors : ndarray or float
-        Absolute errors of the output's shape, float64 if that is its type and float32 otherwise, or
-        one for all; infinite for elements of which nothing can be said (integers that rounding
-        decides).
-    share : float
-        Median of errors over the elements' scales; 0 where answers must be equal.
-    """
-
+    # Absolute errors of the output's shape, float64 if that is its type and float32 otherwise, or
+    # one for all; infinite for elements of which nothing can be said (integers that rounding
+    # decides).
     errors: Array | float = 0.0
-    share: float = 0.0
+    share: float = 0.0  # Median of errors over the elements' scales; 0 where answers must be equal.
 
     @property
     def is_tight(self) -> bool:
@@ -74,27 +67,17 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Precision:
-    """What is assumed of the precision of candidates.
+    """What is assumed of the precision of candidates."""
 
-    Attributes
-    ----------
-    accumulator : str
-        Float type in which sums are computed.
-    intermediate : str
-        Float type that other intermediate values are rounded to: the accumulator's, or narrower.
-    is_declared : bool
-        Whether the template says so; otherwise each element is computed from a few inputs alone.
-    terms : int
-        Terms of the longest sum, as the owner says; the reference may show that it is shorter.
-    samples : int
-        How often inputs are changed at random: twice at least. Where neighbours change together,
-        as in scans, inputs are changed more often.
-    """
-
-    accumulator: str
+    accumulator: str  # Float type in which sums are computed.
+    # Float type that other intermediate values are rounded to: the accumulator's, or narrower.
     intermediate: str
+    # Whether the template says so; otherwise each element is computed from a few inputs alone.
     is_declared: bool
+    # Terms of the longest sum, as the owner says; the reference may show that it is shorter.
     terms: int
+    # How often inputs are changed at random: twice at least. Where neighbours change together, as
+    # in scans, inputs are changed more often.
     samples: int
 
     @property
@@ -126,13 +109,10 @@ def allowances(
 
     Parameters
     ----------
-    reference : Reference
-    inputs : sequence of ndarray
     expected : sequence of ndarray
         What the reference returns for them.
     types : sequence of str
         Types of the outputs.
-    precision : Precision
     rng : numpy.random.Generator
         Draws the changes.
     """
@@ -310,7 +290,6 @@ def perturbed_inputs(
 
     Parameters
     ----------
-    inputs : sequence of ndarray
     change : float
         That share.
     rng : numpy.random.Generator

@@ -29,7 +29,6 @@ class Buffers:
 
     Parameters
     ----------
-    device : Device
     parameters : sequence of ArrayParameter
         Inputs and outputs, of known sizes.
 

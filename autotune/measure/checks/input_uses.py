@@ -20,24 +20,15 @@ _SMALL = 8
 
 @dataclass(frozen=True)
 class InputUse:
-    """How an input is used.
+    """How an input is used."""
 
-    Attributes
-    ----------
-    limit : int or None
-        Set for an index or a shift count: values are drawn from 0 up to this, exclusive.
-    divides : bool
-        It is a divisor: it is never 0, and integers stay small.
-    factors : int
-        Terms of a sum in which it is multiplied with something else, 1 if there is no such sum.
-        Realistic inputs are divided by the root of it, so that results stay of order 1.
-    converted : bool
-        It is an integer in a computation that converts integers to floats: it stays small.
-    """
-
+    # Set for an index or a shift count: values are drawn from 0 up to this, exclusive.
     limit: int | None = None
-    divides: bool = False
+    divides: bool = False  # It is a divisor: it is never 0, and integers stay small.
+    # Terms of a sum in which it is multiplied with something else, 1 if there is no such sum.
+    # Realistic inputs are divided by the root of it, so that results stay of order 1.
     factors: int = 1
+    # It is an integer in a computation that converts integers to floats: it stays small.
     converted: bool = False
 
     def to_json(self) -> dict[str, Any]:

@@ -47,7 +47,6 @@ def prepare(
 
     Parameters
     ----------
-    subject : WorkloadDescription
     reference : callable or None
         The template's, a function of the input arrays.
     unscheduled : callable or None
@@ -55,7 +54,6 @@ def prepare(
         reference.
     given : callable or None
         Draws realistic inputs, if the template does so itself.
-    seed : int
 
     Raises
     ------

@@ -27,7 +27,6 @@ class Reference:
 
     Parameters
     ----------
-    function : callable
     parameters : sequence of ArrayParameter
         Inputs and outputs of the workload, of fixed shapes.
     name : str

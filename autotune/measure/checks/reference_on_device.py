@@ -23,7 +23,6 @@ class ReferenceOnDevice:
 
     Parameters
     ----------
-    device : Device
     function : callable
         Function of the input arrays: of the device's library, or of NumPy alone.
     """

@@ -30,18 +30,10 @@ class GarbledMessageError(Exception):
 
 
 class Message(NamedTuple):
-    """One message.
+    """One message."""
 
-    Attributes
-    ----------
-    body : dict
-        A JSON object.
-    payload : bytes
-        Whatever else there is.
-    """
-
-    body: dict[str, Any]
-    payload: bytes = b""
+    body: dict[str, Any]  # A JSON object.
+    payload: bytes = b""  # Whatever else there is.
 
 
 class Channel:

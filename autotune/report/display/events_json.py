@@ -32,7 +32,6 @@ class JsonDisplay(Display):
 
     Parameters
     ----------
-    progress : RunProgress
     write : callable
         Prints a line.
     clock : callable
@@ -86,7 +85,6 @@ def event_json(event: Event, status: WorkloadStatus) -> tuple[str, dict[str, Any
 
     Parameters
     ----------
-    event : Event
     status : WorkloadStatus
         Of the event's workload, the event taken in.
     """

@@ -52,7 +52,6 @@ class PlainDisplay(Display):
 
     Parameters
     ----------
-    progress : RunProgress
     write : callable
         Prints a line.
     width : callable
@@ -133,12 +132,10 @@ class LiveDisplay(PlainDisplay):
 
     Parameters
     ----------
-    progress : RunProgress
     write : callable
         Prints a line.
     block : LiveRegion
         Where the panel goes.
-    glyphs : Glyphs
     clock : callable
         Returns monotonic seconds.
     """
@@ -210,7 +207,6 @@ def make_display(view: View, progress: RunProgress, write: Callable[[str], None]
 
     Parameters
     ----------
-    view : View
     progress : RunProgress
         A new one.
     write : callable

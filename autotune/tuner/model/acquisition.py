@@ -87,7 +87,6 @@ class Acquisition:
 
     Parameters
     ----------
-    surrogate : Surrogate
     candidates : int64 (m,)
     """
 

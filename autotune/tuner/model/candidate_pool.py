@@ -16,23 +16,12 @@ from search_spaces.space_errors import SpaceError
 
 @dataclass(frozen=True)
 class CandidateSettings:
-    """How many candidates are judged.
+    """How many candidates are judged."""
 
-    Attributes
-    ----------
-    whole : int
-        A space of at most so many feasible candidates is judged whole.
-    random : int
-        Random candidates of a larger one.
-    incumbents : int
-        The one-knob changes of the best so many candidates are judged, too.
-    ranking : RankingSettings
-        Of the cost models, whose best candidates are judged, too.
-    """
-
-    whole: int = 30_000
-    random: int = 4096
-    incumbents: int = 8
+    whole: int = 30_000  # A space of at most so many feasible candidates is judged whole.
+    random: int = 4096  # Random candidates of a larger one.
+    incumbents: int = 8  # The one-knob changes of the best so many candidates are judged, too.
+    # Of the cost models, whose best candidates are judged, too.
     ranking: RankingSettings = field(default_factory=RankingSettings)
 
 
@@ -85,7 +74,6 @@ class Candidates:
         best : sequence of int
             The fastest candidates measured, best first.
         seen : int64 (k,)
-        rng : numpy.random.Generator
         """
         settings = self._settings
         parts = [self._space.sample(settings.random, rng, exclude=seen), self._ranker.best(seen)]

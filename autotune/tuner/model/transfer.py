@@ -48,7 +48,6 @@ class TransferPrior:
         Where it is to be used.
     model : XGBCostModel
         Trained on the columns of `encoder`.
-    encoder : _Encoder
     sources, measurements : int
         What it was trained on.
     """

@@ -93,10 +93,8 @@ class TreeTrend:
 
     Parameters
     ----------
-    features : FeatureSource
     make_model : callable
         Makes an untrained model from a seed.
-    seed : int
     """
 
     def __init__(

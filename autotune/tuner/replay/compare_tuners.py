@@ -26,22 +26,10 @@ _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """One tuner on one recorded workload, `repeats` times with the seeds `seed`, `seed` + 1, ...
+    """One tuner on one recorded workload, `repeats` times with the seeds `seed`, `seed` + 1, ..."""
 
-    Attributes
-    ----------
-    path : str
-        File of measurements.
-    name : str
-        Name of the recording in it; see :func:`~autotune.measure.recorded_measurer.recordings`.
-    tuner : str
-    budget, repeats, seed, batch : int
-    patience : float or None
-    transfer : tuple of str
-        Files of measurements that the tuner may learn from beforehand.
-    """
-
-    path: str
+    path: str  # File of measurements.
+    # Name of the recording in it; see :func:`~autotune.measure.recorded_measurer.recordings`.
     name: str
     tuner: str
     budget: int
@@ -49,6 +37,7 @@ class ReplayJob:
     seed: int
     batch: int = REPLAY_BATCH
     patience: float | None = None
+    # Files of measurements that the tuner may learn from beforehand.
     transfer: tuple[str, ...] = ()
 
 

@@ -22,27 +22,15 @@ REPLAY_BATCH = 1
 
 @dataclass(frozen=True)
 class Trace:
-    """What a tuner measured, in order.
+    """What a tuner measured, in order."""
 
-    Attributes
-    ----------
-    indices : tuple of int
-        Candidates, by index in the recording's space.
-    costs_s : float64 (n,)
-        Recorded times in seconds; NaN for failures.
-    seconds : float64 (n,)
-        Recorded seconds of building and running, summed up to and with each measurement.
-    thinking_s : float
-        Seconds the tuner itself took.
-    ended : str
-        Why no more was measured, in words.
-    """
-
-    indices: tuple[int, ...]
-    costs_s: FloatVector
+    indices: tuple[int, ...]  # Candidates, by index in the recording's space.
+    costs_s: FloatVector  # float64 (n,): Recorded times in seconds; NaN for failures.
+    # float64 (n,): Recorded seconds of building and running, summed up to and with each
+    # measurement.
     seconds: FloatVector
-    thinking_s: float
-    ended: str
+    thinking_s: float  # Seconds the tuner itself took.
+    ended: str  # Why no more was measured, in words.
 
     @property
     def best_s(self) -> FloatVector:
@@ -62,7 +50,6 @@ def replay(
 
     Parameters
     ----------
-    recording : Recording
     tuner : Tuner
         A new one, over the recording's space.
     budget : int

@@ -24,13 +24,10 @@ class BatchProposer:
 
     Parameters
     ----------
-    task : Task
     measurer : Measurer
         Its builders get candidates ahead, if it is `SupportsPrebuild`.
-    tuner : Tuner
     trials : Trials
         What is measured so far.
-    limits : Limits
 
     Attributes
     ----------

@@ -24,18 +24,11 @@ _FORM = re.compile(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*(%?)\s*(of\s+)?([a-z/]+)\s*", r
 
 @dataclass(frozen=True)
 class Goal:
-    """What the best time is to reach.
+    """What the best time is to reach."""
 
-    Attributes
-    ----------
-    value : float
-        How many `unit`, or which share of it; > 0.
-    unit : str
-        "s", "GFLOPS" and the like; or "copy", "peak" or "ceiling": the bytes of the arrays at the
-        measured copying rate, the operations at the measured peak, or whatever takes longer.
-    """
-
-    value: float
+    value: float  # How many `unit`, or which share of it; > 0.
+    # "s", "GFLOPS" and the like; or "copy", "peak" or "ceiling": the bytes of the arrays at the
+    # measured copying rate, the operations at the measured peak, or whatever takes longer.
     unit: str
 
     @classmethod

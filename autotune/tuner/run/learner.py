@@ -16,7 +16,6 @@ class Learner:
 
     Parameters
     ----------
-    tuner : Tuner
     trials_left : callable
         Returns how many trials there may still be.
     at_once : bool

@@ -27,28 +27,16 @@ MAX_OPEN = 4
 
 @dataclass(frozen=True)
 class Prospect:
-    """What the choice of the next workload depends on.
+    """What the choice of the next workload depends on."""
 
-    Attributes
-    ----------
-    weight : float
-        How much its time matters.
-    bests_s : sequence of float or None
-        The best time after each trial, in seconds; None before the first that worked.
-    gain : float or None
-        By what share of the best time the tuner expects all further trials to better it; None
-        if it cannot tell.
-    pace_s : float or None
-        Seconds that a trial takes; None if none was made in this run.
-    served : int
-        Number of the batch that it got last; -1 if none.
-    """
-
-    weight: float
+    weight: float  # How much its time matters.
+    # The best time after each trial, in seconds; None before the first that worked.
     bests_s: Sequence[float | None]
+    # By what share of the best time the tuner expects all further trials to better it; None if it
+    # cannot tell.
     gain: float | None
-    pace_s: float | None
-    served: int
+    pace_s: float | None  # Seconds that a trial takes; None if none was made in this run.
+    served: int  # Number of the batch that it got last; -1 if none.
 
     @property
     def expected_gain(self) -> float:

@@ -19,11 +19,6 @@ MAX_REMEASURES = 3
 class RooflineGoal:
     """The goal of a workload and its ceiling, in seconds, as far as they are known.
 
-    Parameters
-    ----------
-    task : Task
-    goal : Goal or None
-
     Attributes
     ----------
     goal_s : float or None

@@ -20,14 +20,12 @@ class StopConditions:
 
     Parameters
     ----------
-    task : Task
     measurer : Measurer
         Measures the machine.
     tuner : Tuner
         Patience depends on its estimate.
     trials : Trials
         What is measured so far.
-    limits : Limits
     search_share : float
         Share of the time after which no trial begins any more.
     announce : callable

@@ -52,7 +52,6 @@ def mutated(
     rows : int64 (n, knobs)
     knobs : int64 (n,)
         How many different knobs to change in each row; knobs of one value are none to change.
-    rng : numpy.random.Generator
     """
     out = rows.copy()
     varying = np.array([k for k, knob in enumerate(space.knobs) if len(knob) > 1], dtype=np.int64)
