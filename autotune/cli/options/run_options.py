@@ -33,8 +33,7 @@ from autotune.errors import UsageError
 from autotune.measure.timing_policy import FLUSHES, TimingPolicy
 from autotune.system.words import did_you_mean
 from autotune.tuner.run.goal import Goal
-from autotune.tuner.run.limits import BATCH, Limits
-from autotune.tuner.run.patience import check_share
+from autotune.tuner.run.limits import BATCH, Limits, check_share
 
 TRIALS = 64
 """Trials of a workload where neither they nor the time are given."""

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from autotune.errors import UsageError
 from autotune.measure.recorded_measurer import Recording, recordings
 from autotune.system.processes import die_with
-from autotune.tuner.factory import check_tuner, make_tuner
+from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
-from autotune.tuner.replay import kernel_tuner_strategies
 from autotune.tuner.replay.replay_tuner import REPLAY_BATCH, Trace, replay
 from records import Record, config_key, workload_key
 from records.formats import read_any
@@ -47,19 +46,6 @@ def short_name(path: str) -> str:
     for suffix in (".gz", ".jsonl", ".json", ".log"):
         name = name.removesuffix(suffix)
     return name
-
-
-def check_replayed(tuner: str, prior: bool = False) -> None:
-    """Raise UsageError unless there is such a tuner or baseline, and it can use a prior if asked.
-
-    Beside tuners, recordings are searched by ``kernel_tuner:STRATEGY``.
-    """
-    if not tuner.startswith(kernel_tuner_strategies.PREFIX):
-        check_tuner(tuner, prior)
-        return
-    kernel_tuner_strategies.check_strategy(tuner.removeprefix(kernel_tuner_strategies.PREFIX))
-    if prior:
-        raise UsageError(f"tuner {tuner!r} cannot learn from other logs: only the model tuner can")
 
 
 @functools.lru_cache(maxsize=8)
@@ -104,13 +90,6 @@ def find_recording(path: str, name: str) -> Recording:
 def run_job(job: ReplayJob) -> list[Trace]:
     """Run a job here."""
     recording = find_recording(job.path, job.name)
-    if job.tuner.startswith(kernel_tuner_strategies.PREFIX):
-        strategy = job.tuner.removeprefix(kernel_tuner_strategies.PREFIX)
-        seeds = range(job.seed, job.seed + job.repeats)
-        return [
-            kernel_tuner_strategies.simulate(recording, strategy, seed, job.budget)
-            for seed in seeds
-        ]
     prior = TransferPrior.of(_others(job), recording.space) if job.transfer else None
     return [
         replay(

@@ -14,7 +14,7 @@ from autotune.errors import UsageError
 from autotune.measure.recorded_measurer import Recording, ReplayMeasurer
 from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.run.patience import Patience
+from autotune.tuner.run.limits import Patience
 
 REPLAY_BATCH = 1
 """Candidates asked for at once: there is no building ahead that a batch would serve."""
