@@ -74,6 +74,13 @@ class BuildJob:
         assert isinstance(self.response.outcome, Message)
         return self.response.outcome
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the builder says of the code, as fields of a result."""
+        body = self.built.body
+        kernels = None if body["kernels"] is None else tuple(body["kernels"])
+        return {"code_hash": body["code_hash"], "kernels": kernels}
+
 
 class _Builder(WorkerSlot):
     """A slot of a builder, with its job and the number of known code hashes that it was sent.
