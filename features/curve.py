@@ -27,16 +27,10 @@ POINTS = 20
 class Relation:
     """One curve: y as a function of a bound t on x.
 
-    Parameters
-    ----------
-    x, y : str
-        The bounded quantity, and the sampled quantity.
-    first, ratio : float
-        The points are ``first * ratio**k`` for k = 0 ... 19.
-    unit : str
-        Unit of y.
-    meaning : str
-        Meaning of the value at a point, with `{t}` for the point.
+    x, y: the bounded quantity, and the sampled quantity.
+    first, ratio: the points are ``first * ratio**k`` for k = 0 ... 19.
+    unit: unit of y.
+    meaning: meaning of the value at a point, with `{t}` for the point.
     """
 
     x: str

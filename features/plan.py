@@ -30,20 +30,12 @@ _AccessKey = tuple[str, Path]
 class FeatureColumn:
     """The source of one feature column.
 
-    Parameters
-    ----------
-    name : str
-        Unique in the nest.
-    row : int
-        Index of the loop.
-    field : str
-        One of the schema's fields or, in the one-hot code, an annotation.
-    access : int
-        Index of the access of a touch field, else -1.
-    place : int
-        Position of the row among that access's loops.
-    is_logged : bool
-        Whether `take_log` applies.
+    name: unique in the nest.
+    row: index of the loop.
+    field: one of the schema's fields or, in the one-hot code, an annotation.
+    access: index of the access of a touch field, else -1.
+    place: position of the row among that access's loops.
+    is_logged: whether `take_log` applies.
     """
 
     name: str
@@ -58,18 +50,11 @@ class FeatureColumn:
 class ExtractionPlan:
     """The structure of a nest, ready for evaluation.
 
-    Parameters
-    ----------
-    groups : tuple of (row, key, columns)
-        The columns in the seed's order: for each row `_attr_`, `_arith_` and its accesses.
-    columns : tuple of FeatureColumn
-        The same, flat.
-    paths_below : tuple of tuple of path
-        For each row, the distinct loop paths from it down to its accesses.
-    bases : dict of (path, place) to int
-        For the places of a path that have thread touches, the place of the base they refer to.
-    annotations : tuple of str
-        For each row, the annotation that is 1 in the one-hot code.
+    groups: the columns in the seed's order: for each row `_attr_`, `_arith_` and its accesses.
+    columns: the same, flat.
+    paths_below: for each row, the distinct loop paths from it down to its accesses.
+    bases: for the places of a path that have thread touches, the place of the base they refer to.
+    annotations: for each row, the annotation that is 1 in the one-hot code.
     """
 
     groups: tuple[tuple[int, str, tuple[FeatureColumn, ...]], ...]

@@ -38,19 +38,12 @@ _MEANING = {
 class FeatureLayout:
     """One arrangement of the itervar features.
 
-    Parameters
-    ----------
-    name : str
-        Name for users.
-    one_hot : tuple of str
-        Order of the annotations in the one-hot code.
-    keeps_mod : bool
-        Whether `mod` is reported; -1 everywhere if not.
-    multiplies_symbolic : bool
-        Whether a symbolic length enters products as the factor -1. If not, a product with an
-        unknown factor is unknown: -1.
-    initial_stores : bool
-        Whether the loops that set a reduction's accumulators are rows.
+    name: name for users.
+    one_hot: order of the annotations in the one-hot code.
+    keeps_mod: whether `mod` is reported; -1 everywhere if not.
+    multiplies_symbolic: whether a symbolic length enters products as the factor -1. If not, a
+        product with an unknown factor is unknown: -1.
+    initial_stores: whether the loops that set a reduction's accumulators are rows.
     """
 
     name: str

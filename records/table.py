@@ -108,10 +108,8 @@ def check_table(path: Path) -> None:
 def new_table(path: Path, fields: Sequence[Field]) -> Iterator[TableWriter]:
     """Open a table for writing; it replaces the file at `path` once all is written.
 
-    Raises
-    ------
-    TableError
-        If the suffix is of no known format, or the format lacks its library or a column's room.
+    TableError if the suffix is of no known format, or the format lacks its library or a column's
+    room.
     """
     check_table(path)
     handle, name = tempfile.mkstemp(suffix=path.suffix, prefix=f".{path.stem}.", dir=path.parent)
@@ -192,13 +190,7 @@ class NpzWriter:
         self._rows += len(columns[0])
 
     def close(self) -> None:
-        """Write the columns.
-
-        Raises
-        ------
-        TableError
-            If the texts of a column are too long to be padded.
-        """
+        """Write the columns; TableError if the texts of a column are too long to be padded."""
         with zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for field, pieces in zip(self._fields, self._pieces, strict=True):
                 dtype = self._dtype(field, pieces)

@@ -81,13 +81,10 @@ class GaussianProcess:
     ) -> None:
         """Fit the parameters to data.
 
-        Parameters
-        ----------
-        x : float64 (n, d)
-        y : float64 (n,)
-            About standardised.
-        trends : float64 (n, t), optional
-            Functions of the inputs that `y` may depend on linearly; needed if the prior has any.
+        x: float64 (n, d).
+        y: float64 (n,); about standardised.
+        trends: float64 (n, t), optional; functions of the inputs that `y` may depend on linearly;
+            needed if the prior has any.
         """
         basis = np.zeros((len(x), 0)) if trends is None else trends
         distances = self._group_distances(x)
@@ -206,10 +203,7 @@ def matern(squared: FloatVector, smoothness: int) -> tuple[FloatVector, FloatVec
     The slope by the logarithm of a length scale is the second value times the part of the
     squared distance that this length scale has.
 
-    Parameters
-    ----------
-    smoothness : int
-        Twice the parameter nu: 1, 3 or 5.
+    smoothness: twice the parameter nu: 1, 3 or 5.
     """
     root = np.sqrt(smoothness * squared)
     decay = np.exp(-root)
@@ -242,12 +236,8 @@ class Posterior:
     An update takes time in proportion to the places and the measurements so far; only new
     parameters need a full computation.
 
-    Parameters
-    ----------
-    places : float64 (m, d)
-        Where to predict.
-    trends : float64 (m, t), optional
-        The trends' values there.
+    places: float64 (m, d); where to predict.
+    trends: float64 (m, t), optional; the trends' values there.
     """
 
     def __init__(

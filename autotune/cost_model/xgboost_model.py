@@ -85,12 +85,8 @@ class XGBSettings:
 class XGBCostModel(CostModel):
     """Boosted trees trained to order candidates by throughput.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the column samples.
-    settings : XGBSettings
-        Number and shape of the trees.
+    seed: seed of the column samples.
+    settings: number and shape of the trees.
 
     Notes
     -----
@@ -111,10 +107,7 @@ class XGBCostModel(CostModel):
     def fit(self, features: FloatMatrix, throughput: FloatVector) -> None:
         """Grow trees on the measured rows; see :meth:`CostModel.fit`.
 
-        Raises
-        ------
-        AutotuneError
-            If XGBoost cannot be loaded, or fails.
+        AutotuneError if XGBoost cannot be loaded, or fails.
         """
         check_training_data(features, throughput)
         self._grown = _Trees.grow(self.settings, self.seed, features, throughput)

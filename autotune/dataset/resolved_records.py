@@ -18,26 +18,16 @@ from search_spaces import IntArray, SpaceError
 class ResolvedRecords:
     """The indices of a group's records in the present space of their task.
 
-    Parameters
-    ----------
-    configs : sequence of str
-        Knob values as JSON, n of them.
-    fingerprints : sequence of str or None
-        Fingerprint of the template that made each; None matches any.
+    configs: knob values as JSON, n of them.
+    fingerprints: fingerprint of the template that made each; None matches any.
+
+    UsageError if the template fails whatever its knobs are.
 
     Attributes
     ----------
-    indices : int64 (n,)
-        Configuration of each record, -1 where `reasons` says why there is none.
-    labels : int32 (n,)
-        Number of its structure, -1 where there is none.
-    reasons : list of str or None
-        Why a record has no loops.
-
-    Raises
-    ------
-    UsageError
-        If the template fails whatever its knobs are.
+    indices: int64 (n,); configuration of each record, -1 where `reasons` says why there is none.
+    labels: int32 (n,); number of its structure, -1 where there is none.
+    reasons: why a record has no loops.
     """
 
     def __init__(

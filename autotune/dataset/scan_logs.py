@@ -41,27 +41,16 @@ class Group:
 class LogIndex:
     """Contents of some logs. Only the group and the knob values of a record stay in memory.
 
-    Parameters
-    ----------
-    logs : sequence of Path
-        In any format that can be read.
+    logs: in any format that can be read.
+
+    RecordError if a log cannot be read.
 
     Attributes
     ----------
-    groups : list of Group
-        In order of appearance.
-    devices : Counter of str or None
-        Records by device.
-    errors : Counter of str
-        Failures by code.
-    raced : int
-        Records whose timing stopped early.
-    knobs : KnobStatistics
-
-    Raises
-    ------
-    RecordError
-        If a log cannot be read.
+    groups: in order of appearance.
+    devices: records by device.
+    errors: failures by code.
+    raced: records whose timing stopped early.
     """
 
     def __init__(self, logs: Sequence[Path]) -> None:
@@ -97,10 +86,7 @@ class LogIndex:
     def reread(self) -> Iterator[tuple[Path, Record, Group]]:
         """Read the logs again; yield each record with its log and its group.
 
-        Raises
-        ------
-        RecordError
-            If a log has lost some of them meanwhile.
+        RecordError if a log has lost some of them meanwhile.
         """
         numbers = iter(self._numbers)
         for log, length in zip(self._logs, self._lengths, strict=True):

@@ -48,23 +48,15 @@ class RecordBlock(NamedTuple):
 class GroupFeatureStore:
     """Features, programs and operation count of one group; its task is freed afterwards.
 
-    Parameters
-    ----------
-    layouts : sequence of str
-        Layouts of the features; those that need no loops are passed over.
-    programs : bool
-        Whether programs are wanted.
-    folder : Path
-        Where to put what is large.
+    layouts: layouts of the features; those that need no loops are passed over.
+    programs: whether programs are wanted.
+    folder: where to put what is large.
 
     Attributes
     ----------
-    names : tuple of str
-        Names of the features.
-    reasons : list of str or None
-        Why a record has no features, one of `task_finder.REASONS`.
-    flops : float or None
-        Floating-point operations of one run, if the template says.
+    names: names of the features.
+    reasons: why a record has no features, one of `task_finder.REASONS`.
+    flops: floating-point operations of one run, if the template says.
     """
 
     def __init__(

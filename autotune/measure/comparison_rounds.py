@@ -21,12 +21,8 @@ LONGER = 4.0
 class Rounds:
     """Builds finalists once, and has them timed in turns.
 
-    Parameters
-    ----------
-    scheduler : Scheduler
-        Whose builders and runner do the work.
-    timeout_s : float
-        Seconds a candidate may take to build, and again for its first calls.
+    scheduler: whose builders and runner do the work.
+    timeout_s: seconds a candidate may take to build, and again for its first calls.
     """
 
     def __init__(self, scheduler: Scheduler, timeout_s: float) -> None:

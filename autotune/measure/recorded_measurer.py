@@ -53,10 +53,7 @@ class Recording:
 
         Of several trials of a configuration the fastest counts; a failure, if there is no other.
 
-        Raises
-        ------
-        UsageError
-            If there are no records, or they do not all have the same knobs.
+        UsageError if there are no records, or they do not all have the same knobs.
         """
         records = [record for record in records if record.is_trial]
         if not records:
@@ -107,10 +104,7 @@ class ReplayMeasurer(Measurer):
     def run(self, candidate: MeasureInput) -> MeasureResult:
         """Return the recorded result of a candidate.
 
-        Raises
-        ------
-        UsageError
-            If the configuration was not recorded.
+        UsageError if the configuration was not recorded.
         """
         result = self._recording.results.get(candidate.config.index)
         if result is None:

@@ -38,14 +38,9 @@ class Ceiling:
     def of_work(self, flops: float | None, touched_bytes: float, dtype: str) -> float:
         """Return the least seconds for some work: the roofline of Williams, Waterman, Patterson.
 
-        Parameters
-        ----------
-        flops : float or None
-            Operations; None if they do not count.
-        touched_bytes : float
-            Bytes of its inputs and outputs, each counted once.
-        dtype : str
-            Type of its elements; for one without a peak only the bytes count.
+        flops: operations; None if they do not count.
+        touched_bytes: bytes of its inputs and outputs, each counted once.
+        dtype: type of its elements; for one without a peak only the bytes count.
         """
         moving_s = touched_bytes / self.copy_bytes_s
         peak = self.peak_flops.get(dtype)
@@ -80,17 +75,11 @@ def measure_ceiling(
 ) -> Ceiling:
     """Measure what a device can do, with nothing else going on there.
 
-    Parameters
-    ----------
-    kinds : sequence of str
-        Element types whose peak is wanted; those that have none are left out.
-    touched_bytes : float, optional
-        Bytes that the work to be judged reads and writes: as many are copied, so that work whose
-        data stay in a cache is held against that cache. None: more than any cache holds.
-    library : callable, optional
-        Starts the vendor's kernel for the same work.
-    seconds : float
-        Time to spend on running.
+    kinds: element types whose peak is wanted; those that have none are left out.
+    touched_bytes: bytes that the work to be judged reads and writes: as many are copied, so that
+        work whose data stay in a cache is held against that cache. None: more than any cache holds.
+    library: starts the vendor's kernel for the same work.
+    seconds: time to spend on running.
     """
     wide = sorted({dtypes.accumulator(kind) for kind in kinds if dtypes.is_float(kind)})
     ways = device.copies(touched_bytes)

@@ -36,12 +36,8 @@ MIN_OPEN_TIMEOUT_S = 10.0
 def open_timeout_s(timeout_s: float, left_s: float | None) -> float:
     """Return how long a worker may take to open the workload: the reference is computed then.
 
-    Parameters
-    ----------
-    timeout_s : float
-        Seconds that a candidate may take to build, and again to run.
-    left_s : float or None
-        Seconds that are left for the run; None for any.
+    timeout_s: seconds that a candidate may take to build, and again to run.
+    left_s: seconds that are left for the run; None for any.
     """
     most_s = max(OPEN_TIMEOUT_S, OPEN_TIMEOUT_FACTOR * timeout_s)
     return most_s if left_s is None else min(most_s, max(left_s, MIN_OPEN_TIMEOUT_S))
@@ -97,33 +93,21 @@ class _Builder(WorkerSlot):
 class Scheduler:
     """Gives candidates to worker processes, which build and run them.
 
-    Parameters
-    ----------
-    opening : mapping
-        Template, arguments and target.
-    running : mapping
-        What a runner needs in addition: policy and seed.
-    runner : str
-        Role of the runner: "run", or "gpu" if it owns a GPU.
-    builders : int
-        Number of builders.
-    timeout_s : float
-        Seconds a candidate may take to build, and again to run.
-    known : sequence of str
-        Code hashes of candidates that need not be compiled; the owner appends to it.
-    overlap : bool
-        Whether candidates are built while another one runs.
-    left_s : callable
-        Returns the seconds that are left for the run; None without a limit.
-    fork_server : ForkServerProcess, optional
-        The fork server, if it was started before.
+    opening: template, arguments and target.
+    running: what a runner needs in addition: policy and seed.
+    runner: role of the runner: "run", or "gpu" if it owns a GPU.
+    builders: number of builders.
+    timeout_s: seconds a candidate may take to build, and again to run.
+    known: code hashes of candidates that need not be compiled; the owner appends to it.
+    overlap: whether candidates are built while another one runs.
+    left_s: returns the seconds that are left for the run; None without a limit.
+    fork_server: the fork server, if it was started before.
 
     Attributes
     ----------
-    reference : str or None
-        How answers are checked: "given", "unscheduled" or "none"; None before the first runner.
-    opening_s : float or None
-        Seconds that the last runner which knows that took to begin.
+    reference: how answers are checked: "given", "unscheduled" or "none"; None before the first
+        runner.
+    opening_s: seconds that the last runner which knows that took to begin.
     """
 
     def __init__(
@@ -230,10 +214,7 @@ class Scheduler:
     def replace_runner(self, check: bool) -> None:
         """Replace the runner by a new process.
 
-        Parameters
-        ----------
-        check : bool
-            Whether the new runner computes the right answers, which may take long.
+        check: whether the new runner computes the right answers, which may take long.
         """
         self._runner.release()
         self._checks = check

@@ -107,10 +107,7 @@ def spread_text(named: Iterable[tuple[str, Point]]) -> str:
 
     Spread is the range of the middle half of the repeats over their median.
 
-    Parameters
-    ----------
-    named : iterable of (str, Point)
-        Points, each with what it is called.
+    named: points, each with what it is called.
     """
     found = [(point.spread, name) for name, point in named if point.spread is not None]
     most, where = max(found, default=(0.0, ""))
@@ -153,10 +150,7 @@ class Speeds:
 
     Attributes
     ----------
-    subject : BenchmarkedTemplate
-    settings : sequence of Setting
-    lines : mapping of str to sequence of (Point or None)
-        Points of each line, by size; None where the line has none.
+    lines: points of each line, by size; None where the line has none.
     """
 
     subject: BenchmarkedTemplate

@@ -108,25 +108,16 @@ class WorkloadStatus:
 class RunProgress:
     """Follows a run by its events.
 
-    Parameters
-    ----------
-    clock : callable
-        Returns monotonic seconds.
-    begin : float, optional
-        When the run began, by that clock; by default now.
+    clock: returns monotonic seconds.
+    begin: when the run began, by that clock; by default now.
 
     Attributes
     ----------
-    standings : dict of str to WorkloadStatus
-        Every workload's, by label, in the order they were opened in.
-    latest : str
-        Label of the workload that the last event was about.
-    left_s : float or None
-        Seconds until the whole run ends; None if that is not known.
-    noise : float or None
-        By what share a reference kernel is slower at times, if the machine is noisy at present.
-    worst_noise : float or None
-        The largest share that was seen.
+    standings: every workload's, by label, in the order they were opened in.
+    latest: label of the workload that the last event was about.
+    left_s: seconds until the whole run ends; None if that is not known.
+    noise: by what share a reference kernel is slower at times, if the machine is noisy at present.
+    worst_noise: the largest share that was seen.
     """
 
     def __init__(

@@ -14,12 +14,8 @@ GAP = "  "
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
     """Return rows under headers as text; the last column takes what room is left.
 
-    Parameters
-    ----------
-    headers : sequence of str
-        One per column; a header that ends in "#" has its column aligned to the right.
-    width : int
-        Columns of the terminal. A line is longer only if the columns but the last leave no room.
+    headers: one per column; a header that ends in "#" has its column aligned to the right.
+    width: columns of the terminal. A line is longer only if the columns but the last leave no room.
     """
     names = [header.rstrip("#") for header in headers]
     lines = [names, *rows]

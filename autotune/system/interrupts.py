@@ -18,11 +18,9 @@ class _Interrupts(threading.local):
 
     Attributes
     ----------
-    held : int
-        Number of sections that defer interrupts. Adding to it is not a call, so no interrupt can
+    held: number of sections that defer interrupts. Adding to it is not a call, so no interrupt can
         occur in between.
-    waiting : KeyboardInterrupt or None
-        An interrupt that came and was deferred.
+    waiting: an interrupt that came and was deferred.
     """
 
     held = 0

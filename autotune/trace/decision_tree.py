@@ -33,12 +33,9 @@ class Node:
 
     Attributes
     ----------
-    expr : Expr or None
-        The expression of the decision.
-    children : dict of int to Node
-        By value of `expr`.
-    structure : int or None
-        Number of the structure that the path leads to.
+    expr: the expression of the decision.
+    children: by value of `expr`.
+    structure: number of the structure that the path leads to.
     """
 
     def __init__(self) -> None:
@@ -76,10 +73,7 @@ class DecisionTree:
     def insert(self, decisions: Iterable[Decision], structure: int) -> None:
         """Add the path of a run.
 
-        Raises
-        ------
-        TracingError
-            If an earlier run made the same decisions and then a different one.
+        TracingError if an earlier run made the same decisions and then a different one.
         """
         node = self.root
         for expr, outcome in decisions:
@@ -154,12 +148,8 @@ class KnobColumns(dict[str, npt.NDArray[Any]]):
 
     Adds, to the columns of the space, the positions of knobs that are decided by position.
 
-    Parameters
-    ----------
-    table : KnobTable
-        Definitions of the knobs.
-    read : callable
-        Returns the space's column of a name.
+    table: definitions of the knobs.
+    read: returns the space's column of a name.
     """
 
     def __init__(self, table: KnobTable, read: Callable[[str], npt.NDArray[Any]]) -> None:

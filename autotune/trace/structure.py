@@ -44,15 +44,9 @@ class Structure:
     def instantiate(self, columns: Mapping[str, Any]) -> PrimFunc:
         """Return the analysed function of one configuration.
 
-        Parameters
-        ----------
-        columns : mapping of str to int
-            Value of each column of `symbols`.
+        columns: value of each column of `symbols`.
 
-        Raises
-        ------
-        InstantiationError
-            If the template refuses this configuration.
+        InstantiationError if the template refuses this configuration.
         """
         if self.function is None:
             raise InstantiationError(self.error or self.fault) from self.cause

@@ -158,8 +158,7 @@ class SplitSizes(Sequence[Any]):
 
     Attributes
     ----------
-    size : tuple
-        The sizes: ints, or symbols during a trace.
+    size: the sizes: ints, or symbols during a trace.
     """
 
     def __init__(self, size: tuple[Any, ...]) -> None:

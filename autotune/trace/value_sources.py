@@ -56,12 +56,9 @@ class KnobTable:
 
     Attributes
     ----------
-    knobs : dict of str to search_spaces.KnobVar
-        Definitions by name.
-    owners : dict of str to search_spaces.KnobVar
-        The knob that each column belongs to, positions of decided knobs included.
-    symbols : dict of str to ir.KnobVar
-        Symbols by name of column.
+    knobs: definitions by name.
+    owners: the knob that each column belongs to, positions of decided knobs included.
+    symbols: symbols by name of column.
     """
 
     def __init__(self, template: str) -> None:
@@ -74,10 +71,7 @@ class KnobTable:
     def define(self, knob: SpaceKnob) -> SpaceKnob:
         """Add a knob, or return the known one of the same definition.
 
-        Raises
-        ------
-        UsageError
-            If the name is taken by a knob with other values.
+        UsageError if the name is taken by a knob with other values.
         """
         known = self.knobs.setdefault(knob.name, knob)
         if known is not knob and known.spec() != knob.spec():
@@ -104,12 +98,8 @@ def _summary(knob: SpaceKnob) -> str:
 class ValueSource(ABC):
     """Gives a template the values of its knobs during one run.
 
-    Parameters
-    ----------
-    table : KnobTable
-        Where definitions are noted.
-    values : mapping of str to value
-        The configuration; other knobs have their default.
+    table: where definitions are noted.
+    values: the configuration; other knobs have their default.
     """
 
     def __init__(self, table: KnobTable, values: Mapping[str, object]) -> None:
@@ -168,23 +158,15 @@ class PlainValues(ConcreteValues):
 class SymbolicValues(ValueSource):
     """Symbols, guided by one configuration; decisions of the template are recorded.
 
-    Parameters
-    ----------
-    table, values
-        As for `ValueSource`.
-    on_decision : callable, optional
-        Called after each decision; its exception ends the run.
+    table, values: as for `ValueSource`.
+    on_decision: called after each decision; its exception ends the run.
 
     Attributes
     ----------
-    decisions : list of Decision
-        In order; each depends on the outcomes of the earlier ones.
-    requirements : list of (Expr, str)
-        Constraints with their messages.
-    symbols : dict of str to ir.KnobVar
-        Symbols in use, by column.
-    refused : TracingError or None
-        The first unsupported use of a symbol, even if the template caught the error.
+    decisions: in order; each depends on the outcomes of the earlier ones.
+    requirements: constraints with their messages.
+    symbols: symbols in use, by column.
+    refused: the first unsupported use of a symbol, even if the template caught the error.
     """
 
     def __init__(
@@ -272,10 +254,8 @@ class SymbolicValues(ValueSource):
 def checked_condition(condition: Any, message: str) -> Expr:
     """Return a constraint's condition as an expression over knobs alone.
 
-    Raises
-    ------
-    UsageError
-        If it is not a condition, depends on anything but knobs, or the message is not a text.
+    UsageError if it is not a condition, depends on anything but knobs, or the message is not a
+    text.
     """
     if not isinstance(message, str) or not message.strip():
         raise UsageError(f"add_constraint: the message must say what is demanded, got {message!r}")

@@ -35,21 +35,12 @@ def measure_configs(
 ) -> MeasuredConfigs:
     """Measure the configurations that the log does not know; append them to it.
 
-    Parameters
-    ----------
-    measurer : Measurer
-        Measures candidates of this task; the caller closes it.
-    seed : int
-        Recorded with each measurement.
-    indices : iterable of int
-        Configurations; one that comes twice counts once.
-    notify : callable
-        Is told each new record.
+    measurer: measures candidates of this task; the caller closes it.
+    seed: recorded with each measurement.
+    indices: configurations; one that comes twice counts once.
+    notify: is told each new record.
 
-    Raises
-    ------
-    AutotuneError
-        If the workload cannot be measured at all.
+    AutotuneError if the workload cannot be measured at all.
     """
     wanted = list(dict.fromkeys(indices))
     refused = {index: rule for index in wanted if (rule := task.refusal(index))}

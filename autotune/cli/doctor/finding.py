@@ -21,12 +21,8 @@ class Check:
 
     Attributes
     ----------
-    name : str
-    text : str
-        One line.
-    facts : dict
-        For programs; fit for JSON.
-    findings : tuple of Finding
+    text: one line.
+    facts: for programs; fit for JSON.
     """
 
     name: str

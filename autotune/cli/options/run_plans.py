@@ -33,10 +33,8 @@ class WorkloadPlan:
 def make_plans(options: RunOptions, deadline: Deadline) -> list[WorkloadPlan]:
     """Return the workloads of a run; a log that is locked is waited for until the deadline.
 
-    Raises
-    ------
-    UsageError, RecordError
-        If a template, target, argument or log is not what it should be, or two workloads are one.
+    UsageError or RecordError if a template, target, argument or log is not what it should be, or
+    two workloads are one.
     """
     found = []
     for number, workload in enumerate(options.workloads, 1):

@@ -148,15 +148,9 @@ class CheckSpec:
 def answer_checks(workload: CheckSpec, reference: Reference | None) -> list[AnswerCheck]:
     """Return the checks of a workload's candidates, exact ones first.
 
-    Parameters
-    ----------
-    reference : Reference or None
-        Computes the right outputs. Without one there is a single check, on realistic inputs.
+    reference: computes the right outputs. Without one there is a single check, on realistic inputs.
 
-    Raises
-    ------
-    UsageError
-        If the reference fails, does not fit the outputs, or says NaN everywhere.
+    UsageError if the reference fails, does not fit the outputs, or says NaN everywhere.
     """
     if reference is None:
         inputs = _inputs_of_template(workload)
@@ -182,10 +176,7 @@ def _with_intermediate(workload: CheckSpec, reference: Reference) -> CheckSpec:
 def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) -> list[Array]:
     """Return realistic inputs that a template draws itself.
 
-    Raises
-    ------
-    UsageError
-        If they are not of the inputs' number, shapes and types.
+    UsageError if they are not of the inputs' number, shapes and types.
     """
     arrays = list(given(np.random.default_rng(list(seed))))
     wanted = [(spec.shape, spec.dtype) for spec in specs]

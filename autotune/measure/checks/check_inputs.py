@@ -77,10 +77,7 @@ def realistic(
     multiplied in sums of n terms has no such eight elements, and is divided by sqrt(n). Integers
     are from -8 to 8.
 
-    Parameters
-    ----------
-    zeros, signed : bool
-        Whether there are zeros, and negative values.
+    zeros, signed: whether there are zeros, and negative values.
     """
     wanted = magnitudes or MagnitudeRange()
 
@@ -181,12 +178,8 @@ def _integers(
 def whole_numbers(largest: int, part: int = 0, parts: int = 1) -> Draw:
     """Return how whole numbers are drawn, of magnitudes from 1 to `largest`, most of them small.
 
-    Parameters
-    ----------
-    largest : int
-        Types that do not have all whole numbers up to it get fewer.
-    part, parts : int
-        All elements but those of one of `parts` random parts are 0.
+    largest: types that do not have all whole numbers up to it get fewer.
+    part, parts: all elements but those of one of `parts` random parts are 0.
     """
 
     def draw(spec: InputSpec, rng: np.random.Generator) -> Array:
@@ -220,10 +213,7 @@ def saturated_along(axis: int, shifted: bool) -> Draw:
     So sums of it along that axis are powers of two, and dividing by them is exact. In some rows
     the largest value stands alone, at an end.
 
-    Parameters
-    ----------
-    shifted : bool
-        Whether something is added to all along that axis, as softmax allows for.
+    shifted: whether something is added to all along that axis, as softmax allows for.
     """
 
     def draw(spec: InputSpec, rng: np.random.Generator) -> Array:

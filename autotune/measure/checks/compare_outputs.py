@@ -31,14 +31,9 @@ class OutputCheck:
 
     NaN and infinities are right only where they are expected; 0 equals -0.
 
-    Parameters
-    ----------
-    device : Device
-        Where the outputs are.
-    expected : ndarray
-        The right answer, C-contiguous; it is copied.
-    allowed : ndarray or float
-        Absolute error that each element may have: floats of the same shape, or one for all.
+    device: where the outputs are.
+    expected: the right answer, C-contiguous; it is copied.
+    allowed: absolute error that each element may have: floats of the same shape, or one for all.
         Integers and bools must be equal, but where it is infinite.
     """
 

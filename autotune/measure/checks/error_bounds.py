@@ -107,14 +107,9 @@ def allowances(
     type, SAFETY eps_mid (s + |y|) is added, and with m if that is declared. All that is at most
     `LARGEST_SHARE` of the largest of s, |y| and m, and at least the smallest numbers of the types.
 
-    Parameters
-    ----------
-    expected : sequence of ndarray
-        What the reference returns for them.
-    types : sequence of str
-        Types of the outputs.
-    rng : numpy.random.Generator
-        Draws the changes.
+    expected: what the reference returns for them.
+    types: types of the outputs.
+    rng: draws the changes.
     """
     study = _SensitivityAnalysis(reference, inputs, expected, precision, rng)
     return [study.allowance(number, dtype) for number, dtype in enumerate(types)]
@@ -288,16 +283,10 @@ def perturbed_inputs(
 ) -> list[Array]:
     """Return inputs with floats changed, up or down by a share of themselves.
 
-    Parameters
-    ----------
-    change : float
-        That share.
-    rng : numpy.random.Generator
-        Draws which way.
-    wide : bool
-        Whether floats are returned as float64; they keep their type otherwise.
-    density : float
-        Share of the elements that are changed.
+    change: that share.
+    rng: draws which way.
+    wide: whether floats are returned as float64; they keep their type otherwise.
+    density: share of the elements that are changed.
     """
     return [
         _perturbed(array, density, change, rng, wide) if is_floating(array) else array

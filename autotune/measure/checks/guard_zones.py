@@ -27,17 +27,12 @@ class Buffers:
     On a CPU the arrays have the same offset from a cache line as NumPy's own, because users' arrays
     have it.
 
-    Parameters
-    ----------
-    parameters : sequence of ArrayParameter
-        Inputs and outputs, of known sizes.
+    parameters: inputs and outputs, of known sizes.
 
     Attributes
     ----------
-    arrays : list of array
-        In the order of the parameters, on the device, of types as `Device.stored_as` says.
-    inputs, outputs : list of array
-        Those among them.
+    arrays: in the order of the parameters, on the device, of types as `Device.stored_as` says.
+    inputs, outputs: those among them.
     """
 
     def __init__(self, device: Device, parameters: Sequence[ArrayParameter]) -> None:

@@ -44,12 +44,8 @@ class InputUse:
 def input_uses(inputs: Sequence[Tensor], operations: Iterable[ComputeOp]) -> list[InputUse]:
     """Return how each input of a computation is used.
 
-    Parameters
-    ----------
-    inputs : sequence of Tensor
-        Made by `te.placeholder`, of constant sizes.
-    operations : iterable of ComputeOp
-        All that is computed, producers first.
+    inputs: made by `te.placeholder`, of constant sizes.
+    operations: all that is computed, producers first.
     """
     found = _Uses(inputs)
     for op in operations:

@@ -39,8 +39,7 @@ class WorkerDiedError(Exception):
 
     Attributes
     ----------
-    signal : signal.Signals or None
-        The signal that killed it; None if it ended otherwise.
+    signal: the signal that killed it; None if it ended otherwise.
     """
 
     def __init__(self, how: str, killed_by: signal.Signals | None = None) -> None:
@@ -71,14 +70,10 @@ class Worker:
 
     Attributes
     ----------
-    channel : Channel
-        To speak with it.
-    status : int or None
-        Its wait status, once it and all processes that it started have ended.
-    busy : bool
-        Whether it has a request whose outcome is not known yet.
-    deadline : float
-        Time by `time.monotonic` at which the request times out.
+    channel: to speak with it.
+    status: its wait status, once it and all processes that it started have ended.
+    busy: whether it has a request whose outcome is not known yet.
+    deadline: time by `time.monotonic` at which the request times out.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -141,10 +136,7 @@ class Worker:
 class WorkerPool:
     """Workers of a fork server, which starts with the first one and is replaced if it dies.
 
-    Parameters
-    ----------
-    fork_server : ForkServerProcess, optional
-        The first one, if it was started before. It is closed with the pool.
+    fork_server: the first one, if it was started before. It is closed with the pool.
     """
 
     def __init__(self, fork_server: ForkServerProcess | None = None) -> None:
@@ -155,10 +147,7 @@ class WorkerPool:
     def start(self, role: str) -> Worker:
         """Start a worker, which can be asked at once.
 
-        Parameters
-        ----------
-        role : str
-            "build", "run", or "gpu" to run on a GPU.
+        role: "build", "run", or "gpu" to run on a GPU.
         """
         if self._fork_server is None:
             self._fork_server = ForkServerProcess()
@@ -195,10 +184,7 @@ class WorkerPool:
         A worker that died or timed out has ended when this returns. Return None at the time
         `until`, by `time.monotonic`.
 
-        Raises
-        ------
-        AutotuneError
-            If workers cannot be started at all.
+        AutotuneError if workers cannot be started at all.
         """
         while True:
             self._receive_reports(0.0)

@@ -58,29 +58,18 @@ class Response(NamedTuple):
 class WorkerSlot:
     """Sends requests to one worker, and counts the workers that were lost.
 
-    Parameters
-    ----------
-    pool : WorkerPool
-        Where workers come from.
-    role : str
-        "build" or "run".
-    template : str
-        Of the workload, for messages.
+    pool: where workers come from.
+    role: "build" or "run".
+    template: of the workload, for messages.
 
     Attributes
     ----------
-    worker : Worker or None
-        The present worker.
-    is_open : bool
-        Whether the worker has opened the workload.
-    current_op : str or None
-        The operation that is pending, if there is one.
-    request_count : int
-        Number of candidates that this worker was given.
-    lost_workers : int
-        Number of workers that died or had to be killed.
-    warn_at : float
-        Time by `time.monotonic` at which `warn_if_slow` warns, unless a response came before.
+    worker: the present worker.
+    is_open: whether the worker has opened the workload.
+    current_op: the operation that is pending, if there is one.
+    request_count: number of candidates that this worker was given.
+    lost_workers: number of workers that died or had to be killed.
+    warn_at: time by `time.monotonic` at which `warn_if_slow` warns, unless a response came before.
     """
 
     def __init__(self, pool: WorkerPool, role: str, template: str) -> None:
@@ -164,13 +153,8 @@ class WorkerSlot:
     def finish_open(self, outcome: Outcome) -> Message | None:
         """Handle the outcome of `open`; return None if it must be requested once more.
 
-        Raises
-        ------
-        UsageError
-            If the workload was refused.
-        AutotuneError
-            If the worker died or was too slow, and that was not another's fault, or the second
-            time.
+        UsageError if the workload was refused. AutotuneError if the worker died or was too slow,
+        and that was not another's fault, or the second time.
         """
         outcome = self.finish(outcome).outcome
         if isinstance(outcome, Message):

@@ -78,10 +78,8 @@ def glyphs_for(encoding: str | None) -> Glyphs:
 def panel(progress: RunProgress, width: int, height: int, glyphs: Glyphs = UNICODE) -> list[Line]:
     """Return where a run stands, in lines of at most `width` columns.
 
-    Parameters
-    ----------
-    width, height : int
-        Of the terminal; of a run of many workloads only as many are shown as there is room for.
+    width, height: of the terminal; of a run of many workloads only as many are shown as there is
+        room for.
     """
     statuses = list(progress.standings.values())
     if len(statuses) == 1:

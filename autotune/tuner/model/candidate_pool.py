@@ -28,12 +28,7 @@ class CandidateSettings:
 class Candidates:
     """Chooses the candidates of a space that are judged.
 
-    Parameters
-    ----------
-    space : Space
-    features : FeatureSource
-        What the cost models read.
-    settings : CandidateSettings
+    features: what the cost models read.
     """
 
     def __init__(
@@ -69,11 +64,8 @@ class Candidates:
     def some(self, best: Sequence[int], seen: IndexVector, rng: np.random.Generator) -> IndexVector:
         """Return some unseen candidates, ascending: random ones, and those that look good.
 
-        Parameters
-        ----------
-        best : sequence of int
-            The fastest candidates measured, best first.
-        seen : int64 (k,)
+        best: the fastest candidates measured, best first.
+        seen: int64 (k,).
         """
         settings = self._settings
         parts = [self._space.sample(settings.random, rng, exclude=seen), self._ranker.best(seen)]

@@ -43,12 +43,8 @@ def evolve(
 
     A child is one of two parents, or mixes their knobs; up to two knobs are changed.
 
-    Parameters
-    ----------
-    first : int64 (k,)
-        Feasible candidates to begin with, besides random ones.
-    score : callable
-        Returns the scores of candidates, ascending int64 (n,); the higher the better.
+    first: int64 (k,); feasible candidates to begin with, besides random ones.
+    score: returns the scores of candidates, ascending int64 (n,); the higher the better.
     """
     drawn = rng.integers(len(space), size=settings.draws)
     known = distinct(np.concatenate([drawn[space.feasible(drawn)], first]))

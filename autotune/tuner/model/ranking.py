@@ -42,10 +42,7 @@ class RankingSettings:
 class SpaceRanker:
     """Keeps the candidates that models score highest.
 
-    Parameters
-    ----------
-    features : FeatureSource
-        Gives the rows that the models read.
+    features: gives the rows that the models read.
     """
 
     def __init__(
@@ -70,15 +67,10 @@ class SpaceRanker:
     ) -> None:
         """Score the space, as far as anything is new.
 
-        Parameters
-        ----------
-        models : sequence of CostModel
-            The first one scores every candidate; the mean of all their scores counts for the best
-            of those. Others are taken for new models.
-        measured : int64 (k,)
-            Candidates not to keep, ascending.
-        rng : numpy.random.Generator
-            Breeds a population, and chooses among equal scores.
+        models: the first one scores every candidate; the mean of all their scores counts for the
+            best of those. Others are taken for new models.
+        measured: int64 (k,); candidates not to keep, ascending.
+        rng: breeds a population, and chooses among equal scores.
         """
         new = tuple(models) != self._models
         if self._due(new, len(measured)):

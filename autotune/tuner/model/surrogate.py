@@ -35,10 +35,10 @@ class SurrogateSettings:
 
     Attributes
     ----------
-    often, vectorize_iterations, growth : int, float, float
-        They are fitted before every proposal while less than `often` is known, or
-        `vectorize_iterations` times as much as at the last time. Otherwise they are fitted after a
-        proposal, for the next one, each time `growth` times as much is known.
+    often, vectorize_iterations, growth: they are fitted before every proposal while less than
+        `often` is known, or `vectorize_iterations` times as much as at the last time. Otherwise
+        they are fitted after a proposal, for the next one, each time `growth` times as much is
+        known.
     """
 
     # The slowest share of what was measured tells little of what is fast: what lies beyond the
@@ -59,17 +59,12 @@ class SurrogateSettings:
 class Surrogate:
     """Gaussian processes for the logarithm of the time and for the chance of failure.
 
-    Parameters
-    ----------
-    trends : sequence of Trend
-        What the times may follow; how much is learned.
-    prior : Trend, optional
-        What the times are expected to follow before there is data.
+    trends: what the times may follow; how much is learned.
+    prior: what the times are expected to follow before there is data.
 
     Attributes
     ----------
-    told : list of Observation
-        What was taken in last.
+    told: what was taken in last.
     """
 
     def __init__(
@@ -95,12 +90,8 @@ class Surrogate:
     def take(self, told: Sequence[Observation], rng: np.random.Generator) -> None:
         """Take in all observations; the parameters stay as they are.
 
-        Parameters
-        ----------
-        told : sequence of Observation
-            Ordered by index.
-        rng : numpy.random.Generator
-            Chooses among more measurements than can be used.
+        told: ordered by index.
+        rng: chooses among more measurements than can be used.
         """
         self.told = list(told)
         working = [o for o in told if o.ok]

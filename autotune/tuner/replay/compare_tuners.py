@@ -58,10 +58,7 @@ def load_records(path: str) -> tuple[Record, ...]:
 def load_recordings(path: str) -> tuple[Recording, ...]:
     """Return the recordings in a file, the largest first.
 
-    Raises
-    ------
-    UsageError
-        If it holds none, or one that makes no space.
+    UsageError if it holds none, or one that makes no space.
     """
     try:
         found = tuple(recordings(load_records(path), short_name(path)))
@@ -73,13 +70,7 @@ def load_recordings(path: str) -> tuple[Recording, ...]:
 
 
 def find_recording(path: str, name: str) -> Recording:
-    """Return the recording of this name in a file.
-
-    Raises
-    ------
-    UsageError
-        If there is none.
-    """
+    """Return the recording of this name in a file; UsageError if there is none."""
     found = load_recordings(path)
     for recording in found:
         if recording.name == name:

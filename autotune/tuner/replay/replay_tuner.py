@@ -48,21 +48,14 @@ def replay(
 ) -> Trace:
     """Let a tuner search a recording.
 
-    Parameters
-    ----------
-    tuner : Tuner
-        A new one, over the recording's space.
-    budget : int
-        Measurements at most.
-    batch : int
-        Candidates asked for at once.
-    patience : float, optional
-        Stop when the tuner expects less than this share of gain from all further measurements.
+    tuner: a new one, over the recording's space.
+    budget: measurements at most.
+    batch: candidates asked for at once.
+    patience: stop when the tuner expects less than this share of gain from all further
+        measurements.
 
-    Raises
-    ------
-    UsageError
-        If `budget` or `batch` is less than 1, or `patience` is asked of a tuner that cannot tell.
+    UsageError if `budget` or `batch` is less than 1, or `patience` is asked of a tuner that cannot
+    tell.
     """
     if budget < 1 or batch < 1:
         raise UsageError(f"budget and batch must be at least 1, not {budget} and {batch}")

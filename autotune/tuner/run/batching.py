@@ -22,17 +22,12 @@ class BatchProposer:
     The first candidates of a batch are built while the tuner chooses the rest. For this the last
     proposals of a batch are held back for the next one (`Tuner.held_back`).
 
-    Parameters
-    ----------
-    measurer : Measurer
-        Its builders get candidates ahead, if it is `SupportsPrebuild`.
-    trials : Trials
-        What is measured so far.
+    measurer: its builders get candidates ahead, if it is `SupportsPrebuild`.
+    trials: what is measured so far.
 
     Attributes
     ----------
-    overlap : bool
-        Whether candidates are built while others run: then whole batches are asked for ahead.
+    overlap: whether candidates are built while others run: then whole batches are asked for ahead.
     """
 
     def __init__(

@@ -66,20 +66,13 @@ class Measured:
 
     Attributes
     ----------
-    trial : int
-        Its number, counted from 1 over all records of the workload.
-    trials : int or None
-        How many there will be; None for as many as there is time for.
-    record : Record
-    result : MeasureResult
-    best : Record or None
-        The fastest so far, this one included.
-    job : str
-    expected_gain : float or None
-        By what share of the best time the tuner expects all further measurements to better it; an
-        estimate made before this batch. None from a tuner that cannot tell, or not yet.
-    left_s : float or None
-        Seconds until the whole run ends, at this run's pace and with what ends it; None if that
+    trial: its number, counted from 1 over all records of the workload.
+    trials: how many there will be; None for as many as there is time for.
+    best: the fastest so far, this one included.
+    expected_gain: by what share of the best time the tuner expects all further measurements to
+        better it; an estimate made before this batch. None from a tuner that cannot tell, or not
+        yet.
+    left_s: seconds until the whole run ends, at this run's pace and with what ends it; None if that
         is not known.
     """
 

@@ -96,18 +96,11 @@ class ComparisonRound:
 class FinalComparison:
     """Runs the final comparison of one workload.
 
-    Parameters
-    ----------
-    measurer : Measurer
-        A measurer that is not `SupportsComparison` has no final comparison.
-    trials : Trials
-        What the search has found; the comparison is logged there.
-    budget_s : float
-        Seconds that it may take.
-    tell : callable
-        Told each round.
-    clock : callable
-        Returns monotonic seconds.
+    measurer: a measurer that is not `SupportsComparison` has no final comparison.
+    trials: what the search has found; the comparison is logged there.
+    budget_s: seconds that it may take.
+    tell: told each round.
+    clock: returns monotonic seconds.
     """
 
     task: Task

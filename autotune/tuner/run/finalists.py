@@ -218,14 +218,9 @@ def screened(
 ) -> list[int]:
     """Return whom a screening keeps, in the order they were in; of equals the first ones.
 
-    Parameters
-    ----------
-    passes : sequence of dict of int to float
-        Costs of each pass; whoever is in the last was in all.
-    always : collection of int
-        Who stays in any case, fast or slow.
-    count : int
-        How many are kept, these included.
+    passes: costs of each pass; whoever is in the last was in all.
+    always: who stays in any case, fast or slow.
+    count: how many are kept, these included.
     """
     last = passes[-1]
     total = {index: sum(math.log(costs[index]) for costs in passes) for index in last}
@@ -256,18 +251,11 @@ def choose_finalists(
     A trial counts by its fastest repeat: what disturbs one makes it slower, and the round that
     follows tells whether it was lucky.
 
-    Parameters
-    ----------
-    default : int or None
-        The default configuration; None if there is none.
-    champion : int or None
-        Who was chosen in an earlier comparison.
-    most : int
-        How many there may be.
-    beaten : collection of int
-        Who lost in an earlier comparison.
-    near : float
-        How many times slower than the fastest repeat of all a trial's may be.
+    default: the default configuration; None if there is none.
+    champion: who was chosen in an earlier comparison.
+    most: how many there may be.
+    beaten: who lost in an earlier comparison.
+    near: how many times slower than the fastest repeat of all a trial's may be.
 
     Returns
     -------

@@ -30,21 +30,15 @@ LATEST = 4
 class Limits:
     """When a workload is tuned no further; what comes first counts.
 
+    UsageError if a number makes no sense.
+
     Attributes
     ----------
-    trials : int or None
-        Records wanted in the log, earlier ones included; None for as many as there are.
-    goal : Goal or None
-        Enough is what reaches it.
-    patience : float or None
-        Stop when the tuner expects less than this share of gain from all further measurements.
-    batch : int
-        Candidates asked for at once.
-
-    Raises
-    ------
-    UsageError
-        If a number makes no sense.
+    trials: records wanted in the log, earlier ones included; None for as many as there are.
+    goal: enough is what reaches it.
+    patience: stop when the tuner expects less than this share of gain from all further
+        measurements.
+    batch: candidates asked for at once.
     """
 
     trials: int | None = None
@@ -72,17 +66,10 @@ def check_share(share: float) -> None:
 class Patience:
     """Says when further measurements are not worth their while.
 
-    Parameters
-    ----------
-    tuner : Tuner
-        One that estimates the gain of going on.
-    share : float
-        Stop when the expected gain, as a share of the best time so far, is below this.
+    tuner: one that estimates the gain of going on.
+    share: stop when the expected gain, as a share of the best time so far, is below this.
 
-    Raises
-    ------
-    UsageError
-        If `share` is not between 0 and 1, or the tuner estimates no gain.
+    UsageError if `share` is not between 0 and 1, or the tuner estimates no gain.
     """
 
     def __init__(self, tuner: Tuner, share: float) -> None:
@@ -117,14 +104,9 @@ class Patience:
 class Deadline:
     """The end of a run's time.
 
-    Parameters
-    ----------
-    seconds : float or None
-        Time there is; None for any.
-    clock : callable
-        Returns monotonic seconds.
-    begin : float, optional
-        When the time began, by this clock; by default now.
+    seconds: time there is; None for any.
+    clock: returns monotonic seconds.
+    begin: when the time began, by this clock; by default now.
     """
 
     def __init__(
@@ -158,10 +140,7 @@ class Deadline:
 class TrialPace:
     """How long a trial takes lately: the mean over the latest batches, the current one included.
 
-    Parameters
-    ----------
-    clock : callable
-        Returns monotonic seconds.
+    clock: returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -71,12 +71,8 @@ def choose(prospects: Sequence[Prospect], turn: int) -> int:
     First come those that little is known of, in turns. Then each `FAIR`-th batch goes
     to the workload that has waited longest, and the others to the one with the greatest rate.
 
-    Parameters
-    ----------
-    prospects : sequence of Prospect
-        At least one.
-    turn : int
-        Batches given out so far.
+    prospects: at least one.
+    turn: batches given out so far.
     """
     everyone = range(len(prospects))
     unknown = [
@@ -92,14 +88,9 @@ def choose(prospects: Sequence[Prospect], turn: int) -> int:
 class Portfolio:
     """Tunes several workloads, or one, until each has reached a limit.
 
-    Parameters
-    ----------
-    sessions : sequence of Session
-        New ones, at least one.
-    on_event : callable, optional
-        Told what happens.
-    deadline : Deadline, optional
-        When all of them end.
+    sessions: new ones, at least one.
+    on_event: told what happens.
+    deadline: when all of them end.
     """
 
     def __init__(
@@ -121,10 +112,7 @@ class Portfolio:
 
         One of several workloads that cannot be measured is given up, and its summary says so.
 
-        Raises
-        ------
-        AutotuneError
-            If the only workload cannot be measured, or one does not fit its goal.
+        AutotuneError if the only workload cannot be measured, or one does not fit its goal.
         """
         try:
             for session in self._sessions:

@@ -23,32 +23,20 @@ MAX_REMEASURES = 3
 class StopConditions:
     """Says whether a session goes on; measures the machine, which a goal may depend on.
 
-    Parameters
-    ----------
-    measurer : Measurer
-        Measures the machine.
-    tuner : Tuner
-        Patience depends on its estimate.
-    trials : Trials
-        What is measured so far.
-    search_share : float
-        Share of the time after which no trial begins any more.
-    announce : callable
-        Is told what the machine can do, each time that this is measured.
+    measurer: measures the machine.
+    tuner: patience depends on its estimate.
+    trials: what is measured so far.
+    search_share: share of the time after which no trial begins any more.
+    announce: is told what the machine can do, each time that this is measured.
+
+    UsageError if the tuner has no estimate for patience, or the goal does not apply to the
+    workload.
 
     Attributes
     ----------
-    deadline : Deadline
-        When to end in any case; at first there is none.
-    why : str
-        Why the session ended, in words, where there is more to say; else empty.
-    ceiling_s : float or None
-        The least time that the machine allows (the roofline); None before it is measured.
-
-    Raises
-    ------
-    UsageError
-        If the tuner has no estimate for patience, or the goal does not apply to the workload.
+    deadline: when to end in any case; at first there is none.
+    why: why the session ended, in words, where there is more to say; else empty.
+    ceiling_s: the least time that the machine allows (the roofline); None before it is measured.
     """
 
     def __init__(

@@ -30,12 +30,8 @@ class KNearestSurrogate:
     Two configurations are as far apart as knobs differ, and as these differ in size, half and
     half. Failures rank last.
 
-    Parameters
-    ----------
-    knobs : KnobDistances
-        Of the space.
-    told : sequence of Observation
-        What was measured; at least one.
+    knobs: of the space.
+    told: what was measured; at least one.
     """
 
     def __init__(
