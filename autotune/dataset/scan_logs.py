@@ -44,23 +44,16 @@ class LogIndex:
     logs: in any format that can be read.
 
     RecordError if a log cannot be read.
-
-    Attributes
-    ----------
-    groups: in order of appearance.
-    devices: records by device.
-    errors: failures by code.
-    raced: records whose timing stopped early.
     """
 
     def __init__(self, logs: Sequence[Path]) -> None:
         self._logs = tuple(logs)
         self._lengths: list[int] = []
         self._numbers = array("l")
-        self.groups: list[Group] = []
-        self.devices: Counter[str | None] = Counter()
-        self.errors: Counter[str] = Counter()
-        self.raced = 0
+        self.groups: list[Group] = []  # in order of appearance
+        self.devices: Counter[str | None] = Counter()  # records by device
+        self.errors: Counter[str] = Counter()  # failures by code
+        self.raced = 0  # records whose timing stopped early
         self.knobs = KnobStatistics()
         groups: dict[tuple[str, int | None], Group] = {}
         for log in self._logs:

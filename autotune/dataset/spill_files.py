@@ -51,12 +51,6 @@ class GroupFeatureStore:
     layouts: layouts of the features; those that need no loops are passed over.
     programs: whether programs are wanted.
     folder: where to put what is large.
-
-    Attributes
-    ----------
-    names: names of the features.
-    reasons: why a record has no features, one of `task_finder.REASONS`.
-    flops: floating-point operations of one run, if the template says.
     """
 
     def __init__(
@@ -67,8 +61,10 @@ class GroupFeatureStore:
         programs: bool,
         folder: Path,
     ) -> None:
-        self.names: tuple[str, ...] = ()
+        self.names: tuple[str, ...] = ()  # names of the features
+        # Floating-point operations of one run, if the template says.
         self.flops: float | None = None
+        # Why a record has no features, one of `task_finder.REASONS`.
         self.reasons: list[str | None] = [None] * group.records
         self._path = folder / f"{group.number}.f4"
         self._programs = folder / f"{group.number}.jsonl"

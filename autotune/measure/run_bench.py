@@ -131,7 +131,6 @@ class RunBench:
     ----------
     reference: what answers are checked with: "given" by the template, "unscheduled" program, or
         "none".
-    notes: what could not be had here, a line each.
     checks: how precise answers must be, a line each.
     """
 
@@ -151,7 +150,7 @@ class RunBench:
         self.subject = subject
         self._device = device
         self._monitor = _noise_monitor(device)
-        self.notes = device.notes
+        self.notes = device.notes  # what could not be had here, a line each
         try:
             prepared = prepare(subject, self._reference, unscheduled, given, seed)
             self.reference, self.checks = prepared.reference, prepared.words

@@ -102,12 +102,6 @@ class Scheduler:
     overlap: whether candidates are built while another one runs.
     left_s: returns the seconds that are left for the run; None without a limit.
     fork_server: the fork server, if it was started before.
-
-    Attributes
-    ----------
-    reference: how answers are checked: "given", "unscheduled" or "none"; None before the first
-        runner.
-    opening_s: seconds that the last runner which knows that took to begin.
     """
 
     def __init__(
@@ -122,7 +116,9 @@ class Scheduler:
         left_s: Callable[[], float | None] = lambda: None,
         fork_server: ForkServerProcess | None = None,
     ) -> None:
+        # How answers are checked: "given", "unscheduled" or "none"; None before the first runner.
         self.reference: str | None = None
+        # Seconds that the last runner which knows that took to begin.
         self.opening_s: float | None = None
         self._opening = dict(opening)
         self._running = dict(running)

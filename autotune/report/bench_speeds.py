@@ -146,15 +146,11 @@ def unit_of(settings: Sequence[Setting]) -> str:
 
 @dataclass(frozen=True)
 class Speeds:
-    """Speeds over sizes, a line for each way to compute it.
-
-    Attributes
-    ----------
-    lines: points of each line, by size; None where the line has none.
-    """
+    """Speeds over sizes, a line for each way to compute it."""
 
     subject: BenchmarkedTemplate
     settings: Sequence[Setting]
+    # Points of each line, by size; None where the line has none.
     lines: Mapping[str, Sequence[Point | None]]
 
     @property

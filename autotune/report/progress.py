@@ -110,14 +110,6 @@ class RunProgress:
 
     clock: returns monotonic seconds.
     begin: when the run began, by that clock; by default now.
-
-    Attributes
-    ----------
-    standings: every workload's, by label, in the order they were opened in.
-    latest: label of the workload that the last event was about.
-    left_s: seconds until the whole run ends; None if that is not known.
-    noise: by what share a reference kernel is slower at times, if the machine is noisy at present.
-    worst_noise: the largest share that was seen.
     """
 
     def __init__(
@@ -125,11 +117,14 @@ class RunProgress:
     ) -> None:
         self._clock = clock
         self._begin = clock() if begin is None else begin
+        # Every workload's, by label, in the order they were opened in.
         self.standings: dict[str, WorkloadStatus] = {}
-        self.latest = ""
+        self.latest = ""  # label of the workload that the last event was about
+        # Seconds until the whole run ends; None if that is not known.
         self.left_s: float | None = None
+        # By what share a reference kernel is slower at times, if the machine is noisy at present.
         self.noise: float | None = None
-        self.worst_noise: float | None = None
+        self.worst_noise: float | None = None  # the largest share that was seen
 
     @property
     def elapsed_s(self) -> float:

@@ -29,19 +29,12 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class Node:
-    """A decision with a child per outcome, a leaf with its structure, or not explored yet.
-
-    Attributes
-    ----------
-    expr: the expression of the decision.
-    children: by value of `expr`.
-    structure: number of the structure that the path leads to.
-    """
+    """A decision with a child per outcome, a leaf with its structure, or not explored yet."""
 
     def __init__(self) -> None:
-        self.expr: Expr | None = None
-        self.children: dict[int, Node] = {}
-        self.structure: int | None = None
+        self.expr: Expr | None = None  # the expression of the decision
+        self.children: dict[int, Node] = {}  # by value of `expr`
+        self.structure: int | None = None  # number of the structure that the path leads to
         self._program: ColumnProgram | None = None
 
     @property

@@ -55,17 +55,12 @@ def divergence_line(
 
 
 class _Execution:
-    """The executed instructions of a file in a run.
-
-    Attributes
-    ----------
-    instructions: function, place in it, and line.
-    values: lines, and the values of plain variables after each of them.
-    """
+    """The executed instructions of a file in a run."""
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self.instructions: list[tuple[str, int, int]] = []
+        self.instructions: list[tuple[str, int, int]] = []  # function, place in it, and line
+        # Lines, and the values of plain variables after each of them.
         self.values: list[tuple[int, tuple[object, ...]]] = []
         self._steps: list[tuple[int, int]] = []
         self._latest: dict[FrameType, int] = {}

@@ -63,13 +63,6 @@ class Structures:
         and undo its changes to the process: for untrusted code.
     trace_timeout_s: seconds that the template may take in the child process, each time.
     constants: positions of the inputs that do not change.
-
-    Attributes
-    ----------
-    known: in order of discovery.
-    table: knobs met so far.
-    untraceable: why every configuration runs separately; empty if the template can be traced.
-    explored: whether all structures are known.
     """
 
     def __init__(
@@ -87,11 +80,12 @@ class Structures:
         self.guarded = guarded
         self.trace_timeout_s = trace_timeout_s
         self.target = target
-        self.table = KnobTable(name)
+        self.table = KnobTable(name)  # knobs met so far
         self.tree = DecisionTree(name)
-        self.known: list[Structure] = []
+        self.known: list[Structure] = []  # in order of discovery
+        # Why every configuration runs separately; empty if the template can be traced.
         self.untraceable = ""
-        self.explored = False
+        self.explored = False  # whether all structures are known
         self._run = run
         self._source_file = source_file
         self._compared: Mapping[str, object] | None = None

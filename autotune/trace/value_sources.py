@@ -52,20 +52,14 @@ def position_name(knob: SpaceKnob) -> str:
 
 
 class KnobTable:
-    """All knobs a template has defined so far, in order of first definition.
-
-    Attributes
-    ----------
-    knobs: definitions by name.
-    owners: the knob that each column belongs to, positions of decided knobs included.
-    symbols: symbols by name of column.
-    """
+    """All knobs a template has defined so far, in order of first definition."""
 
     def __init__(self, template: str) -> None:
         self.template = template
-        self.knobs: dict[str, SpaceKnob] = {}
+        self.knobs: dict[str, SpaceKnob] = {}  # definitions by name
+        # The knob that each column belongs to, positions of decided knobs included.
         self.owners: dict[str, SpaceKnob] = {}
-        self.symbols: dict[str, KnobVar] = {}
+        self.symbols: dict[str, KnobVar] = {}  # symbols by name of column
         self.intervals = Intervals()
 
     def define(self, knob: SpaceKnob) -> SpaceKnob:
@@ -160,13 +154,6 @@ class SymbolicValues(ValueSource):
 
     table, values: as for `ValueSource`.
     on_decision: called after each decision; its exception ends the run.
-
-    Attributes
-    ----------
-    decisions: in order; each depends on the outcomes of the earlier ones.
-    requirements: constraints with their messages.
-    symbols: symbols in use, by column.
-    refused: the first unsupported use of a symbol, even if the template caught the error.
     """
 
     def __init__(
@@ -177,9 +164,11 @@ class SymbolicValues(ValueSource):
     ) -> None:
         super().__init__(table, values)
         self._on_decision = on_decision
+        # In order; each depends on the outcomes of the earlier ones.
         self.decisions: list[Decision] = []
-        self.requirements: list[tuple[Expr, str]] = []
-        self.symbols: dict[str, KnobVar] = {}
+        self.requirements: list[tuple[Expr, str]] = []  # constraints with their messages
+        self.symbols: dict[str, KnobVar] = {}  # symbols in use, by column
+        # The first unsupported use of a symbol, even if the template caught the error.
         self.refused: TracingError | None = None
         self._decided: dict[Expr, int] = {}
         self._over = False

@@ -17,15 +17,9 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check.
-
-    Attributes
-    ----------
-    text: one line.
-    facts: for programs; fit for JSON.
-    """
+    """The result of one check."""
 
     name: str
-    text: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    text: str  # one line
+    facts: Mapping[str, Any] = field(default_factory=dict)  # for programs; fit for JSON
     findings: tuple[Finding, ...] = ()

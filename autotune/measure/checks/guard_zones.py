@@ -28,18 +28,15 @@ class Buffers:
     have it.
 
     parameters: inputs and outputs, of known sizes.
-
-    Attributes
-    ----------
-    arrays: in the order of the parameters, on the device, of types as `Device.stored_as` says.
-    inputs, outputs: those among them.
     """
 
     def __init__(self, device: Device, parameters: Sequence[ArrayParameter]) -> None:
         self._device = device
         self._pattern = device.keep(zone_pattern())
         self._guarded = [_Guarded(device, p, self._pattern.array) for p in parameters]
+        # In the order of the parameters, on the device, of types as `Device.stored_as` says.
         self.arrays = [guarded.array for guarded in self._guarded]
+        # Those among them.
         self.inputs = [g.array for g in self._guarded if not g.is_output]
         self.outputs = [g.array for g in self._guarded if g.is_output]
         self._sources: list[Copy] = []

@@ -19,19 +19,13 @@ from autotune.measure.checks.reference import Function, Reference
 
 @dataclass(frozen=True)
 class Prepared:
-    """What candidates are checked with.
+    """What candidates are checked with."""
 
-    Attributes
-    ----------
-    reference: what answers are checked with: "given" by the template, "unscheduled" program, or
-        "none".
-    checks: exact ones first; the last is the one whose inputs candidates are timed on.
-    words: how precise answers must be, a line for each output.
-    """
-
+    # What answers are checked with: "given" by the template, "unscheduled" program, or "none".
     reference: str
+    # Exact ones first; the last is the one whose inputs candidates are timed on.
     checks: list[AnswerCheck]
-    words: list[str]
+    words: list[str]  # how precise answers must be, a line for each output
 
 
 def prepare(

@@ -28,12 +28,6 @@ class Reference:
     parameters: inputs and outputs of the workload, of fixed shapes.
     name: the template's name, for messages.
     only_own_types: whether it takes arrays of the parameters' types alone, as compiled programs do.
-
-    Attributes
-    ----------
-    takes_wide: whether it takes float64 arrays in place of narrower floats, as far as is known.
-    own_precision: distance from 1 to the next number of the least precise type that it returned
-        last.
     """
 
     def __init__(
@@ -46,7 +40,9 @@ class Reference:
         self._function = function
         self._outputs = [parameter for parameter in parameters if parameter.is_output]
         self._name = name
+        # Whether it takes float64 arrays in place of narrower floats, as far as is known.
         self.takes_wide = not only_own_types
+        # Distance from 1 to the next number of the least precise type that it returned last.
         self.own_precision = 0.0
 
     def __call__(self, inputs: Sequence[Array], dtype: str = WIDE) -> list[Array]:

@@ -35,16 +35,11 @@ length."""
 
 
 class WorkerDiedError(Exception):
-    """The process ended before it sent a response.
-
-    Attributes
-    ----------
-    signal: the signal that killed it; None if it ended otherwise.
-    """
+    """The process ended before it sent a response."""
 
     def __init__(self, how: str, killed_by: signal.Signals | None = None) -> None:
         super().__init__(how)
-        self.signal = killed_by
+        self.signal = killed_by  # the signal that killed it; None if it ended otherwise
 
     @classmethod
     def of(cls, status: int) -> WorkerDiedError:
@@ -66,21 +61,14 @@ Outcome = Message | WorkerDiedError | WorkerTimeoutError
 
 
 class Worker:
-    """One worker process, which handles one request at a time.
-
-    Attributes
-    ----------
-    channel: to speak with it.
-    status: its wait status, once it and all processes that it started have ended.
-    busy: whether it has a request whose outcome is not known yet.
-    deadline: time by `time.monotonic` at which the request times out.
-    """
+    """One worker process, which handles one request at a time."""
 
     def __init__(self, channel: Channel) -> None:
-        self.channel = channel
+        self.channel = channel  # to speak with it
+        # Its wait status, once it and all processes that it started have ended.
         self.status: int | None = None
-        self.busy = False
-        self.deadline = math.inf
+        self.busy = False  # whether it has a request whose outcome is not known yet
+        self.deadline = math.inf  # time by `time.monotonic` at which the request times out
         self._timeout_s = math.inf
         self._channel_closed = False
         self._extended = False

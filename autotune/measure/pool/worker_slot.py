@@ -61,23 +61,15 @@ class WorkerSlot:
     pool: where workers come from.
     role: "build" or "run".
     template: of the workload, for messages.
-
-    Attributes
-    ----------
-    worker: the present worker.
-    is_open: whether the worker has opened the workload.
-    current_op: the operation that is pending, if there is one.
-    request_count: number of candidates that this worker was given.
-    lost_workers: number of workers that died or had to be killed.
-    warn_at: time by `time.monotonic` at which `warn_if_slow` warns, unless a response came before.
     """
 
     def __init__(self, pool: WorkerPool, role: str, template: str) -> None:
-        self.worker: Worker | None = None
-        self.is_open = False
-        self.current_op: str | None = None
-        self.request_count = 0
-        self.lost_workers = 0
+        self.worker: Worker | None = None  # the present worker
+        self.is_open = False  # whether the worker has opened the workload
+        self.current_op: str | None = None  # the operation that is pending, if there is one
+        self.request_count = 0  # number of candidates that this worker was given
+        self.lost_workers = 0  # number of workers that died or had to be killed
+        # Time by `time.monotonic` at which `warn_if_slow` warns, unless a response came before.
         self.warn_at = math.inf
         self._pool = pool
         self._role = role

@@ -27,15 +27,11 @@ class _IncrementalPosterior:
 
     posterior: a new one.
     surrogate: encodes candidates.
-
-    Attributes
-    ----------
-    posterior: fantasies included.
-    indices: int64 (k,); the candidates that it is conditioned on, in order.
     """
 
     def __init__(self, posterior: Posterior, surrogate: Surrogate) -> None:
-        self.posterior = posterior
+        self.posterior = posterior  # fantasies included
+        # int64 (k,); the candidates that it is conditioned on, in order.
         self.indices = np.zeros(0, dtype=np.int64)
         self._surrogate = surrogate
         self._before: list[tuple[Posterior, IndexVector]] = []

@@ -61,10 +61,6 @@ class Surrogate:
 
     trends: what the times may follow; how much is learned.
     prior: what the times are expected to follow before there is data.
-
-    Attributes
-    ----------
-    told: what was taken in last.
     """
 
     def __init__(
@@ -84,7 +80,7 @@ class Surrogate:
         self.works = np.zeros(0, dtype=np.int64)
         self.fails = np.zeros(0, dtype=np.int64)
         self._log_s = np.zeros(0)
-        self.told: list[Observation] = []
+        self.told: list[Observation] = []  # what was taken in last
         self._known = self._learned = 0
 
     def take(self, told: Sequence[Observation], rng: np.random.Generator) -> None:

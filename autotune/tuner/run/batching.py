@@ -24,10 +24,6 @@ class BatchProposer:
 
     measurer: its builders get candidates ahead, if it is `SupportsPrebuild`.
     trials: what is measured so far.
-
-    Attributes
-    ----------
-    overlap: whether candidates are built while others run: then whole batches are asked for ahead.
     """
 
     def __init__(
@@ -35,6 +31,7 @@ class BatchProposer:
     ) -> None:
         self._task = task
         self._builders = measurer if isinstance(measurer, SupportsPrebuild) else None
+        # Whether candidates are built while others run: then whole batches are asked for ahead.
         self.overlap = self._builders is not None and self._builders.overlap
         self._tuner = tuner
         self._trials = trials

@@ -62,27 +62,19 @@ class MachineKnown:
 
 @dataclass(frozen=True)
 class Measured:
-    """One candidate was measured and recorded.
+    """One candidate was measured and recorded."""
 
-    Attributes
-    ----------
-    trial: its number, counted from 1 over all records of the workload.
-    trials: how many there will be; None for as many as there is time for.
-    best: the fastest so far, this one included.
-    expected_gain: by what share of the best time the tuner expects all further measurements to
-        better it; an estimate made before this batch. None from a tuner that cannot tell, or not
-        yet.
-    left_s: seconds until the whole run ends, at this run's pace and with what ends it; None if that
-        is not known.
-    """
-
-    trial: int
-    trials: int | None
+    trial: int  # its number, counted from 1 over all records of the workload
+    trials: int | None  # how many there will be; None for as many as there is time for
     record: Record
     result: MeasureResult
-    best: Record | None
+    best: Record | None  # the fastest so far, this one included
     job: str = ""
+    # By what share of the best time the tuner expects all further measurements to better it; an
+    # estimate made before this batch. None from a tuner that cannot tell, or not yet.
     expected_gain: float | None = None
+    # Seconds until the whole run ends, at this run's pace and with what ends it; None if that is
+    # not known.
     left_s: float | None = None
 
 

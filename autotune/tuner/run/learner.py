@@ -17,16 +17,13 @@ class Learner:
     trials_left: returns how many trials there may still be.
     at_once: whether the gain is estimated as soon as there are results, for a choice that depends
         on it; else it is estimated beside the builds.
-
-    Attributes
-    ----------
-    gain: by what share of the best time the tuner expects all further measurements to better it.
-    background: the tuner's work beside the present builds.
     """
 
     def __init__(self, tuner: Tuner, trials_left: Callable[[], float], at_once: bool) -> None:
+        # By what share of the best time the tuner expects all further measurements to better it.
         self.gain: float | None = None
         self.at_once = at_once
+        # The tuner's work beside the present builds.
         self.background = BackgroundTask(lambda _: None)
         self._tuner = tuner
         self._trials_left = trials_left

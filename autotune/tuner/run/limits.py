@@ -31,20 +31,14 @@ class Limits:
     """When a workload is tuned no further; what comes first counts.
 
     UsageError if a number makes no sense.
-
-    Attributes
-    ----------
-    trials: records wanted in the log, earlier ones included; None for as many as there are.
-    goal: enough is what reaches it.
-    patience: stop when the tuner expects less than this share of gain from all further
-        measurements.
-    batch: candidates asked for at once.
     """
 
+    # Records wanted in the log, earlier ones included; None for as many as there are.
     trials: int | None = None
-    goal: Goal | None = None
+    goal: Goal | None = None  # enough is what reaches it
+    # Stop when the tuner expects less than this share of gain from all further measurements.
     patience: float | None = None
-    batch: int = BATCH
+    batch: int = BATCH  # candidates asked for at once
 
     def __post_init__(self) -> None:
         if (self.trials is not None and self.trials < 0) or self.batch < 1:

@@ -31,12 +31,6 @@ class StopConditions:
 
     UsageError if the tuner has no estimate for patience, or the goal does not apply to the
     workload.
-
-    Attributes
-    ----------
-    deadline: when to end in any case; at first there is none.
-    why: why the session ended, in words, where there is more to say; else empty.
-    ceiling_s: the least time that the machine allows (the roofline); None before it is measured.
     """
 
     def __init__(
@@ -49,8 +43,9 @@ class StopConditions:
         search_share: float,
         announce: Callable[[Ceiling], object],
     ) -> None:
-        self.deadline = Deadline()
-        self.why = ""
+        self.deadline = Deadline()  # when to end in any case; at first there is none
+        self.why = ""  # why the session ended, in words, where there is more to say; else empty
+        # The least time that the machine allows (the roofline); None before it is measured.
         self.ceiling_s: float | None = None
         self._task = task
         self._measurer = measurer

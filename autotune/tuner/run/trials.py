@@ -30,16 +30,6 @@ class Trials:
 
     policy: how measurements are taken now.
     seed: recorded with each of them.
-
-    Attributes
-    ----------
-    recorded: in the order of the log.
-    by_index: the first record of each configuration of the space.
-    best: the fastest.
-    best_index: its configuration.
-    bests_s: the best time after each record, in seconds; None before the first that worked.
-    finals: records of final comparisons, which are no trials, each with its configuration; in the
-        order of the log.
     """
 
     def __init__(self, task: Task, store: RecordStore, policy: TimingPolicy, seed: int) -> None:
@@ -56,11 +46,14 @@ class Trials:
         self._journal = Journal(store)
         self._claimed: set[Entry] = set()
         self._drafts: dict[int, _Draft] = {}
-        self.recorded: list[Record] = []
-        self.by_index: dict[int, Record] = {}
-        self.best: Record | None = None
-        self.best_index: int | None = None
+        self.recorded: list[Record] = []  # in the order of the log
+        self.by_index: dict[int, Record] = {}  # the first record of each configuration of the space
+        self.best: Record | None = None  # the fastest
+        self.best_index: int | None = None  # its configuration
+        # The best time after each record, in seconds; None before the first that worked.
         self.bests_s: list[float | None] = []
+        # Records of final comparisons, which are no trials, each with its configuration; in the
+        # order of the log.
         self.finals: list[tuple[int, Record]] = []
 
     def __len__(self) -> int:
