@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 CACHE_VARIABLE = "AUTOTUNE_CACHE_DIR"
 """Folder of compiled code."""
 
@@ -13,3 +17,18 @@ OPERATIONS_VARIABLE = "AUTOTUNE_TILE_OPERATIONS"
 
 VARIABLES = (CACHE_VARIABLE, CONFIG_VARIABLE, OPERATIONS_VARIABLE)
 """All of them."""
+
+
+@contextmanager
+def changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for what is loaded or started meanwhile."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
