@@ -106,22 +106,15 @@ class Operators:
 
 
 class Expr(Operators):
-    """Base of all expressions.
-
-    Attributes
-    ----------
-    dtype : str
-        Type of one lane.
-    lanes : int
-        1 for scalars, more for vectors.
-    children : tuple of Expr
-        Direct operands, in the order they are written.
-    """
+    """Base of all expressions."""
 
     __slots__ = ("__weakref__", "children", "dtype", "lanes")
 
+    #: Type of one lane.
     dtype: str
+    #: 1 for scalars, more for vectors.
     lanes: int
+    #: Direct operands, in the order they are written.
     children: tuple[Expr, ...]
 
     def __expr__(self) -> Expr:
@@ -211,15 +204,10 @@ class SizeVar(Var):
 
 
 class KnobVar(Var):
-    """A knob of a template: a size known when a configuration is chosen.
-
-    Attributes
-    ----------
-    low, high : int
-        Smallest and largest value over the knob's choices, for interval analysis.
-    """
+    """A knob of a template: a size known when a configuration is chosen."""
 
     __slots__ = ("high", "low")
+    #: Smallest and largest value over the knob's choices, for interval analysis.
     low: int
     high: int
 

@@ -24,25 +24,17 @@ from autotune.target import Target
 
 @dataclass(frozen=True, eq=False)
 class PreparedFunction:
-    """A function that calls run, and what is computed from constant inputs before the first call.
+    """A function, and what is computed from its constant inputs before the first call."""
 
-    Attributes
-    ----------
-    main : PrimFunc
-        Its parameters are those of the whole function but for the constant inputs, in order; then
-        the constant inputs of `kept`; then the outputs of `prepare`.
-    prepare : PrimFunc or None
-        Takes all constant inputs in order, and writes the arrays that `main` reads in their place;
-        None if there is nothing to compute.
-    constants : tuple of int
-        Positions of the constant inputs among the parameters of the whole function.
-    kept : tuple of int
-        Those of them that `main` reads itself.
-    """
-
+    #: Its parameters are those of the whole function but for the constant inputs, in order; then
+    #: the constant inputs of `kept`; then the outputs of `prepare`.
     main: PrimFunc
+    #: Takes all constant inputs in order, and writes the arrays that `main` reads in their place;
+    #: None if there is nothing to compute.
     prepare: PrimFunc | None = None
+    #: Positions of the constant inputs among the parameters of the whole function.
     constants: tuple[int, ...] = ()
+    #: Those of them that `main` reads itself.
     kept: tuple[int, ...] = ()
 
     def renamed(self, name: str) -> PreparedFunction:

@@ -43,20 +43,13 @@ def share_storage(function: PrimFunc) -> PrimFunc:
 
 @dataclass
 class Lifetime:
-    """The statements between which a temporary is in use, numbered in textual order.
+    """The statements between which a temporary is in use, numbered in textual order."""
 
-    Attributes
-    ----------
-    buffer : Buffer
-        The temporary.
-    loops : int
-        Number of loops of the region around its allocation.
-    first, last : int
-        Numbers of the statements; loops inside the allocation count as a whole.
-    """
-
+    #: The temporary.
     buffer: Buffer
+    #: Number of loops of the region around its allocation.
     loops: int
+    #: Numbers of the statements; loops inside the allocation count as a whole.
     first: int = -1
     last: int = -1
 

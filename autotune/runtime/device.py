@@ -133,14 +133,9 @@ class Backend(Protocol):
 
 
 class Copy(Protocol):
-    """A copy of an array that no candidate may change.
+    """A copy of an array that no candidate may change."""
 
-    Attributes
-    ----------
-    array : array
-        In the device's memory.
-    """
-
+    #: In the device's memory.
     array: DeviceArray
 
     @property
@@ -149,32 +144,21 @@ class Copy(Protocol):
 
 
 class Device(Protocol):
-    """A device that one process owns: its arrays, its clock, what it runs, what it can do at best.
-
-    Attributes
-    ----------
-    target : Target
-    name : str
-        For messages.
-    memory_bytes : int
-        Memory that it has.
-    is_host : bool
-        Whether it is the processor that runs this process: its arrays are NumPy's, calls return
-        when the kernel has ended, and neighbours can take a core away while a kernel is timed.
-    xp : module
-        NumPy, or a library with its functions for arrays of the device.
-    chunk : int
-        Elements that are compared together.
-    notes : list of str
-        What could not be had, a line each.
-    """
+    """A device that one process owns: its arrays, clock and code, and what it can do at best."""
 
     target: Target
+    #: For messages.
     name: str
+    #: Memory that it has.
     memory_bytes: int
+    #: Whether it is the processor that runs this process: its arrays are NumPy's, calls return when
+    #: the kernel has ended, and neighbours can take a core away while a kernel is timed.
     is_host: bool
+    #: NumPy, or a library with its functions for arrays of the device.
     xp: Any
+    #: Elements that are compared together.
     chunk: int
+    #: What could not be had, a line each.
     notes: list[str]
 
     # -- arrays ----------------------------------------------------------------------------

@@ -219,20 +219,13 @@ class _File(NamedTuple):
 
 @dataclass(frozen=True)
 class CacheUse:
-    """What a folder of objects holds, or what was deleted of it.
+    """What a folder of objects holds, or what was deleted of it."""
 
-    Attributes
-    ----------
-    entries : int
-        Compiled objects.
-    bytes : int
-        Their size, and that of what killed processes left behind.
-    oldest_s, newest_s : float or None
-        When the first and the last of them were written, Unix seconds; None without any.
-    """
-
+    #: Compiled objects.
     entries: int
+    #: Their size, and that of what killed processes left behind.
     bytes: int
+    #: When the first and the last of them were written, Unix seconds; None without any.
     oldest_s: float | None
     newest_s: float | None
 

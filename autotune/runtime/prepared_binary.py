@@ -21,20 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedBinary:
-    """Machine code of a `PreparedFunction` as plain data.
+    """Machine code of a `PreparedFunction` as plain data."""
 
-    Attributes
-    ----------
-    main : Binary
-        What is called and timed.
-    prepare : Binary or None
-        What runs once before, if anything does.
-    constants, kept : tuple of int
-        As of `PreparedFunction`.
-    """
-
+    #: What is called and timed.
     main: Binary
+    #: What runs once before, if anything does.
     prepare: Binary | None
+    #: As of `PreparedFunction`.
     constants: tuple[int, ...]
     kept: tuple[int, ...]
 

@@ -37,20 +37,13 @@ _UNSIGNED = {"int32": "unsigned", "int64": "unsigned long long"}
 
 @dataclass(frozen=True)
 class Text:
-    """The text of an expression.
+    """The text of an expression."""
 
-    Attributes
-    ----------
-    text : str
-        C++.
-    binding : int
-        Precedence of its outermost operator.
-    is_long : bool
-        Whether it is an index of 64 bits.
-    """
-
+    #: C++.
     text: str
+    #: Precedence of its outermost operator.
     binding: int = ATOM
+    #: Whether it is an index of 64 bits.
     is_long: bool = False
 
     def within(self, binding: int) -> str:

@@ -19,20 +19,13 @@ _SYMTAB, _RELA, _NOBITS, _NOTE = 2, 4, 8, 7
 
 @dataclass(frozen=True)
 class Section:
-    """Bytes of a section that will be in memory.
+    """Bytes of a section that will be in memory."""
 
-    Attributes
-    ----------
-    data : bytes
-        The bytes; zeros if the object has none.
-    flags : int
-        `WRITE`, `EXECUTE` and others.
-    align : int
-        Alignment in bytes.
-    """
-
+    #: The bytes; zeros if the object has none.
     data: bytes
+    #: `WRITE`, `EXECUTE` and others.
     flags: int
+    #: Alignment in bytes.
     align: int
 
 

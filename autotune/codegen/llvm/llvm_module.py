@@ -18,20 +18,13 @@ from autotune.ir.visitor import recursive
 
 @dataclass(frozen=True)
 class LLVMSource:
-    """LLVM assembly of one function.
+    """LLVM assembly of one function."""
 
-    Attributes
-    ----------
-    text : str
-        The module.
-    entry : str
-        Symbol of the kernel, `i32 entry(ptr arrays..., i64 sizes..., i32 threads)`.
-    uses_threads : bool
-        Whether it has a parallel loop and so calls the OpenMP runtime.
-    """
-
+    #: The module.
     text: str
+    #: Symbol of the kernel, `i32 entry(ptr arrays..., i64 sizes..., i32 threads)`.
     entry: str
+    #: Whether it has a parallel loop and so calls the OpenMP runtime.
     uses_threads: bool
 
 

@@ -39,13 +39,12 @@ class ColumnArithmetic:
 
     Attributes
     ----------
-    limit : float
-        Numbers are exact below it.
     large : dict of Expr to None
         Results that may reach the limit. Where one does, nothing that is computed is to be
         relied on.
     """
 
+    #: Numbers are exact below it.
     limit: ClassVar[float] = LIMIT
 
     def __init__(self, columns: Mapping[str, Expr], intervals: Intervals, lanes: int = 1) -> None:

@@ -32,18 +32,12 @@ from autotune.lowering.dependence.sharing_conflicts import Conflicts
 
 @dataclass(frozen=True)
 class AccessSummary:
-    """The accesses of a statement to shared storage.
+    """The accesses of a statement to shared storage."""
 
-    Attributes
-    ----------
-    first, last : tuple of Access
-        Accesses that may come before its first barrier, and after its last.
-    synchronizes : bool
-        Whether threads always reach a barrier.
-    """
-
+    #: Accesses that may come before its first barrier, and after its last.
     first: tuple[Access, ...] = ()
     last: tuple[Access, ...] = ()
+    #: Whether threads always reach a barrier.
     synchronizes: bool = False
 
     def then(self, other: AccessSummary) -> AccessSummary:

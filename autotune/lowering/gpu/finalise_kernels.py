@@ -83,18 +83,12 @@ def finalising_kernels(function: PrimFunc) -> Iterator[PrimFunc]:
 
 @dataclass(frozen=True, eq=False)
 class DeviceKernel:
-    """One kernel of a function.
+    """One kernel of a function."""
 
-    Attributes
-    ----------
-    function : PrimFunc
-        Its name, its parameters (the parameters of the whole function and temporaries that it uses,
-        in declaration order), the sizes that it depends on, and its nest.
-    grid, block : tuple of Expr
-        Blocks, and threads of each, along x, y and z; the grid may depend on sizes.
-    """
-
+    #: Its name, its parameters (the parameters of the whole function and temporaries that it uses,
+    #: in declaration order), the sizes that it depends on, and its nest.
     function: PrimFunc
+    #: Blocks, and threads of each, along x, y and z; the grid may depend on sizes.
     grid: Extents
     block: Extents
 

@@ -26,23 +26,15 @@ THREADS = (LoopKind.THREAD, LoopKind.VTHREAD)
 
 @dataclass
 class Guards:
-    """Conditions that hold in all iterations of inner loops if one number is at most 0.
+    """Conditions that hold in all iterations of inner loops if one number is at most 0."""
 
-    Attributes
-    ----------
-    excess : Expr
-        The number, over the variables of the loop and of enclosing loops.
-    conditions : dict of Expr to None
-        The conditions, in order.
-    is_exact : bool
-        Whether none of them depends on inner loops.
-    is_here : bool
-        Whether none of them is tested in an inner loop.
-    """
-
+    #: The number, over the variables of the loop and of enclosing loops.
     excess: Expr
+    #: The conditions, in order.
     conditions: dict[Expr, None] = field(default_factory=dict)
+    #: Whether none of them depends on inner loops.
     is_exact: bool = True
+    #: Whether none of them is tested in an inner loop.
     is_here: bool = True
 
 

@@ -29,17 +29,11 @@ Threads = Mapping[IterVar, Var]
 
 @dataclass(frozen=True)
 class OpenThreads:
-    """The threads of a stage.
+    """The threads of a stage."""
 
-    Attributes
-    ----------
-    variables : mapping of IterVar to Var
-        Variables of the thread axes of its loops and of enclosing loops.
-    opened : set of IterVar
-        Loops of the stage that are the outermost loop of their thread axis.
-    """
-
+    #: Variables of the thread axes of its loops and of enclosing loops.
     variables: Threads
+    #: Loops of the stage that are the outermost loop of their thread axis.
     opened: frozenset[IterVar] = frozenset()
 
     def at(self, stage: Stage, leaf: IterVar) -> Threads:

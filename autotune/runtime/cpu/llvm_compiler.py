@@ -41,28 +41,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Options:
-    """What the optimiser does; part of the cache key.
+    """What the optimiser does; part of the cache key."""
 
-    Attributes
-    ----------
-    level : int or None
-        Optimisation level of LLVM's middle end; None: 1 where the schedule made vectors, else 2.
-        On scheduled kernels 2 takes a seventh longer than 1, 3 a fifth longer than 2, and neither
-        was faster.
-    codegen_level : int
-        Optimisation level of LLVM's code generator. Above 1 it takes an eighth longer and arrives
-        at the same loops in another order of instructions, which was no faster.
-    loop_vectorizer : bool or None
-        Whether LLVM turns loops into vectors itself; None: only where the schedule did not.
-    unroller : bool
-        Whether LLVM unrolls loops, on top of those that the schedule unrolls or hints at.
-        Vectorised kernels compile in up to half the time without it and run no slower; after its
-        own loop vectorizer LLVM's unroller was seen not to end at all.
-    """
-
+    #: Optimisation level of LLVM's middle end; None: 1 where the schedule made vectors, else 2. On
+    #: scheduled kernels 2 takes a seventh longer than 1, 3 a fifth longer than 2, and neither was
+    #: faster.
     level: int | None = None
+    #: Optimisation level of LLVM's code generator. Above 1 it takes an eighth longer and arrives at
+    #: the same loops in another order of instructions, which was no faster.
     codegen_level: int = 1
+    #: Whether LLVM turns loops into vectors itself; None: only where the schedule did not.
     loop_vectorizer: bool | None = None
+    #: Whether LLVM unrolls loops, on top of those that the schedule unrolls or hints at. Vectorised
+    #: kernels compile in up to half the time without it and run no slower; after its own loop
+    #: vectorizer LLVM's unroller was seen not to end at all.
     unroller: bool = False
 
 

@@ -19,30 +19,19 @@ _CUDA_DEVICES = (2, 13)
 
 @dataclass(frozen=True)
 class GpuArray:
-    """An array in a GPU's memory.
+    """An array in a GPU's memory."""
 
-    Attributes
-    ----------
-    address : int
-        Of its first element.
-    shape : tuple of int
-    dtype : str
-        Type of its elements, as in `autotune.ir.dtypes`.
-    device : int
-        Number of the GPU.
-    writeable : bool
-    owner : object
-        What keeps the memory alive.
-    strides : tuple of int or None
-        By how many elements its dimensions lie apart; None if it is C-contiguous.
-    """
-
+    #: Of its first element.
     address: int
     shape: tuple[int, ...]
+    #: Type of its elements, as in `autotune.ir.dtypes`.
     dtype: str
+    #: Number of the GPU.
     device: int
     writeable: bool
+    #: What keeps the memory alive.
     owner: object
+    #: By how many elements its dimensions lie apart; None if it is C-contiguous.
     strides: tuple[int, ...] | None = None
 
     @property

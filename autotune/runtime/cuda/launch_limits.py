@@ -20,18 +20,12 @@ _WARP_UNIT = 4
 
 @dataclass(frozen=True)
 class LaunchSizes:
-    """How a kernel is launched.
+    """How a kernel is launched."""
 
-    Attributes
-    ----------
-    grid, block : tuple of int
-        Blocks, and threads of a block, along x, y and z.
-    shared_bytes : int
-        Dynamic shared memory of a block.
-    """
-
+    #: Blocks, and threads of a block, along x, y and z.
     grid: Extents
     block: Extents
+    #: Dynamic shared memory of a block.
     shared_bytes: int = 0
 
     @classmethod

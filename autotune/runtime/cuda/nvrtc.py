@@ -33,55 +33,36 @@ _STANDARD_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 
 @dataclass(frozen=True)
 class Usage:
-    """What one kernel takes, of the device and of its callers.
+    """What one kernel takes, of the device and of its callers."""
 
-    Attributes
-    ----------
-    registers : int
-        Of each thread.
-    spill_store_bytes, spill_load_bytes : int
-        Written to and read from memory because registers did not suffice, per thread.
-    stack_bytes : int
-        Of each thread: arrays that are not in registers, and spills.
-    shared_bytes : int
-        Of each block, declared with a size in the kernel.
-    parameter_bytes : tuple of int
-        Sizes of the kernel's parameters, in order.
-    max_threads : int or None
-        Most threads of a block by ``__launch_bounds__``; None without it.
-    """
-
+    #: Of each thread.
     registers: int
+    #: Written to and read from memory because registers did not suffice, per thread.
     spill_store_bytes: int
     spill_load_bytes: int
+    #: Of each thread: arrays that are not in registers, and spills.
     stack_bytes: int
+    #: Of each block, declared with a size in the kernel.
     shared_bytes: int
+    #: Sizes of the kernel's parameters, in order.
     parameter_bytes: tuple[int, ...] = ()
+    #: Most threads of a block by ``__launch_bounds__``; None without it.
     max_threads: int | None = None
 
 
 @dataclass(frozen=True)
 class Cubin:
-    """Machine code of one architecture.
+    """Machine code of one architecture."""
 
-    Attributes
-    ----------
-    arch : str
-        Such as "sm_90".
-    code : bytes
-        The ELF image that a driver loads.
-    log : str
-        What the compiler said, warnings included.
-    kernels : mapping of str to Usage
-        What each kernel takes, by its symbol.
-    symbols : mapping of str to str
-        Symbols of the names that were asked for.
-    """
-
+    #: Such as "sm_90".
     arch: str
+    #: The ELF image that a driver loads.
     code: bytes = field(repr=False)
+    #: What the compiler said, warnings included.
     log: str = field(repr=False)
+    #: What each kernel takes, by its symbol.
     kernels: Mapping[str, Usage]
+    #: Symbols of the names that were asked for.
     symbols: Mapping[str, str]
 
     def usage(self, name: str) -> Usage:

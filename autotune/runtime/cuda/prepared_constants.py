@@ -18,20 +18,13 @@ from autotune.runtime.signature import ArrayParameter
 
 @dataclass(frozen=True)
 class GpuConstants:
-    """The constant inputs of a function.
+    """The constant inputs of a function."""
 
-    Attributes
-    ----------
-    arrays : tuple of ndarray
-        All of them, in order.
-    kept : tuple of int
-        Those that the function itself takes.
-    prepare : GpuSource or None
-        Computes from them the arrays that the function takes after these.
-    """
-
+    #: All of them, in order.
     arrays: tuple[Host, ...]
+    #: Those that the function itself takes.
     kept: tuple[int, ...]
+    #: Computes from them the arrays that the function takes after these.
     prepare: GpuSource | None
 
     @property

@@ -27,17 +27,11 @@ _MAX_INDICES: Final = 12
 
 @dataclass(frozen=True)
 class Box:
-    """Index sets: one value for each fixed index, any of several for each free one.
+    """Index sets: one value for each fixed index, any of several for each free one."""
 
-    Attributes
-    ----------
-    fixed
-        Values of fixed indices.
-    values
-        Values of free indices, an array of int64 for each.
-    """
-
+    #: Values of fixed indices.
     fixed: Mapping[str, int]
+    #: Values of free indices, an array of int64 for each.
     values: Mapping[str, Any]
 
     @property
