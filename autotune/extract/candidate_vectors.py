@@ -39,10 +39,8 @@ class VectorArithmetic(ColumnArithmetic):
     def write(self, expr: Expr) -> Expr:
         """Return the vector of an expression.
 
-        Raises
-        ------
-        IRError
-            As `ColumnArithmetic` does; or if all expressions together are too long to be compiled.
+        Raises IRError as `ColumnArithmetic` does; or if all expressions together are too long to be
+        compiled.
         """
         found = self.value(expr)
         if len(self._written) > MAX_OPERATIONS:

@@ -43,13 +43,6 @@ class StructureFeatures:
         With loops.
     layouts : sequence of str
         Of `BATCHED`.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the columns, with layout and version.
-    knobs : tuple of str
-        Columns of the space that are read.
     """
 
     def __init__(self, structure: Structure, layouts: Sequence[str]) -> None:
@@ -57,7 +50,9 @@ class StructureFeatures:
         self._layouts = tuple(layouts)
         self._plan = LoopNestPlan(structure.function)
         self._nest_memory, self._memory = Scratch(), Scratch()
+        #: Columns of the space that are read.
         self.knobs = self._plan.knobs
+        #: Names of the columns, with layout and version.
         self.names = _names(self._plan.outline(), layouts)
 
     def matrix(self, columns: Mapping[str, Column], n: int) -> FloatMatrix:

@@ -187,13 +187,7 @@ def _parts(n: int) -> Iterator[slice]:
 
 
 class _KnobColumns:
-    """Knobs as columns: numbers as they are, and categories by `features.knob_features`.
-
-    Attributes
-    ----------
-    names : dict of str to None
-        Names of the columns, in order: numbers first.
-    """
+    """Knobs as columns: numbers as they are, and categories by `features.knob_features`."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -205,6 +199,7 @@ class _KnobColumns:
             for column in (*numbers, *self._categories)
             for name, _ in self._features({column: nothing[column]})
         }
+        #: Names of the columns, in order: numbers first.
         self.names = dict.fromkeys(self._sources)
 
     def fill(

@@ -35,13 +35,6 @@ class StructureColumns:
     ----------
     function : PrimFunc
         As `lower_schedule` returns it, knobs symbolic.
-
-    Attributes
-    ----------
-    names : dict of str to None
-        Names of all columns, in order.
-    knobs : tuple of str
-        Columns of the space that they are evaluated from.
     """
 
     def __init__(self, function: PrimFunc) -> None:
@@ -49,7 +42,9 @@ class StructureColumns:
         self._scratches: list[tuple[Scratch, Scratch]] = []
         self._kernel: _Kernel | None = None
         self._expected = 0
+        #: Columns of the space that they are evaluated from.
         self.knobs = self._plan.knobs
+        #: Names of all columns, in order.
         self.names = dict.fromkeys(itervar_columns(self._plan.outline())[0])
 
     def expect(self, n: int, names: Sequence[str]) -> None:

@@ -93,16 +93,10 @@ class LoopNestPlan:
     ----------
     function : PrimFunc
         As `lower_schedule` returns it, knobs symbolic.
-
-    Attributes
-    ----------
-    knobs : tuple of str
-        Names of the columns that are read.
-    intervals : Intervals
-        Bounds of the numbers.
     """
 
     def __init__(self, function: PrimFunc) -> None:
+        #: Bounds of the numbers.
         self.intervals = Intervals()
         exprs: dict[Expr, None] = {}
 
@@ -118,6 +112,7 @@ class LoopNestPlan:
         self._nest = nest.with_numbers(amount)
         self._exprs = tuple(exprs)
         self._program = ColumnProgram(self._exprs)
+        #: Names of the columns that are read.
         self.knobs = self._program.knobs
 
     def outline(self) -> LoopNest:

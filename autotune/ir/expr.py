@@ -435,22 +435,7 @@ class Broadcast(Expr):
 
 
 class Buffer:
-    """Storage that loads and stores refer to, addressed by one flat element index.
-
-    Attributes
-    ----------
-    name : str
-        Name in listings and sources; unique within a function after lowering.
-    dtype : str
-        Element type.
-    shape : tuple of Expr
-        Extents, row-major.
-    scope : str
-        "global", "shared" or "local".
-    strides : tuple of SizeVar or None
-        Strides in elements of a parameter whose layout each call gives. For other buffers indices
-        contain the layout, which is row-major by default.
-    """
+    """Storage that loads and stores refer to, addressed by one flat element index."""
 
     __slots__ = ("__weakref__", "dtype", "name", "scope", "shape", "strides")
 
@@ -462,10 +447,16 @@ class Buffer:
         scope: str = "global",
         strides: tuple[SizeVar, ...] | None = None,
     ) -> None:
+        #: Strides in elements of a parameter whose layout each call gives. For other buffers
+        #: indices contain the layout, which is row-major by default.
         self.strides = strides
+        #: Name in listings and sources; unique within a function after lowering.
         self.name = name
+        #: Element type.
         self.dtype = dtypes.check(dtype)
+        #: Extents, row-major.
         self.shape = shape
+        #: "global", "shared" or "local".
         self.scope = scope
 
     def __repr__(self) -> str:

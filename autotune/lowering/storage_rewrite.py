@@ -168,15 +168,10 @@ def _misfit(slot: Slot, wanted: int | None) -> float:
 
 
 class _Lifetimes:
-    """Finds the temporaries of a region and numbers the statements that use them.
-
-    Attributes
-    ----------
-    found : dict of Buffer to Lifetime
-        The temporaries that can be allocated at the start of the region.
-    """
+    """Finds the temporaries of a region and numbers the statements that use them."""
 
     def __init__(self, body: Stmt) -> None:
+        #: The temporaries that can be allocated at the start of the region.
         self.found: dict[Buffer, Lifetime] = {}
         self._number = 0
         self._uses: list[tuple[Lifetime, list[int]]] = []

@@ -90,11 +90,8 @@ class ArgumentChecker:
     def arrays(self, given: Sequence[object]) -> Sequence[Array]:
         """Return the arguments as NumPy arrays on the same memory.
 
-        Raises
-        ------
-        ArgumentError
-            If their number is wrong, or one is neither a NumPy array nor offers its memory
-            through ``__array_interface__`` or DLPack.
+        Raises ArgumentError if their number is wrong, or one is neither a NumPy array nor offers
+        its memory through ``__array_interface__`` or DLPack.
         """
         parameters = self.signature.parameters
         if len(given) != len(parameters):
@@ -116,11 +113,8 @@ class ArgumentChecker:
     def values(self, arrays: Sequence[Array]) -> list[int]:
         """Return the addresses of the arrays, then the sizes.
 
-        Raises
-        ------
-        ArgumentError
-            If an array is not what the function takes: one line that says which, what was
-            expected, what came, and what to do.
+        Raises ArgumentError if an array is not what the function takes: one line that says which,
+        what was expected, what came, and what to do.
         """
         values: list[int] = []
         spans: list[tuple[int, int]] = []

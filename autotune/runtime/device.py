@@ -125,10 +125,7 @@ class Backend(Protocol):
     def take_device(self, target: Target) -> Device:
         """Make the device that a target names this process's own.
 
-        Raises
-        ------
-        TargetError
-            If it cannot be used.
+        Raises TargetError if it cannot be used.
         """
 
 
@@ -183,12 +180,8 @@ class Device(Protocol):
     def load(self, binary: Any) -> Any:
         """Load code that was compiled for this kind of device, to be bound to arrays.
 
-        Raises
-        ------
-        CodegenError
-            If it cannot be linked.
-        LaunchError, TargetError
-            If the driver refuses it, or it is for another device.
+        Raises CodegenError if it cannot be linked. Raises LaunchError or TargetError if the driver
+        refuses it, or it is for another device.
         """
 
     def bind(self, loaded: Any, arrays: Sequence[DeviceArray]) -> Call:

@@ -243,10 +243,7 @@ class CacheUse:
 def use_of(folder: Path) -> CacheUse:
     """Return what a folder of objects holds; nothing if it is missing.
 
-    Raises
-    ------
-    OSError
-        If it cannot be read.
+    Raises OSError if it cannot be read.
     """
     return CacheUse._of(list(_files(folder)))
 
@@ -256,10 +253,7 @@ def clear(folder: Path) -> CacheUse:
 
     A process that uses them loses nothing: it has read an object whole, or compiles it again.
 
-    Raises
-    ------
-    OSError
-        If the folder cannot be read, or a file cannot be deleted.
+    Raises OSError if the folder cannot be read, or a file cannot be deleted.
     """
     return CacheUse._of([file for file in _files(folder) if _delete(file)])
 

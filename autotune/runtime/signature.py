@@ -77,10 +77,7 @@ class Signature:
     def of(cls, function: PrimFunc) -> Signature:
         """Return what `function` takes.
 
-        Raises
-        ------
-        CodegenError
-            If an extent is computed with what a call does not know.
+        Raises CodegenError if an extent is computed with what a call does not know.
         """
         names = size_names(function)
         parameters = tuple(
@@ -109,10 +106,7 @@ class Signature:
     def from_json(cls, data: Mapping[str, Any]) -> Signature:
         """Read what `to_json` returned.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If it is something else.
+        Raises KeyError or TypeError or ValueError if it is something else.
         """
         parameters = tuple(
             ArrayParameter(
@@ -173,10 +167,7 @@ def size_names(function: PrimFunc) -> dict[SizeVar, str]:
 def extent_of(extent: Expr, names: Mapping[SizeVar, str]) -> Extent:
     """Return an extent as plain data.
 
-    Raises
-    ------
-    CodegenError
-        If it is computed with what a call does not know.
+    Raises CodegenError if it is computed with what a call does not know.
     """
     # Imported here, so that saved functions are loaded without it.
     from autotune.ir.expr import BinaryOp, Call, Cast, Const, Not, Select, SizeVar

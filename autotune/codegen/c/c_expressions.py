@@ -52,27 +52,18 @@ class Text:
 
 
 class Expressions:
-    """Writes scalar expressions.
-
-    Attributes
-    ----------
-    texts : dict of Expr to Text
-        Names of variables and of other named expressions.
-    buffers : dict of Buffer to str
-        Names of buffers.
-    scalars : set of Buffer
-        Buffers that are a single variable instead of an array.
-    simplifier : Simplifier
-        Has the ranges of the variables in scope.
-    helpers : dict of str
-        Functions that the text needs, in order of first use.
-    """
+    """Writes scalar expressions."""
 
     def __init__(self) -> None:
+        #: Names of variables and of other named expressions.
         self.texts: dict[Expr, Text] = {}
+        #: Names of buffers.
         self.buffers: dict[Buffer, str] = {}
+        #: Buffers that are a single variable instead of an array.
         self.scalars: set[Buffer] = set()
+        #: Has the ranges of the variables in scope.
         self.simplifier = Simplifier()
+        #: Functions that the text needs, in order of first use.
         self.helpers: dict[str, None] = {}
 
     # -- parts that depend on the language

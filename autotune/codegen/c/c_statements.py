@@ -62,16 +62,12 @@ class Statements(Expressions):
     ----------
     names : CNameSupply
         The used names.
-
-    Attributes
-    ----------
-    lines : list of str
-        The text so far.
     """
 
     def __init__(self, names: CNameSupply) -> None:
         super().__init__()
         self.names = names
+        #: The text so far.
         self.lines: list[str] = []
         self.depth = 1
         self.masks: list[str] = []

@@ -65,10 +65,7 @@ def emit(function: PrimFunc) -> CUDASource:
 
     The code assumes that arrays do not overlap and begin at multiples of 16 bytes.
 
-    Raises
-    ------
-    CodegenError
-        If the function contains a node without a meaning in a kernel.
+    Raises CodegenError if the function contains a node without a meaning in a kernel.
     """
     kernels, texts = [], []
     helpers: dict[str, None] = {}

@@ -63,10 +63,7 @@ class RelocatableObject:
 def read_object(data: bytes) -> RelocatableObject:
     """Read an object file for x86-64.
 
-    Raises
-    ------
-    CodegenError
-        If it is for another kind of machine.
+    Raises CodegenError if it is for another kind of machine.
     """
     header = HEADER.unpack_from(data) if is_elf(data) else (0,) * 14
     if header[1] != _RELOCATABLE or header[2] != MACHINE:

@@ -37,11 +37,8 @@ def emit(function: PrimFunc, fast_math: bool = False, has_ldexp: bool = False) -
     `fast_math` is set (see `Target.fast_math`). `has_ldexp` allows the instruction of processors
     that multiplies vectors by powers of two.
 
-    Raises
-    ------
-    CodegenError
-        If the function contains a node without a meaning on a CPU: knobs without a value, thread
-        axes, barriers, unknown intrinsics.
+    Raises CodegenError if the function contains a node without a meaning on a CPU: knobs without a
+    value, thread axes, barriers, unknown intrinsics.
     """
     info = function.info
     module = ModuleText(

@@ -51,13 +51,6 @@ class Canonical:
         Bounds of variables that `ranges` does not name.
     known
         Bounds expressions in place of `SumBounds` by these ranges.
-
-    Attributes
-    ----------
-    known : SumBounds
-        Bounds expressions.
-    buffers : dict of Buffer to Buffer
-        The new buffer of each replaced buffer.
     """
 
     def __init__(
@@ -66,7 +59,9 @@ class Canonical:
         otherwise: Bounds = ANYTHING,
         known: SumBounds | None = None,
     ) -> None:
+        #: Bounds expressions.
         self.known = known or SumBounds(self.form, {} if ranges is None else ranges, otherwise)
+        #: The new buffer of each replaced buffer.
         self.buffers: dict[Buffer, Buffer] = {}
         self._exprs: dict[Expr, Expr] = {}
         self._forms: dict[Expr, Sum] = {}

@@ -36,12 +36,6 @@ class ColumnArithmetic:
         Bounds of expressions.
     lanes : int
         Lanes of the result.
-
-    Attributes
-    ----------
-    large : dict of Expr to None
-        Results that may reach the limit. Where one does, nothing that is computed is to be
-        relied on.
     """
 
     #: Numbers are exact below it.
@@ -49,6 +43,8 @@ class ColumnArithmetic:
 
     def __init__(self, columns: Mapping[str, Expr], intervals: Intervals, lanes: int = 1) -> None:
         self.intervals = intervals
+        #: Results that may reach the limit. Where one does, nothing that is computed is to be
+        #: relied on.
         self.large: dict[Expr, None] = {}
         self._columns = columns
         self._lanes = lanes
@@ -70,10 +66,8 @@ class ColumnArithmetic:
     def value(self, expr: Expr) -> Expr:
         """Return an expression in float64 arithmetic.
 
-        Raises
-        ------
-        IRError
-            If it is not of indices, conditions and knobs alone, or holds a number of 2^52 or more.
+        Raises IRError if it is not of indices, conditions and knobs alone, or holds a number of
+        2^52 or more.
         """
         for node in post_order(expr, self._unwritten):
             if node not in self._written:

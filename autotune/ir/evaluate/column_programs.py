@@ -37,13 +37,6 @@ class ColumnProgram:
     chunk : int
         Rows evaluated at a time; 8,192 float64 values of a few columns stay in cache.
 
-    Attributes
-    ----------
-    knobs : tuple of str
-        Names of the columns that are read.
-    constants : tuple
-        The value of each expression that is the same in all rows, else None.
-
     Raises
     ------
     IRError
@@ -55,8 +48,10 @@ class ColumnProgram:
         self.chunk = chunk
         knobs = {k: None for e in self.exprs for k in walk_expr(e) if isinstance(k, KnobVar)}
         self._knobs = tuple(knobs)
+        #: Names of the columns that are read.
         self.knobs = tuple(dict.fromkeys(knob.name for knob in self._knobs))
         self._steps = ColumnSteps(self.exprs, self._knobs)
+        #: The value of each expression that is the same in all rows, else None.
         self.constants = self._steps.constants
 
     def __call__(

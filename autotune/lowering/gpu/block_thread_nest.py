@@ -104,21 +104,14 @@ def _nest(name: str, body: Stmt, names: NameSupply) -> Stmt:
 
 
 class _Axes:
-    """The axes of a kernel: one variable and the largest extent of each.
-
-    Attributes
-    ----------
-    vars : dict of str to Var
-        The variable of each axis.
-    extents : dict of str to Expr
-        Its extent.
-    others : dict of Var to Var
-        New variables for those of other loops over the same axis.
-    """
+    """The axes of a kernel: one variable and the largest extent of each."""
 
     def __init__(self, name: str, body: Stmt) -> None:
+        #: The variable of each axis.
         self.vars: dict[str, Var] = {}
+        #: Its extent.
         self.extents: dict[str, Expr] = {}
+        #: New variables for those of other loops over the same axis.
         self.others: dict[Expr, Expr] = {}
         bound = {stmt.var for stmt in walk(body) if isinstance(stmt, For)}
         for loop in walk(body):

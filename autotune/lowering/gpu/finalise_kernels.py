@@ -44,10 +44,7 @@ def finalise_kernels(function: PrimFunc) -> PrimFunc:
     always along x), and the code of one thread, with barriers. Temporaries between kernels are
     allocated around them in global storage. There are no virtual threads.
 
-    Raises
-    ------
-    LoweringError
-        If concurrent threads cannot execute it.
+    Raises LoweringError if concurrent threads cannot execute it.
     """
     *_, final = finalising_kernels(function)
     return final
@@ -58,10 +55,7 @@ def final_form(function: PrimFunc, target: Target) -> PrimFunc:
 
     A kernel as text is not changed.
 
-    Raises
-    ------
-    LoweringError
-        If the target cannot execute it.
+    Raises LoweringError if the target cannot execute it.
     """
     if target.gpu is None:
         return finalise(function)

@@ -59,22 +59,15 @@ class Splitter:
     ----------
     body : Stmt
         The statement whose loops are split.
-
-    Attributes
-    ----------
-    prover : Prover
-        Visits the loops and removes decided guards; it owns `choices` and `simplifier`.
-    threads : set of Var
-        Variables of loops whose iterations are threads.
-    tested : set of Var
-        Variables that conditions depend on.
     """
 
     def __init__(self, body: Stmt) -> None:
         self.body = body
+        #: Visits the loops and removes decided guards; it owns `choices` and `simplifier`.
         self.prover = Prover(finish=self._finish)
         self.choices, self.simplifier = self.prover.choices, self.prover.simplifier
         loops = (stmt for stmt in walk(body) if isinstance(stmt, For))
+        #: Variables of loops whose iterations are threads.
         self.threads = {loop.var for loop in loops if loop.kind in THREADS}
         self._variables = {
             over: free_vars(over)
@@ -82,6 +75,7 @@ class Splitter:
             for _, over in self.choices.parts_of(stmt)
             if over is not None
         }
+        #: Variables that conditions depend on.
         self.tested = {var for variables in self._variables.values() for var in variables}
 
     def run(self) -> Stmt:

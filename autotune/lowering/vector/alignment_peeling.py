@@ -55,17 +55,12 @@ def peel_for_alignment(function: PrimFunc) -> PrimFunc:
 
 
 class _AlignmentPeeling(StmtRewriter):
-    """Aligns loops over vectors to cache lines.
-
-    Attributes
-    ----------
-    lines : dict of Buffer to SizeVar
-        Variables with the number of elements before the first cache line.
-    """
+    """Aligns loops over vectors to cache lines."""
 
     def __init__(self, goals: Mapping[For, Buffer], tasks: Mapping[For, For]) -> None:
         super().__init__()
         self.goals, self.tasks = goals, tasks
+        #: Variables with the number of elements before the first cache line.
         self.lines: dict[Buffer, SizeVar] = {}
         self.allocated: set[Buffer] = set()
         self._beside: dict[Buffer, set[Expr | None]] = {}

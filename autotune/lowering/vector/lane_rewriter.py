@@ -48,10 +48,7 @@ def vectorize_iterations(body: Stmt, var: Var, start: Expr, lanes: int, suffix: 
 def first_two_lanes(index: Expr, var: Var) -> Expr:
     """Value of `index` in the first two iterations over `var`: a scalar where that never matters.
 
-    Raises
-    ------
-    Refusal
-        If it is a vector already.
+    Raises Refusal if it is a vector already.
     """
     return _Lanes(var, Const(0, var.dtype), 2, "", first_two=True).expr(index)
 

@@ -24,10 +24,6 @@ class SealedCopy:
     """A copy on memory pages of its own, which are read-only.
 
     A kernel that writes to them is killed by the system, so that the error is seen.
-
-    Attributes
-    ----------
-    array : ndarray
     """
 
     intact = True

@@ -66,11 +66,6 @@ class LoadedBinary(Kernel):
     binary : CpuBinary
         Compiled for this machine, here or in another process.
 
-    Attributes
-    ----------
-    target : Target
-        What it was compiled for.
-
     Raises
     ------
     CodegenError
@@ -78,6 +73,7 @@ class LoadedBinary(Kernel):
     """
 
     def __init__(self, binary: CpuBinary) -> None:
+        #: What it was compiled for.
         self.target = binary.target
         openmp = find_openmp() if binary.uses_threads else None
         threads = thread_count(binary.target.threads) if openmp is not None else 1
@@ -89,17 +85,7 @@ class LoadedBinary(Kernel):
 
 
 class CompiledFunction(LoadedBinary):
-    """A function compiled for this machine, called with its arrays in order.
-
-    Attributes
-    ----------
-    function : PrimFunc
-        What was compiled.
-    module : LLVMSource
-        Its LLVM assembly, with the name of its entry point.
-    options : Options
-        How it was optimised.
-    """
+    """A function compiled for this machine, called with its arrays in order."""
 
     def __init__(
         self,
@@ -109,8 +95,11 @@ class CompiledFunction(LoadedBinary):
         options: Options,
         cache: ObjectCache | None,
     ) -> None:
+        #: What was compiled.
         self.function = function
+        #: Its LLVM assembly, with the name of its entry point.
         self.module = source
+        #: How it was optimised.
         self.options = options
         self._cache = cache
         super().__init__(_binary(Signature.of(function), source, target, options, cache))
@@ -172,10 +161,7 @@ def compile_function(
 def compile_binary(function: PrimFunc, target: Target) -> CpuBinary:
     """Compile a function as `compile_function` does, for another process to load.
 
-    Raises
-    ------
-    CodegenError, TargetError
-        As `compile_function`.
+    Raises CodegenError or TargetError as `compile_function`.
     """
     source = _emitted(function, target)
     return _binary(Signature.of(function), source, target, Options(), default_cache())
@@ -314,10 +300,7 @@ def object_code(
 ) -> bytes:
     """Return the object file of a module, from the cache if it is there.
 
-    Raises
-    ------
-    CodegenError
-        If LLVM refuses the module.
+    Raises CodegenError if LLVM refuses the module.
     """
     cpu, features = cpu_and_features(target.mcpu)
     versions = llvmlite.__version__, llvm_version(), _PASSES

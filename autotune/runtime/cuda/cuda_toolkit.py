@@ -33,10 +33,7 @@ def load_toolkit() -> tuple[Toolkit, Any]:
 
     The toolkit that CUDA_PATH or CUDA_HOME names goes first, then what cuda-pathfinder finds.
 
-    Raises
-    ------
-    TargetError
-        If there is no compiler, or none that can be loaded.
+    Raises TargetError if there is no compiler, or none that can be loaded.
     """
     try:
         from cuda import pathfinder

@@ -153,14 +153,9 @@ class GpuSource:
     def compiled(self, arch: str) -> GpuProgram:
         """Return it compiled for an architecture, from the cache if it is there; needs no GPU.
 
-        Raises
-        ------
-        CompileError
-            If the compiler refuses the text.
-        LaunchError
-            If the architecture does not allow a launch.
-        TargetError
-            If there is no compiler, or it does not know the architecture.
+        Raises CompileError if the compiler refuses the text. Raises LaunchError if the architecture
+        does not allow a launch. Raises TargetError if there is no compiler, or it does not know the
+        architecture.
         """
         names = [launch.symbol for launch in self.launches]
         cubin = compile_cubin(self.header + self.text, arch, names=names, cache=default_cache())
@@ -173,10 +168,7 @@ class GpuSource:
 def arch_for(target: Target) -> str:
     """Return the architecture that a target names, or else that of the first GPU.
 
-    Raises
-    ------
-    TargetError
-        If it names none and there is no such GPU.
+    Raises TargetError if it names none and there is no such GPU.
     """
     if "arch" in target.options:
         return target.options["arch"]

@@ -27,10 +27,7 @@ def gpu_source(function: PrimFunc) -> GpuSource:
 def kernel_source(function: PrimFunc) -> GpuSource:
     """Return a function in final form for GPUs as text; needs no compiler.
 
-    Raises
-    ------
-    CodegenError
-        If the function has no meaning on a GPU.
+    Raises CodegenError if the function has no meaning on a GPU.
     """
     source = emit(function)
     names = size_names(function)

@@ -32,10 +32,7 @@ class LaunchSizes:
     def of(cls, kernel: str, grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSizes:
         """Read sizes: a number, or up to three of them.
 
-        Raises
-        ------
-        LaunchError
-            If they are something else.
+        Raises LaunchError if they are something else.
         """
         if not _is_count(shared_bytes) or shared_bytes < 0:
             raise LaunchError(

@@ -165,9 +165,7 @@ def _standard(flags: Sequence[str]) -> list[str]:
 # -- what the log tells ------------------------------------------------------------------------
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
-_STACK = re.compile(
-    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
-)
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 
@@ -218,10 +216,7 @@ def _problem(status: int, log: str, kernels: Mapping[str, Usage]) -> str | None:
 def version() -> tuple[int, int]:
     """Return the version of NVRTC.
 
-    Raises
-    ------
-    TargetError
-        If it is not installed.
+    Raises TargetError if it is not installed.
     """
     major, minor = _call("nvrtcVersion")
     return major, minor

@@ -36,10 +36,8 @@ class GpuConstants:
     def on(self, device: int, arch: str) -> list[DeviceArray]:
         """Return these arrays in the memory of a GPU; waits until they are computed.
 
-        Raises
-        ------
-        CompileError, LaunchError, TargetError
-            As `GpuSource.compiled`, and if the launch fails.
+        Raises CompileError or LaunchError or TargetError as `GpuSource.compiled`, and if the launch
+        fails.
         """
         arrays, made = cupy_driver.copied(self.arrays, device), list[DeviceArray]()
         with cupy_driver.cupy().cuda.Device(device) as used:

@@ -87,10 +87,8 @@ class Loops:
 def loops(contract: Contract) -> Loops:
     """Return the loops of a contraction.
 
-    Raises
-    ------
-    IndexSetTooComplexError
-        If isl cannot decide a question about it, or a number in it does not fit in 64 bits.
+    Raises IndexSetTooComplexError if isl cannot decide a question about it, or a number in it does
+    not fit in 64 bits.
     """
     output = _output_names(contract)
     lattice = _lattice(contract.domain)

@@ -42,10 +42,7 @@ class Tensors:
 def to_te(program: Program) -> Tensors:
     """Return the tensor expressions of a program.
 
-    Raises
-    ------
-    TileError
-        If the index sets of a contraction are too entangled for isl.
+    Raises TileError if the index sets of a contraction are too entangled for isl.
     """
     tensors: dict[str, te.Tensor] = {}
     stages: list[te.Tensor] = []
