@@ -23,12 +23,8 @@ class VectorArithmetic(ColumnArithmetic):
 
     The same operations in the same order as on arrays of candidates, so the same numbers.
 
-    Parameters
-    ----------
-    knobs : mapping of str to Expr
-        The float64 vector of each knob, by name.
-    intervals : Intervals
-        Bounds of expressions.
+    `knobs`: the float64 vector of each knob, by name.
+    `intervals`: bounds of expressions.
     """
 
     def __init__(self, knobs: Mapping[str, Expr], intervals: Intervals) -> None:

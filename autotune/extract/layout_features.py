@@ -37,12 +37,8 @@ SAMPLE = 4096
 class StructureFeatures:
     """Features of the candidates of one structure, in several layouts next to each other.
 
-    Parameters
-    ----------
-    structure : Structure
-        With loops.
-    layouts : sequence of str
-        Of `BATCHED`.
+    `structure`: with loops.
+    `layouts`: of `BATCHED`.
     """
 
     def __init__(self, structure: Structure, layouts: Sequence[str]) -> None:
@@ -58,10 +54,7 @@ class StructureFeatures:
     def matrix(self, columns: Mapping[str, Column], n: int) -> FloatMatrix:
         """Return the features of `n` candidates, float32 (n, len(names)).
 
-        Parameters
-        ----------
-        columns : mapping of str to array (n,)
-            Those of `knobs`.
+        `columns`: mapping of str to array (n,): those of `knobs`.
         """
         nest = self._plan.nest(columns, self._nest_memory)
         parts = [_matrix(nest, n, layout, self._memory) for layout in self._layouts]

@@ -31,10 +31,7 @@ _log = logging.getLogger(__name__)
 class StructureColumns:
     """Itervar features of the candidates of one structure.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        As `lower_schedule` returns it, knobs symbolic.
+    `function`: as `lower_schedule` returns it, knobs symbolic.
     """
 
     def __init__(self, function: PrimFunc) -> None:
@@ -70,15 +67,10 @@ class StructureColumns:
     ) -> None:
         """Write features of candidates into columns of a matrix. Safe in several threads.
 
-        Parameters
-        ----------
-        columns : mapping of str to array (n,)
-            Those of `knobs`.
-        names : sequence of str
-            Features to evaluate.
-        places : int64 (len(names),)
-            The columns that they go to.
-        out : float32 (n, any)
+        `columns`: mapping of str to array (n,): those of `knobs`.
+        `names`: features to evaluate.
+        `places`: int64 (len(names),): the columns that they go to.
+        `out`: float32 (n, any)
         """
         kernel = self._kernel
         if kernel is None or not kernel.fill(columns, names, places, out):

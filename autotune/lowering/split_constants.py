@@ -55,12 +55,7 @@ class PreparedFunction:
 def check_constants(name: str, function: PrimFunc, constants: Sequence[int]) -> None:
     """Raise UsageError unless the constants are positions of inputs of a function.
 
-    Parameters
-    ----------
-    name : str
-        Whose inputs they are, for the message.
-    function : PrimFunc
-    constants : sequence of int
+    `name`: whose inputs they are, for the message.
     """
     inputs = [param.name for param in function.params if param not in function.outputs]
     if constants and is_raw(function):
@@ -82,11 +77,8 @@ def split_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFun
     A nest at the top level is split off if it accesses only constant inputs, and temporaries of
     fixed size that only such nests write. A constant input that other nests read stays a parameter.
 
-    Parameters
-    ----------
-    function : PrimFunc
-    constants : sequence of int
-        Positions of the constant inputs among the inputs; without any the function stays whole.
+    `constants`: positions of the constant inputs among the inputs; without any the function stays
+    whole.
     """
     if not constants:
         return PreparedFunction(function)

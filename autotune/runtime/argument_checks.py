@@ -51,17 +51,11 @@ def address_of(array: Array) -> int:
 class ArgumentChecker:
     """Turns the arrays of one call into addresses and sizes, or says what is wrong with them.
 
-    Parameters
-    ----------
-    signature : Signature
-        Whose parameters the arrays are: inputs, then outputs, C-contiguous unless it says
-        otherwise, none of them overlapping an output. An output may not be one of the inputs
-        either: the compiled code relies on it.
+    `signature`: whose parameters the arrays are: inputs, then outputs, C-contiguous unless it says
+    otherwise, none of them overlapping an output. An output may not be one of the inputs either:
+    the compiled code relies on it.
 
-    Raises
-    ------
-    CodegenError
-        If a size cannot be read off any array's shape.
+    Raises CodegenError if a size cannot be read off any array's shape.
     """
 
     def __init__(self, signature: Signature) -> None:

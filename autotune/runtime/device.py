@@ -106,12 +106,7 @@ class Backend(Protocol):
     ) -> DeviceFunction:
         """Return a function in final form with its constant inputs, as what users call.
 
-        Parameters
-        ----------
-        function : PreparedFunction
-        target : Target
-        constants : sequence of ndarray
-            Its constant inputs, which nobody else changes.
+        `constants`: sequence of ndarray: its constant inputs, which nobody else changes.
         """
 
     def empty(
@@ -218,10 +213,8 @@ class Device(Protocol):
     def copies(self, touched_bytes: float | None) -> list[tuple[Call, float]]:
         """Return ways to copy, each with the bytes that it reads and writes.
 
-        Parameters
-        ----------
-        touched_bytes : float or None
-            About how many bytes, those read and those written; None: more than any cache holds.
+        `touched_bytes`: about how many bytes, those read and those written; None: more than any
+        cache holds.
         """
 
     def library(

@@ -56,12 +56,8 @@ def cache_key(*parts: str) -> str:
 class ObjectCache:
     """Objects in memory (least recently used ones go) and in a folder (the oldest ones go).
 
-    Parameters
-    ----------
-    folder : Path or None
-        Where objects persist; None for memory only.
-    memory_bytes, disk_bytes : int
-        What may be kept.
+    `folder`: where objects persist; None for memory only.
+    `memory_bytes`, `disk_bytes`: what may be kept.
     """
 
     def __init__(
@@ -81,11 +77,7 @@ class ObjectCache:
     def get(self, key: str, accept: Callable[[bytes], bool] = lambda data: True) -> bytes | None:
         """Object stored under `key`, or None.
 
-        Parameters
-        ----------
-        key : str
-        accept : callable
-            Whether what a file holds is such an object at all.
+        `accept`: whether what a file holds is such an object at all.
         """
         with self._lock:
             found = self._memory.get(key)

@@ -77,10 +77,7 @@ class PreparedCandidate:
     def on(self, arrays: Sequence[DeviceArray]) -> tuple[Any, list[DeviceArray]]:
         """Return what is called, and its arrays, once the constants among some are prepared.
 
-        Parameters
-        ----------
-        arrays : sequence of array
-            All inputs and outputs of the workload, on the device.
+        `arrays`: sequence of array: all inputs and outputs of the workload, on the device.
         """
         binary, device = self._binary, self._device
         kept = [arrays[position] for position in binary.kept]

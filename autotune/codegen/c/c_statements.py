@@ -56,13 +56,7 @@ _ASSIGNED = {"+": ("float32", "float64", "int32", "int64", "uint32", "uint64"),
 
 
 class Statements(Expressions):
-    """Writes the statements of one function.
-
-    Parameters
-    ----------
-    names : CNameSupply
-        The used names.
-    """
+    """Writes the statements of one function."""
 
     def __init__(self, names: CNameSupply) -> None:
         super().__init__()

@@ -50,10 +50,7 @@ class Scope:
 class FunctionBuilder:
     """The text of one function under construction.
 
-    Parameters
-    ----------
-    declarations : dict of str to str
-        Declarations of the module by symbol, which `declare` adds to.
+    `declarations`: declarations of the module by symbol, which `declare` adds to.
     """
 
     def __init__(self, declarations: dict[str, str]) -> None:

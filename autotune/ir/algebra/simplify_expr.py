@@ -42,15 +42,10 @@ class Canonical:
 
     Integers that are not indices (`dtypes.is_index`) are data, which wraps: only constants fold.
 
-    Parameters
-    ----------
-    ranges
-        Inclusive bounds of variables. A variable with equal bounds becomes a constant; knob values
-        are substituted in this way.
-    otherwise
-        Bounds of variables that `ranges` does not name.
-    known
-        Bounds expressions in place of `SumBounds` by these ranges.
+    `ranges`: inclusive bounds of variables. A variable with equal bounds becomes a constant; knob
+    values are substituted in this way.
+    `otherwise`: bounds of variables that `ranges` does not name.
+    `known`: bounds expressions in place of `SumBounds` by these ranges.
     """
 
     def __init__(

@@ -111,14 +111,8 @@ class RaceCheckedList(list[Any]):
     Two accesses race if they are by different threads, at least one of them writes, and both
     threads reach no barrier in between.
 
-    Parameters
-    ----------
-    values : list
-        The elements.
-    name : str
-        Name of the buffer, for messages.
-    block : ThreadBlock
-        Knows which thread runs.
+    `name`: name of the buffer, for messages.
+    `block`: knows which thread runs.
     """
 
     def __init__(self, values: list[Any], name: str, block: ThreadBlock) -> None:

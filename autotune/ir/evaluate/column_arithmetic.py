@@ -28,14 +28,9 @@ class ColumnArithmetic:
     Numbers become float64; `and` and `or` become `min` and `max` of conditions, since both sides
     are evaluated. A division by zero gives some number; `undefined` says where it counts.
 
-    Parameters
-    ----------
-    columns : mapping of str to Expr
-        What stands for each knob, float64, by name.
-    intervals : Intervals
-        Bounds of expressions.
-    lanes : int
-        Lanes of the result.
+    `columns`: what stands for each knob, float64, by name.
+    `intervals`: bounds of expressions.
+    `lanes`: lanes of the result.
     """
 
     #: Numbers are exact below it.

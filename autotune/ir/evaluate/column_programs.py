@@ -30,17 +30,10 @@ Array = npt.NDArray[Any]
 class ColumnProgram:
     """A compiled evaluation of expressions over columns of knob values.
 
-    Parameters
-    ----------
-    exprs : sequence of Expr
-        Scalar integer or bool expressions over `KnobVar` variables.
-    chunk : int
-        Rows evaluated at a time; 8,192 float64 values of a few columns stay in cache.
+    `exprs`: scalar integer or bool expressions over `KnobVar` variables.
+    `chunk`: rows evaluated at a time; 8,192 float64 values of a few columns stay in cache.
 
-    Raises
-    ------
-    IRError
-        If an expression has another type, or contains a constant of 2^52 or more.
+    Raises IRError if an expression has another type, or contains a constant of 2^52 or more.
     """
 
     def __init__(self, exprs: Sequence[Expr], chunk: int = 8192) -> None:

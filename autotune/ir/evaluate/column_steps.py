@@ -101,12 +101,8 @@ class ColumnSteps:
     Their arrays are, in this order: the columns of knobs, the results that are not constant, the
     marks of rows in which numbers are too large to be exact, literals, and scratch arrays.
 
-    Parameters
-    ----------
-    exprs : sequence of Expr
-        Scalar integer or bool expressions over `KnobVar` variables.
-    knobs : sequence of KnobVar
-        The knobs that occur.
+    `exprs`: scalar integer or bool expressions over `KnobVar` variables.
+    `knobs`: the knobs that occur.
     """
 
     def __init__(self, exprs: Sequence[Expr], knobs: Sequence[KnobVar]) -> None:

@@ -48,10 +48,7 @@ class FunctionSource(PythonSource):
 
     The written function takes a `block_threads.ThreadBlock` named `block`.
 
-    Parameters
-    ----------
-    watched : bool
-        Whether allocations that threads may share are `RaceCheckedList`.
+    `watched`: whether allocations that threads may share are `RaceCheckedList`.
     """
 
     def __init__(self, watched: bool = False) -> None:

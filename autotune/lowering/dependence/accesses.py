@@ -52,12 +52,8 @@ def in_one_step(a: Access, b: Access, own: Set[Var]) -> tuple[Access, Access] | 
     An index is a step times the elements of a step, plus non-negative terms whose sum is less than
     the elements of a step.
 
-    Parameters
-    ----------
-    a, b : Access
-        Accesses to one array, whose first dimension is the steps.
-    own : set of Var
-        Variables that may differ between both.
+    `a`, `b`: accesses to one array, whose first dimension is the steps.
+    `own`: variables that may differ between both.
     """
     (row, column), (other_row, other_column) = map(_row_and_column, (a, b))
     away = add(row, other_row, -1)

@@ -55,16 +55,10 @@ THREADS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 def merge_thread_loops(function: PrimFunc) -> PrimFunc:
     """Return a function with one nest per root stage: loops over blocks and threads outermost.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        Analysed, with the marks of its stages.
+    `function`: analysed, with the marks of its stages.
 
-    Raises
-    ------
-    LoweringError
-        If a block needs results of other blocks of the same kernel, if a thread needs local storage
-        of others, or if the number of threads changes during a kernel.
+    Raises LoweringError if a block needs results of other blocks of the same kernel, if a thread
+    needs local storage of others, or if the number of threads changes during a kernel.
     """
     names = NameSupply.of_buffers(function)
     return function.with_body(_kernels(function.body, function, names))

@@ -55,10 +55,7 @@ class LoopSegment:
 class Splitter:
     """Finds the guards of loops and splits these, innermost loops first.
 
-    Parameters
-    ----------
-    body : Stmt
-        The statement whose loops are split.
+    `body`: the statement whose loops are split.
     """
 
     def __init__(self, body: Stmt) -> None:

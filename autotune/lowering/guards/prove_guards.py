@@ -28,12 +28,8 @@ STEPS = 2
 class Prover(StmtRewriter):
     """Removes the conditions of statements that enclosing loops and guards decide.
 
-    Parameters
-    ----------
-    around : Prover, optional
-        A prover with the facts at the place of the statements.
-    finish : function of For, optional
-        Transforms a loop after its body, inner loops first; by default loops are kept.
+    `around`: a prover with the facts at the place of the statements.
+    `finish`: transforms a loop after its body, inner loops first; by default loops are kept.
     """
 
     def __init__(

@@ -38,12 +38,7 @@ Ranges = dict[IterVar, Range]
 class Bounds:
     """Ranges of all axes of a schedule's stages.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        The schedule with the axes.
-    for_autotvm08 : bool
-        Write indices over split loops as TVM v0.8 does.
+    `for_autotvm08`: write indices over split loops as TVM v0.8 does.
     """
 
     def __init__(self, schedule: Schedule, for_autotvm08: bool = False) -> None:

@@ -24,16 +24,11 @@ from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 class StorageLayout:
     """Buffers of a schedule's tensors: whole parameters, and the needed regions of temporaries.
 
-    Parameters
-    ----------
-    schedule, bounds
-        The tensors, and their needed regions.
-    parameters : sequence of Tensor
-        Parameters of the function.
-    unique : bool
-        Whether buffers of tensors with the same name get different names.
-    strided : bool
-        Whether each call gives the strides of parameters with sizes that are known only then.
+    `schedule`, `bounds`: the tensors, and their needed regions.
+    `parameters`: parameters of the function.
+    `unique`: whether buffers of tensors with the same name get different names.
+    `strided`: whether each call gives the strides of parameters with sizes that are known only
+    then.
     """
 
     def __init__(

@@ -126,14 +126,9 @@ class _AlignmentPeeling(StmtRewriter):
 class _Piece(StmtRewriter):
     """Writes a loop over a part of the row: vectors of some length from some element on.
 
-    Parameters
-    ----------
-    row : For
-        The loop over the whole row.
-    start, lanes : Expr
-        The first element, and the lanes of a vector.
-    below : Expr, optional
-        Number of active lanes; by default all.
+    `row`: the loop over the whole row.
+    `start`, `lanes`: the first element, and the lanes of a vector.
+    `below`: number of active lanes; by default all.
     """
 
     def __init__(self, row: For, start: Expr, lanes: Expr, below: Expr | None = None) -> None:

@@ -44,11 +44,8 @@ class SealedCopy:
 class CpuDevice:
     """The processor of this machine; see `autotune.runtime.device.Device`.
 
-    Parameters
-    ----------
-    target : Target
-        Whose threads and vector width the machine's own kernels use; one for GPUs that runs on the
-        processor has those of plain llvm.
+    `target`: whose threads and vector width the machine's own kernels use; one for GPUs that runs
+    on the processor has those of plain llvm.
     """
 
     is_host = True

@@ -61,15 +61,9 @@ class Options:
 class LoadedBinary(Kernel):
     """A compiled function in this process, called with its arrays in order.
 
-    Parameters
-    ----------
-    binary : CpuBinary
-        Compiled for this machine, here or in another process.
+    `binary`: compiled for this machine, here or in another process.
 
-    Raises
-    ------
-    CodegenError
-        If it calls a function that this process does not have.
+    Raises CodegenError if it calls a function that this process does not have.
     """
 
     def __init__(self, binary: CpuBinary) -> None:
@@ -133,23 +127,13 @@ def compile_function(
 ) -> CompiledFunction:
     """Compile a function in final form for this machine.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        Without knobs or vectorised loops.
-    target : str or Target
-        Of kind "llvm", or "cuda -on=cpu".
-    options : Options, optional
-        What the optimiser does.
-    cache : ObjectCache, optional
-        Where compiled objects are kept; the process's own (memory and disk) if None.
+    `function`: without knobs or vectorised loops.
+    `target`: of kind "llvm", or "cuda -on=cpu".
+    `options`: what the optimiser does.
+    `cache`: where compiled objects are kept; the process's own (memory and disk) if None.
 
-    Raises
-    ------
-    CodegenError
-        If the function has no meaning on a CPU, or LLVM refuses it.
-    TargetError
-        If the target is no CPU, or one this machine cannot run.
+    Raises CodegenError if the function has no meaning on a CPU, or LLVM refuses it. Raises
+    TargetError if the target is no CPU, or one this machine cannot run.
     """
     target = Target.of(target)
     source = _emitted(function, target)

@@ -216,18 +216,10 @@ def contiguous(array: Any) -> Any:
 class LoadedKernel:
     """A kernel in the memory of one GPU.
 
-    Parameters
-    ----------
-    cubin : Cubin
-    symbol : str
-        Which of its kernels.
-    device : int
-        Number of the GPU.
+    `symbol`: which of its kernels.
+    `device`: number of the GPU.
 
-    Raises
-    ------
-    LaunchError
-        If the driver refuses the code.
+    Raises LaunchError if the driver refuses the code.
     """
 
     def __init__(self, cubin: Cubin, symbol: str, device: int) -> None:
@@ -262,21 +254,12 @@ class LoadedKernel:
 
         Its device must be the current one, now and then.
 
-        Parameters
-        ----------
-        grid, block : tuple of int
-            As they were checked.
-        shared_bytes : int
-            Dynamic shared memory.
-        stream : int
-            Handle of the stream.
-        values : sequence of ctypes data
-            The kernel's arguments by value.
+        `grid`, `block`: as they were checked.
+        `shared_bytes`: dynamic shared memory.
+        `stream`: handle of the stream.
+        `values`: the kernel's arguments by value.
 
-        Raises
-        ------
-        LaunchError
-            If the driver refuses the launch, or an earlier kernel failed.
+        Raises LaunchError if the driver refuses the launch, or an earlier kernel failed.
         """
         addresses = [ctypes.addressof(value) for value in values]
         table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)

@@ -72,16 +72,9 @@ def check_launch(
 ) -> None:
     """Raise LaunchError, with limit and value, if a launch cannot be.
 
-    Parameters
-    ----------
-    kernel : str
-        Its name.
-    sizes : LaunchSizes
-    usage : Usage
-        What each thread and block takes beside.
-    limits : GpuLimits
-    where : str
-        What the limits are those of, such as "sm_90".
+    `kernel`: its name.
+    `usage`: what each thread and block takes beside.
+    `where`: what the limits are those of, such as "sm_90".
     """
     threads = math.prod(sizes.block)
     _at_most(kernel, f"a block of {_product(sizes.block)} threads", threads, limits.threads, where)

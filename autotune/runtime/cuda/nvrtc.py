@@ -96,27 +96,16 @@ def compile_cubin(
 ) -> Cubin:
     """Compile CUDA C++ to machine code.
 
-    Parameters
-    ----------
-    source : str
-        The whole text; it may include cuda_fp16.h, cuda_bf16.h and type_traits.
-    arch : str
-        Architecture, such as "sm_90" or "sm_90a".
-    flags : sequence of str
-        Further options of NVRTC, such as "--use_fast_math"; C++17 is chosen unless they say
-        otherwise.
-    names : sequence of str
-        C++ names whose symbols are wanted, such as "scale<float>"; what they name is compiled
-        even if nothing else uses it. Kernels declared ``extern "C"`` need none.
-    cache : ObjectCache, optional
-        Where compiled code is kept.
+    `source`: the whole text; it may include cuda_fp16.h, cuda_bf16.h and type_traits.
+    `arch`: architecture, such as "sm_90" or "sm_90a".
+    `flags`: further options of NVRTC, such as "--use_fast_math"; C++17 is chosen unless they say
+    otherwise.
+    `names`: C++ names whose symbols are wanted, such as "scale<float>"; what they name is compiled
+    even if nothing else uses it. Kernels declared ``extern "C"`` need none.
+    `cache`: where compiled code is kept.
 
-    Raises
-    ------
-    CompileError
-        If the compiler refuses the source; the message names the file that it is saved in.
-    TargetError
-        If there is no compiler, or it does not know the architecture.
+    Raises CompileError if the compiler refuses the source; the message names the file that it is
+    saved in. Raises TargetError if there is no compiler, or it does not know the architecture.
     """
     check_arch(arch)
     words = [f"--gpu-architecture={arch}", *_standard(flags), *flags]
