@@ -25,19 +25,17 @@ POINTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One curve: y as a function of a bound t on x.
+    """One curve: y as a function of a bound t on x."""
 
-    x, y: the bounded quantity, and the sampled quantity.
-    first, ratio: the points are ``first * ratio**k`` for k = 0 ... 19.
-    unit: unit of y.
-    meaning: meaning of the value at a point, with `{t}` for the point.
-    """
-
+    #: The bounded quantity, and the sampled quantity.
     x: str
     y: str
+    #: The points are ``first * ratio**k`` for k = 0 ... 19.
     first: int
     ratio: int
+    #: Unit of y.
     unit: str
+    #: Meaning of the value at a point, with `{t}` for the point.
     meaning: str
 
     @property

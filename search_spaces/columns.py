@@ -13,7 +13,7 @@ from search_spaces.knob import Column, IntArray, Knob
 class Codec:
     """The mixed-radix code between indices and knob positions; the first knob is the top digit.
 
-    knobs: the digits.
+    `knobs`: the digits.
     """
 
     def __init__(self, knobs: tuple[Knob, ...]) -> None:

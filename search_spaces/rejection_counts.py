@@ -90,9 +90,9 @@ def count_feasible(
 ) -> FeasibilityCounts:
     """Count what each of a space's constraints rejects.
 
-    codec: the space's knobs.
-    most: configurations that are counted one by one at most, for each group of knobs.
-    sample: configurations drawn, always the same ones, where a group has more.
+    `codec`: the space's knobs.
+    `most`: configurations that are counted one by one at most, for each group of knobs.
+    `sample`: configurations drawn, always the same ones, where a group has more.
     """
     groups = _groups(codec, constraints, most)
     if groups is None:
