@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,6 @@ def card_text(
 ) -> str:
     """Return the data card, in Markdown."""
     failed = sum(log_index.errors.values())
-    loops = "The features are read off the loops that each configuration leads to"
     parts = [
         f"# {data.name}\n",
         f"{counted(len(log_index), 'measurement')} of "
@@ -77,13 +76,6 @@ def card_text(
             ((s, len(statistics.workloads.get(s, ())), statistics.splits[s]) for s in SPLITS),
         ),
         _device_splits(statistics),
-        "## Columns\n",
-        _table(("role", "columns", "dtypes"), _roles(fields)),
-        f"{loops}, as docs/features.md of autotune says. A loop or an access that a program does "
-        "not have is 0; NaN stands for features that are not there at all. A knob that a "
-        "configuration does not have is NaN.\n",
-        "## Reading it\n",
-        _reading(data),
         "## What to note\n",
         _notes(log_index),
     ]  # fmt: skip
@@ -137,32 +129,6 @@ def _device_splits(statistics: ExportStatistics) -> str:
         return ""
     return "`device_split` holds out devices instead of workloads.\n\n" + _table(
         ("device_split", "rows"), ((s, statistics.device_splits[s]) for s in SPLITS)
-    )
-
-
-def _roles(fields: Sequence[Field]) -> list[tuple[object, ...]]:
-    roles: dict[str, list[Field]] = {}
-    for column in fields:
-        roles.setdefault(column.role, []).append(column)
-    return [
-        (role, len(own), ", ".join(dict.fromkeys(column.dtype for column in own)))
-        for role, own in roles.items()
-    ]
-
-
-_READERS: Mapping[str, str] = {
-    ".parquet": 'frame = pd.read_parquet("{data}")',
-    ".csv": 'schema = json.load(open("{schema}"))\n'
-    'frame = pd.read_csv("{data}", **schema["read_csv"])',
-    ".npz": 'frame = pd.DataFrame(dict(np.load("{data}")))  # texts are objects, "" for none',
-}
-
-
-def _reading(data: Path) -> str:
-    own = _READERS[data.suffix].format(data=data.name, schema=schema_path(data).name)
-    return (
-        f"```python\n{own}\n```\n\nWith autotune at hand, `autotune.dataset.load(path)` gives the "
-        "dtypes of the schema in every format.\n"
     )
 
 

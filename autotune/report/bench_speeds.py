@@ -60,7 +60,6 @@ class BenchmarkedTemplate:
     device: str
     baseline: str  # What the reference runs on: "NumPy" or "CuPy".
     meaningless: bool = False  # Whether the times are none of the target's device.
-    cache_bytes: float | None = None  # Size of the device's largest cache, if it is known.
 
     @property
     def title(self) -> str:

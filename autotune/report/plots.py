@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
-from autotune.report.bench_speeds import BEST, BenchmarkedTemplate, Grid, Setting, Speed, Speeds
+from autotune.report.bench_speeds import BEST, Grid, Speed, Speeds
 from autotune.report.replay_scores import Curve
 from autotune.report.units import three_digits
 
@@ -112,8 +112,6 @@ def _lines(found: Speeds) -> Figure:
     _plain_ticks(axes.xaxis, sizes)
     speeds = [found.baseline, *map(found.line, found.lines)]
     _plain_ticks(axes.yaxis, [speed for line in speeds for speed in line if speed])
-    _mark_cache(axes, sizes, found.subject)
-    _name_sizes(axes, sizes, found.settings)
     axes.legend(frameon=False)
     return figure
 
@@ -135,29 +133,6 @@ def _plain_ticks(axis: Axis, values: Sequence[float], logarithmic: bool = True) 
         axis.set_major_locator(LogLocator(subs=(1.0,) if decades > 3 else (1.0, 2.0, 5.0)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-
-
-def _mark_cache(axes: Axes, sizes: Sequence[float], subject: BenchmarkedTemplate) -> None:
-    """Draw a line where the data begin to be larger than the largest cache."""
-    cache = 1e-6 * (subject.cache_bytes or 0.0)
-    if min(sizes) < cache < max(sizes):
-        look: Any = {"color": "0.4", "fontsize": "small", "ha": "right"}
-        axes.axvline(cache, color="0.6", linewidth=1, linestyle=":", zorder=1)
-        axes.text(cache, 0.02, "largest cache ", transform=axes.get_xaxis_transform(), **look)
-
-
-def _name_sizes(axes: Axes, sizes: Sequence[float], settings: Sequence[Setting]) -> None:
-    """Say above the axis what the sizes are, as far as there is room."""
-    from matplotlib.ticker import NullLocator
-
-    names = "=".join(settings[0].args)
-    if not names:
-        return
-    above = axes.secondary_xaxis("top")
-    every = -(-len(sizes) // 10)
-    above.set_xticks(sizes[::every], [setting.label for setting in settings[::every]])
-    above.xaxis.set_minor_locator(NullLocator())
-    above.set_xlabel(names)
 
 
 # -- maps over two knobs -------------------------------------------------------------------------

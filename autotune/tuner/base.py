@@ -144,10 +144,14 @@ class Tuner(ABC):
         return [self._told[index] for index in sorted(self._told)]
 
     @property
+    def working(self) -> list[Observation]:
+        """What worked, the fastest first; the lower index of two equally fast ones."""
+        return sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+
+    @property
     def best(self) -> Observation | None:
-        """The fastest working candidate so far; the lower index of two equally fast ones."""
-        working = (o for o in self._told.values() if o.ok)
-        return min(working, key=lambda o: o.order, default=None)
+        """The fastest working candidate so far."""
+        return next(iter(self.working), None)
 
     @property
     def seen(self) -> IndexVector:

@@ -22,7 +22,6 @@ from autotune.tuner.encoding import KnobDistances, KnobFeatures
 from autotune.tuner.model.acquisition import Acquisition
 from autotune.tuner.model.candidate_pool import Candidates, CandidateSettings
 from autotune.tuner.model.prediction_audit import Audit, AuditResult
-from autotune.tuner.model.stagnation import ImprovementTracker
 from autotune.tuner.model.surrogate import Surrogate, SurrogateSettings
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.model.trends import TreeTrend, Trend
@@ -33,6 +32,9 @@ PRIOR_POOL = 20_000
 
 TREES_OVERDUE = 48
 """Measurements without which trees are not waited for, as after the start of a run."""
+
+CLEARLY = 1.02
+"""An improvement of the best time by this factor counts."""
 
 KEPT, CLIMBERS = 1024, 16
 """In a large space: candidates kept for the next climb, and those it climbs from."""
@@ -61,6 +63,24 @@ class ModelSettings:
     climbs: int = 2
     candidates: CandidateSettings = field(default_factory=CandidateSettings)
     surrogate: SurrogateSettings = field(default_factory=SurrogateSettings)
+
+
+class ImprovementTracker:
+    """Compares the best throughput before each proposal; the order of results does not matter."""
+
+    def __init__(self) -> None:
+        self._best = 0.0
+        self._since = 0
+
+    def in_vain(self, best: float, known: int) -> int:
+        """Return the number of measurements since the last clear improvement.
+
+        best: greatest throughput so far, in runs per second.
+        known: number of measurements so far.
+        """
+        if best > CLEARLY * self._best:
+            self._best, self._since = best, known
+        return known - self._since
 
 
 def default_model(seed: int) -> CostModel:
@@ -220,7 +240,7 @@ class ModelTuner(Tuner):
             return []
         excluded = self._seen.union(picked)
         near: list[int] = []
-        for best in self._working()[:3]:
+        for best in self.working[:3]:
             around = [i for i in self.space.neighbors(best.index).tolist() if i not in excluded]
             near += [int(i) for i in rng.permutation(np.array(around, dtype=np.int64))]
         near = list(dict.fromkeys(near))[: n // 2 + rng.integers(2) * (n % 2)]
@@ -275,7 +295,7 @@ class ModelTuner(Tuner):
 
     def _search(self, rng: np.random.Generator) -> Acquisition:
         """Return the acquisition for a part of a large space, climbing to what promises most."""
-        best = [o.index for o in self._working()]
+        best = [o.index for o in self.working]
         candidates = self._candidates.some(best, self.seen, rng)
         acquisition = Acquisition(self._surrogate, candidates)
         for _ in range(self._settings.climbs):
@@ -286,10 +306,6 @@ class ModelTuner(Tuner):
             around = self._candidates.around(top[:CLIMBERS], self.seen)
             acquisition = Acquisition(self._surrogate, np.union1d(top, around))
         return acquisition
-
-    def _working(self) -> list[Observation]:
-        """Return what worked, the fastest first."""
-        return sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
 
     def expected_gain(self) -> float | None:
         """Return the expected share of the best time that all further measurements would gain.

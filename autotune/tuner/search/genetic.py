@@ -45,7 +45,7 @@ class GeneticTuner(Tuner):
     def _propose(self, n: int) -> list[int]:
         rng = self._generator()
         settings = self._settings
-        working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+        working = self.working
         if len(self._seen) < settings.start or len(working) < 2:
             return self._spread(self._knobs, n, 16 * n, rng)
         parents = [o.index for o in working[: settings.population]]

@@ -118,7 +118,7 @@ class OptunaTuner(Tuner):
 
         Ordered by time. With one objective, the best alone.
         """
-        working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+        working = self.working
         front: list[Observation] = []
         least: list[float] | None = None
         for observation in working:
