@@ -19,15 +19,7 @@ from autotune.report.outcome import LIBRARY, outcome_table, remarks
 from autotune.report.progress import RunProgress, WorkloadStatus
 from autotune.report.text_tables import wrap_clauses
 from autotune.report.units import time_text
-from autotune.tuner.run.events import (
-    Compared,
-    Event,
-    Finished,
-    MachineKnown,
-    Measured,
-    Noisy,
-    Started,
-)
+from autotune.tuner.run import events
 
 EVERY = 8
 """Plain lines come at each improvement and once in so many trials; more seldom after 128."""
@@ -74,13 +66,13 @@ class PlainDisplay(Display):
         width = self._width()
         self._write(text if width is None else wrap_clauses(text, width))
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """Print what an event changed, if it is worth a line."""
         status = self._progress.take(event)
         match event:
-            case Started() if event.recorded:
+            case events.Started() if event.recorded:
                 self.note(self._line(status))
-            case MachineKnown() if event.ceiling_s is not None:
+            case events.MachineKnown() if event.ceiling_s is not None:
                 name = f"{event.job}: " if event.job else ""
                 speed = status.job.work.speed_text(event.ceiling_s)
                 line = f"{name}ceiling {time_text(event.ceiling_s)}, {speed} ({status.roof})"
@@ -88,13 +80,13 @@ class PlainDisplay(Display):
                     speed = status.job.work.speed_text(event.library_s)
                     line += f"; {LIBRARY} {time_text(event.library_s)}, {speed}"
                 self.note(line)
-            case Measured() if status.improved or status.over or _milestone(status.trial):
+            case events.Measured() if status.improved or status.over or _milestone(status.trial):
                 self.note(self._line(status))
-            case Compared() if event.round.number == 1:
+            case events.Compared() if event.round.number == 1:
                 name = f"{event.job}: " if event.job else ""
                 count = len(event.round.costs_s)
                 self.note(f"{name}final comparison of {count} configurations")
-            case Noisy():
+            case events.Noisy():
                 self.note(f"noise: {', '.join(self._progress.noise_texts())}")
 
     def conclude(self) -> None:
@@ -165,15 +157,15 @@ class LiveDisplay(PlainDisplay):
         columns, rows = self._block.size
         self._block.draw([(), *panel(self._progress, columns, rows - 1, self._glyphs)])
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """Renew the panel, at once if there is something new in it, else if it is old enough."""
         status = self._progress.take(event)
         now_s = self._clock()
         young = self._drawn_s is not None and now_s - self._drawn_s < BETWEEN_S
-        if young and not (isinstance(event, Measured) and (status.improved or status.over)):
+        if young and not (isinstance(event, events.Measured) and (status.improved or status.over)):
             return
         self._drawn_s = now_s
-        if not isinstance(event, Finished):
+        if not isinstance(event, events.Finished):
             self._draw()
 
     def conclude(self) -> None:
