@@ -266,10 +266,8 @@ class Space:
             pool = np.sort(sample_by_trial(len(self), self.feasible, 1024, rng, none))
         else:
             pool = self.feasible_indices()
-        return self._nearest_of(index, pool) if len(pool) else None
-
-    def _nearest_of(self, index: int, pool: IntArray) -> int:
-        return int(pool[np.argmin(nearest.steps_to(self._codec, index, pool))])
+        steps = nearest.steps_to(self._codec, index, pool)
+        return int(pool[np.argmin(steps)]) if len(pool) else None
 
     @property
     def _defaults(self) -> int:

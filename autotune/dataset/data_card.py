@@ -47,7 +47,7 @@ def card_text(
     statistics: ExportStatistics,
 ) -> str:
     """Return the data card, in Markdown."""
-    failed = sum(log_index.errors.values())
+    failed, further = sum(log_index.errors.values()), len(log_index.workloads()) - _MAX_WORKLOADS
     parts = [
         f"# {data.name}\n",
         f"{counted(len(log_index), 'measurement')} of "
@@ -59,7 +59,7 @@ def card_text(
         "## Where it is from\n",
         _table(("log", "rows"), log_index.lengths().items()),
         _table(("workload", "target", "rows", "fastest [s]"), _workloads(log_index)),
-        _further(len(log_index.workloads()) - _MAX_WORKLOADS, "workload"),
+        f"... and {counted(further, 'more workload')}.\n" if further > 0 else "",
         _table(("device", "rows"), [(d or "not known", n) for d, n in log_index.devices.items()]),
         "## Failures and missing features\n",
         "A failed measurement keeps its row: `ok` is false, `throughput` 0, its costs NaN; the "
@@ -118,10 +118,6 @@ def _workloads(log_index: LogIndex) -> list[tuple[object, ...]]:
         fastest = f"{min(best_s):.3g}" if best_s else "none"
         found.append((*names, sum(group.records for group in groups), fastest))
     return found
-
-
-def _further(n: int, what: str) -> str:
-    return f"... and {counted(n, f'more {what}')}.\n" if n > 0 else ""
 
 
 def _device_splits(statistics: ExportStatistics) -> str:

@@ -81,12 +81,9 @@ class DatasetColumn:
         if self.field.is_text:
             return [as_text(text) for text in found]
         if self.field.dtype == "int64":
-            return np.array([_whole(number) for number in found], np.int64)
+            fits = (n if -(2**63) <= n < 2**63 else NOT_64_BITS for n in found)
+            return np.array([*fits], np.int64)
         return np.array([math.nan if x is None else x for x in found], self.field.dtype)
-
-
-def _whole(number: int) -> int:
-    return number if -(2**63) <= number < 2**63 else NOT_64_BITS
 
 
 def _costs(row: Row) -> tuple[float, ...]:

@@ -83,7 +83,8 @@ class Measurements:
             points[key] = Point(task.space.config(index).values, record, why)
         best = chosen.best
         fastest = None if best is None else Point(best.config["values"], best)
-        return Setting(args, _work(task, bool(configs)), baseline), points, fastest
+        work = Work(float_operations(task) if configs else task.flops, task.bytes)
+        return Setting(args, work, baseline), points, fastest
 
     def _note(self, task: Task, chosen: MeasuredConfigs) -> None:
         self._task = self._task or task
@@ -126,10 +127,6 @@ def _configurations(
         except SpaceError as error:
             missing[key] = str(error)
     return found, missing
-
-
-def _work(task: Task, feasible: bool) -> Work:
-    return Work(float_operations(task) if feasible else task.flops, task.bytes)
 
 
 def _baseline(task: Task, measurer: LocalMeasurer) -> tuple[float, ...] | None:

@@ -137,7 +137,8 @@ def _one(progress: RunProgress, status: WorkloadStatus, glyphs: Glyphs) -> list[
 
 def _far(progress: RunProgress, count: str) -> _Row:
     """Return the row that says how far the run is."""
-    return _Row("trials", [count, _time_text(progress)], progress.done_share, tone=TextStyle.DONE)
+    time = progress.left_text() or f"after {duration_text(progress.elapsed_s)}"
+    return _Row("trials", [count, time], progress.done_share, tone=TextStyle.DONE)
 
 
 def _default_share(status: WorkloadStatus) -> float | None:
@@ -163,10 +164,6 @@ def _troubles(progress: RunProgress) -> list[_Row]:
     if texts := progress.noise_texts():
         rows.append(_Row("noise", texts, tone=TextStyle.BAD))
     return rows
-
-
-def _time_text(progress: RunProgress) -> str:
-    return progress.left_text() or f"after {duration_text(progress.elapsed_s)}"
 
 
 def _laid_out(rows: Sequence[_Row], width: int, glyphs: Glyphs) -> list[Line]:

@@ -152,11 +152,6 @@ class LiveDisplay(PlainDisplay):
         self._block.clear()
         super().note(text)
 
-    def _draw(self) -> None:
-        """Draw the panel, an empty line above it."""
-        columns, rows = self._block.size
-        self._block.draw([(), *panel(self._progress, columns, rows - 1, self._glyphs)])
-
     def on_event(self, event: events.Event) -> None:
         """Renew the panel, at once if there is something new in it, else if it is old enough."""
         status = self._progress.take(event)
@@ -166,7 +161,9 @@ class LiveDisplay(PlainDisplay):
             return
         self._drawn_s = now_s
         if not isinstance(event, events.Finished):
-            self._draw()
+            columns, rows = self._block.size
+            lines = panel(self._progress, columns, rows - 1, self._glyphs)
+            self._block.draw([(), *lines])  # an empty line above it
 
     def conclude(self) -> None:
         """Put the table of default, best and ceiling in the panel's place, and the last line."""

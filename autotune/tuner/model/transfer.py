@@ -55,7 +55,7 @@ class TransferPrior:
         self._encoder = encoder
         self.sources = sources
         self.measurements = measurements
-        self._kept = ValueCache(self._standardised)
+        self._kept = ValueCache(lambda indices: (self._raw(indices) - self._mean) / self._std)
         scores = self._raw(space.sample(SCALE_ROWS, np.random.default_rng(0)))
         self._mean = float(scores.mean()) if len(scores) else 0.0
         self._std = (float(scores.std()) if len(scores) else 0.0) or 1.0
@@ -96,10 +96,6 @@ class TransferPrior:
     def at(self, indices: IndexVector) -> FloatVector:
         """Return how slow candidates should be, standardised, (n,): greater is slower."""
         return self._kept(indices)
-
-    def _standardised(self, indices: IndexVector) -> FloatVector:
-        out: FloatVector = (self._raw(indices) - self._mean) / self._std
-        return out
 
     def _raw(self, indices: IndexVector) -> FloatVector:
         if not len(indices):

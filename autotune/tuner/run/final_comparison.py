@@ -160,7 +160,7 @@ class FinalComparison:
         before = FinalistComparison(known, default if default in known else None, self._earlier)
         beaten = [i for i in known if any(before.beats(j, i) for j in known)]
         chosen = self.trials.chosen
-        champion = None if chosen is None or chosen.is_trial else self._index_of_chosen()
+        champion = next((i for i, record in self.trials.finals if record is chosen), None)
         self._always = {index for index in (default, champion) if index is not None}
         tried = [
             Tried(index, record.costs_s or (), (record.fingerprints or {}).get("code"))
@@ -181,10 +181,6 @@ class FinalComparison:
         """Whether the trials were timed on a noisy machine, so that they tell little."""
         noise = [record.noise for record in self.trials.recorded if record.noise is not None]
         return bool(noise) and statistics.median(noise) > NOISY
-
-    def _index_of_chosen(self) -> int | None:
-        chosen = self.trials.chosen
-        return next((i for i, record in self.trials.finals if record is chosen), None)
 
     def _fits(self, count: int) -> bool:
         """Whether so many finalists leave enough of the time for the rounds that decide."""

@@ -180,15 +180,13 @@ class FinalistComparison:
         The default wins unless another one is clearly faster. Of the clearly faster ones it
         is the fastest, or the lowest index of those that are equally fast.
         """
-        better = [i for i in self.finalists if self.default is None or self._betters(i)]
+        default = self.default
+        better = [i for i in self.finalists if default is None or self.beats(i, default)]
         if not better:
             assert self.default is not None
             return self.default
         best = max(sorted(better), key=self.speed)
         return min(i for i in better if self.speed(i) * (1.0 + TIE) >= self.speed(best))
-
-    def _betters(self, index: int) -> bool:
-        return self.default is not None and self.beats(index, self.default)
 
     @property
     def ranking(self) -> list[int]:
