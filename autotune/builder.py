@@ -300,7 +300,7 @@ def build_task(
         _named("build", name)
     arrays: dict[int, Host] = {}
     if constants or task.constant:
-        arrays = constant_copies(task.workload.template, task.parameters, constants or {})
+        arrays = constant_copies(task.workload.template, task.arguments, constants or {})
         task = task if task.constant else task.with_constant(tuple(arrays))
     if tuple(arrays) != task.constant:
         raise UsageError(

@@ -65,7 +65,7 @@ class BuildBench:
         task = self.task
         program = Computation.of(task)
         subject = WorkloadDescription(
-            Signature(task.workload.template, task.parameters),
+            Signature(task.workload.template, tuple(task.arguments)),
             str(task.target),
             *task.template.precision_for(task.args),
             program.reduction_length(),
