@@ -167,7 +167,7 @@ class RunProgress:
                 return replace(
                     old,
                     ceiling_s=event.ceiling_s,
-                    library_s=event.library_s,
+                    library_s=event.machine.library_s,
                     roof=_roof(event, old.job),
                 )
             case events.Measured():
@@ -226,12 +226,12 @@ class RunProgress:
         return f"{duration_text(self.left_s)} left"
 
 
-def _roof(machine: events.MachineKnown, job: WorkloadInfo) -> str:
+def _roof(known: events.MachineKnown, job: WorkloadInfo) -> str:
     """Return which of the two a kernel's ceiling comes from."""
-    if machine.ceiling_s is None:
+    if known.ceiling_s is None:
         return "ceiling"
-    copying_s = job.work.bytes / machine.copy_bytes_s
-    return "copy" if math.isclose(copying_s, machine.ceiling_s, rel_tol=1e-6) else "peak"
+    copying_s = job.work.bytes / known.machine.copy_bytes_s
+    return "copy" if math.isclose(copying_s, known.ceiling_s, rel_tol=1e-6) else "peak"
 
 
 def all_failures(failures: Iterable[Mapping[str, int]]) -> dict[str, int]:

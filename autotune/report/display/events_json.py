@@ -82,11 +82,11 @@ def event_json(event: events.Event, status: WorkloadStatus) -> tuple[str, dict[s
             }
         case events.MachineKnown():
             return "machine", {
-                "peak_flops": dict(event.peak_flops),
-                "copy_bytes_s": event.copy_bytes_s,
+                "peak_flops": dict(event.machine.peak_flops),
+                "copy_bytes_s": event.machine.copy_bytes_s,
                 "ceiling_s": event.ceiling_s,
                 "ceiling_of": None if event.ceiling_s is None else status.roof,
-                "library_s": event.library_s,
+                "library_s": event.machine.library_s,
             }
         case events.Measured():
             return "measured", {

@@ -76,9 +76,9 @@ class PlainDisplay(Display):
                 name = f"{event.job}: " if event.job else ""
                 speed = status.job.work.speed_text(event.ceiling_s)
                 line = f"{name}ceiling {time_text(event.ceiling_s)}, {speed} ({status.roof})"
-                if event.library_s is not None:
-                    speed = status.job.work.speed_text(event.library_s)
-                    line += f"; {LIBRARY} {time_text(event.library_s)}, {speed}"
+                if status.library_s is not None:
+                    speed = status.job.work.speed_text(status.library_s)
+                    line += f"; {LIBRARY} {time_text(status.library_s)}, {speed}"
                 self.note(line)
             case events.Measured() if status.improved or status.over or _milestone(status.trial):
                 self.note(self._line(status))

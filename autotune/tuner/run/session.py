@@ -354,10 +354,8 @@ class Session:
             self.on_event(events.Noisy(noise, self.job))
         self._noisy = noise > NOISY
 
-    def _announce_machine(self, ceiling: Ceiling) -> None:
-        peak, copy = ceiling.peak_flops, ceiling.copy_bytes_s
-        ceiling_s, library_s = self.stop.ceiling_s, ceiling.library_s
-        self.on_event(events.MachineKnown(peak, copy, ceiling_s, self.job, library_s))
+    def _announce_machine(self, machine: Ceiling) -> None:
+        self.on_event(events.MachineKnown(machine, self.stop.ceiling_s, self.job))
 
     # -- the end ---------------------------------------------------------------------------
 
