@@ -1,10 +1,12 @@
-"""Names of the environment variables that autotune reads; empty, they count as not set."""
+"""The environment variables that autotune reads, where empty ones count as not set, and sets."""
 
 from __future__ import annotations
 
 import os
+import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 CACHE_VARIABLE = "AUTOTUNE_CACHE_DIR"
 """Folder of compiled code."""
@@ -32,3 +34,14 @@ def changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def own_environment() -> dict[str, str]:
+    """Return an environment in which child processes import this package, installed or not."""
+    environment = dict(os.environ)
+    root = Path(__file__).resolve().parents[2]
+    paths = sysconfig.get_paths()
+    if root not in (Path(paths["purelib"]).resolve(), Path(paths["platlib"]).resolve()):
+        inherited = [path for path in [environment.get("PYTHONPATH")] if path]
+        environment["PYTHONPATH"] = os.pathsep.join([str(root), *inherited])
+    return environment

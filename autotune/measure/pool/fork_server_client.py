@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.errors import AutotuneError
-from autotune.system.child_environment import own_environment
+from autotune.system.environment_variables import own_environment
 from autotune.system.interrupts import defer_interrupts
 
 START_TIMEOUT_S = 120.0
