@@ -12,18 +12,13 @@ import statistics
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, cast
 
 from records.record_errors import NewerSchemaError, RecordError
 
 SCHEMA = 1
 """Version of the line format; a reader refuses higher ones."""
-
-_OPTIONAL = (
-    "fingerprints", "build_s", "run_s", "max_error", "raced", "noise", "kernels", "clocks", "steps",
-    "final",
-)  # fmt: skip
 
 MIN_S, MAX_S = 1e-18, 1e18
 """Least and largest cost in seconds, so that speeds and sums are finite, too."""
@@ -202,7 +197,7 @@ class Record:
                 "upgrade to read it"
             )
         names = [f.name for f in fields(cls)]
-        missing = [n for n in names if n not in data and n not in ("costs_s", "error", *_OPTIONAL)]
+        missing = [f.name for f in fields(cls) if f.default is MISSING and f.name not in data]
         if missing:
             raise RecordError(f"record without {', '.join(missing)}")
         return cls(**{name: data[name] for name in names if name in data})
