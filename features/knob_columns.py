@@ -16,8 +16,8 @@ import numpy.typing as npt
 from features.loop_nest import FeatureError, Number
 from features.numbers import signed_log2, stack_columns
 
+# Categorical knobs with more values than this give their position instead of a one-hot code.
 ONE_HOT_LIMIT = 16
-"""Categorical knobs with more values than this give their position instead of a one-hot code."""
 
 
 def knob_features(

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 Number: TypeAlias = int | float | npt.NDArray[np.float64]
 
+# Annotations of loops, in the order of the one-hot code.
 ANNOTATIONS = (
     "BLOCK_X",
     "BLOCK_Y",
@@ -27,13 +28,11 @@ ANNOTATIONS = (
     "VECTORIZE",
     "SERIAL",
 )
-"""Annotations of loops, in the order of the one-hot code."""
 
+# A virtual thread: accepted as an annotation too; layouts without a slot for it say SERIAL.
 VIRTUAL_THREAD = "VIRTUAL_THREAD"
-"""A virtual thread: accepted as an annotation too; layouts without a slot for it say SERIAL."""
 
-SYMBOLIC = -1
-"""The length of a loop whose extent is not known before the kernel is called."""
+SYMBOLIC = -1  # The length of a loop whose extent is not known before the kernel is called.
 
 
 class FeatureError(ValueError):

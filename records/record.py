@@ -17,17 +17,13 @@ from typing import Any, cast
 
 from records.record_errors import NewerSchemaError, RecordError
 
-SCHEMA = 1
-"""Version of the line format; a reader refuses higher ones."""
+SCHEMA = 1  # Version of the line format; a reader refuses higher ones.
 
+# Least and largest cost in seconds, so that speeds and sums are finite, too.
 MIN_S, MAX_S = 1e-18, 1e18
-"""Least and largest cost in seconds, so that speeds and sums are finite, too."""
 
-_MOST = sys.float_info.max
-"""Limit of numbers: a larger integer could not be converted to a float."""
-
-_MAX_NESTED = 64
-"""Largest depth of nested objects and lists."""
+_MOST = sys.float_info.max  # Limit of numbers: a larger integer could not be converted to a float.
+_MAX_NESTED = 64  # Largest depth of nested objects and lists.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,12 +230,12 @@ def canonical(data: object) -> str:
     return json.dumps(to_plain(data, "key"), sort_keys=True, separators=(",", ":"))
 
 
+# What is in every record; a name with a dot is of something inside an object.
 _TYPES: dict[str, type] = {
     "workload": dict, "workload.template": str, "workload.args": dict, "target": str,
     "config": dict, "config.index": int, "config.values": dict,
     "policy": dict, "device": dict, "versions": dict, "seed": int, "timestamp": float,
 }  # fmt: skip
-"""What is in every record; a name with a dot is of something inside an object."""
 
 _TYPES_IF_GIVEN: dict[str, type] = {
     "error": dict, "error.code": str, "error.stage": str, "error.message": str,

@@ -17,11 +17,10 @@ from search_spaces.columns import Codec, LazyColumns
 from search_spaces.constraints import CHUNK, Constraint, evaluated
 from search_spaces.knob import IntArray
 
+# Largest number of configurations, of a space or of a group of knobs, that are all counted.
 ENUMERABLE = 10_000_000
-"""Largest number of configurations, of a space or of a group of knobs, that are all counted."""
 
-SAMPLE = 1 << 20
-"""Size of the sample of a larger one."""
+SAMPLE = 1 << 20  # Size of the sample of a larger one.
 
 
 @dataclass(frozen=True)

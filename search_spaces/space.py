@@ -26,11 +26,11 @@ from search_spaces.rejection_counts import SAMPLE, FeasibilityCounts, count_feas
 from search_spaces.sampling import sample_by_trial, sample_pool
 from search_spaces.space_errors import SpaceError
 
+# Spaces up to this size are sampled from their feasible configurations, larger ones by trial.
 SAMPLE_FROM_ALL = 1 << 20
-"""Spaces up to this size are sampled from their feasible configurations, larger ones by trial."""
 
+# Number of feasible configurations to find in a huge space with hardly any.
 MAX_CONNECTED = 1 << 12
-"""Number of feasible configurations to find in a huge space with hardly any."""
 
 
 class Space:

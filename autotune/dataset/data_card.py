@@ -17,8 +17,7 @@ from autotune.system.words import counted
 from features import FEATURE_VERSION
 from records.table import Field
 
-_MAX_WORKLOADS = 50
-"""Workloads that a card lists."""
+_MAX_WORKLOADS = 50  # Workloads that a card lists.
 
 
 @dataclass

@@ -16,8 +16,8 @@ from features import explain
 from records import Record
 from records.table import DType, Field, Values, as_text
 
+# Replaces an index or a seed of more than 64 bits, which only logs of other tools have.
 NOT_64_BITS = -1
-"""Replaces an index or a seed of more than 64 bits, which only logs of other tools have."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,7 @@ def _column(
 
 _WHY = "; ".join(f"{code}: {meaning}" for code, meaning in REASONS.items())
 
+# Columns of the measurement and its conditions.
 RECORD = [
     _column("record", *about)
     for about in (
@@ -159,8 +160,8 @@ RECORD = [
          lambda r: r.missing),
     )
 ]  # fmt: skip
-"""Columns of the measurement and its conditions."""
 
+# Columns with labels for learning.
 LABELS = [
     _column("label", *about)
     for about in (
@@ -184,7 +185,6 @@ LABELS = [
         ("error_message", "string", "", "what the failure said", _error("message")),
     )
 ]  # fmt: skip
-"""Columns with labels for learning."""
 
 SPLIT = _column(
     "split",
@@ -203,6 +203,7 @@ DEVICE_SPLIT = _column(
     lambda row: row.device_split,
 )
 
+# Columns that --with-programs adds.
 PROGRAM = [
     _column("program", *about)
     for about in (
@@ -215,7 +216,6 @@ PROGRAM = [
          lambda r: r.program and r.program["source_hash"]),
     )
 ]  # fmt: skip
-"""Columns that --with-programs adds."""
 
 
 def fixed_columns(device_split: bool = True, programs: bool = True) -> list[DatasetColumn]:

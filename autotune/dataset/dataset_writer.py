@@ -31,11 +31,10 @@ _log = logging.getLogger(__name__)
 
 _Entry = tuple[Path, Record, Group]
 
+# Largest number of values in memory at a time, which limits the rows of a batch.
 _BATCH_NUMBERS = 1 << 23
-"""Largest number of values in memory at a time, which limits the rows of a batch."""
 
-_MIN_ROWS = 64
-"""Rows at a time where they are very wide."""
+_MIN_ROWS = 64  # Rows at a time where they are very wide.
 
 
 class NothingToExportError(UsageError):

@@ -25,8 +25,8 @@ from autotune.trace.fingerprint import digest as fingerprint_of
 from autotune.trace.user_code import run_isolated
 from search_spaces import KnobValue
 
+# Number of operations that the unscheduled program does in about one second.
 LARGEST_UNSCHEDULED = 3 * 10**8
-"""Number of operations that the unscheduled program does in about one second."""
 
 
 class BuildBench:

@@ -14,8 +14,7 @@ from search_spaces import Config
 
 _log = logging.getLogger(__name__)
 
-LONGER = 4.0
-"""A round has so many times the seconds that it should take, before it is given up."""
+LONGER = 4.0  # A round has so many times the seconds that it should take, before it is given up.
 
 
 class Rounds:

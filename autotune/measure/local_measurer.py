@@ -32,13 +32,12 @@ _log = logging.getLogger(__name__)
 
 MAX_BUILDERS = 4
 
-MAX_GPU_BUILDERS = 8
-"""Most builders for a GPU: so many are always faster than the device."""
+MAX_GPU_BUILDERS = 8  # Most builders for a GPU: so many are always faster than the device.
 
 CEILING_TIMEOUT_S = 60.0
 
+# Assumed seconds for processes to start, import everything and trace the template.
 STARTING_S = 1.5
-"""Assumed seconds for processes to start, import everything and trace the template."""
 
 
 class LocalMeasurer(Measurer):

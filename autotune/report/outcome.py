@@ -18,11 +18,8 @@ from autotune.report.units import (
 from autotune.system.words import counted
 from autotune.tuner.run.events import End
 
-LIBRARY = "cuBLAS"
-"""The only library of a vendor that is timed."""
-
-_ABOVE = 1.1
-"""Share of the ceiling that only a wrong ceiling explains: its measurement errs, too."""
+LIBRARY = "cuBLAS"  # The only library of a vendor that is timed.
+_ABOVE = 1.1  # Share of the ceiling that only a wrong ceiling explains: its measurement errs, too.
 
 
 def over_default(status: WorkloadStatus) -> Ratio | None:

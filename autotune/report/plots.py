@@ -86,8 +86,8 @@ def draw_speeds(found: Speeds | Grid, path: Path) -> None:
 
 # -- lines over sizes ----------------------------------------------------------------------------
 
+# Told apart also by colour-blind eyes (Okabe and Ito, "Color Universal Design", 2008).
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999933", "#882255")
-"""Told apart also by colour-blind eyes (Okabe and Ito, "Color Universal Design", 2008)."""
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "h", "<")
 
@@ -138,8 +138,7 @@ def _plain_ticks(axis: Axis, values: Sequence[float], logarithmic: bool = True) 
 # -- maps over two knobs -------------------------------------------------------------------------
 
 _COLOUR_MAP = "viridis"
-_MAX_WRITTEN = 16
-"""Cells side by side up to which each shows its number."""
+_MAX_WRITTEN = 16  # Cells side by side up to which each shows its number.
 
 
 def _maps(found: Grid) -> Figure:

@@ -15,8 +15,7 @@ from autotune.tuner.run import events
 from autotune.tuner.run.final_comparison import ComparisonRound
 from records import Record
 
-RECENT = 64
-"""Outcomes of the latest trials that are kept."""
+RECENT = 64  # Outcomes of the latest trials that are kept.
 
 
 @dataclass(frozen=True)

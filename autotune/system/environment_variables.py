@@ -8,17 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-CACHE_VARIABLE = "AUTOTUNE_CACHE_DIR"
-"""Folder of compiled code."""
+CACHE_VARIABLE = "AUTOTUNE_CACHE_DIR"  # Folder of compiled code.
+CONFIG_VARIABLE = "AUTOTUNE_CONFIG_DIR"  # Folder of the user's settings.
 
-CONFIG_VARIABLE = "AUTOTUNE_CONFIG_DIR"
-"""Folder of the user's settings."""
-
+# Most operations of a contraction of a Tile function.
 OPERATIONS_VARIABLE = "AUTOTUNE_TILE_OPERATIONS"
-"""Most operations of a contraction of a Tile function."""
 
-VARIABLES = (CACHE_VARIABLE, CONFIG_VARIABLE, OPERATIONS_VARIABLE)
-"""All of them."""
+VARIABLES = (CACHE_VARIABLE, CONFIG_VARIABLE, OPERATIONS_VARIABLE)  # All of them.
 
 
 @contextmanager

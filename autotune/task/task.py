@@ -40,8 +40,8 @@ __all__ = ["Task", "Workload", "code_hash"]
 
 _log = logging.getLogger(__name__)
 
+# Configurations that are tried for a default, where each has to be traced or run for that.
 MAX_TRIED = 256
-"""Configurations that are tried for a default, where each has to be traced or run for that."""
 
 
 class Task:

@@ -13,8 +13,7 @@ from search_spaces import SpaceError
 
 _log = logging.getLogger(__name__)
 
-_NAMED = 3
-"""Other workloads that are named, at most."""
+_NAMED = 3  # Other workloads that are named, at most.
 
 
 def valid_records(

@@ -20,11 +20,8 @@ from typing import NamedTuple, NoReturn
 from autotune.system import processes
 from autotune.system.interrupts import restoring
 
-TRACE_TIMEOUT_S = 10.0
-"""Seconds that one run of a template may take."""
-
-LARGEST_TRACE = 1 << 30
-"""Bytes of memory that one run of a template may take."""
+TRACE_TIMEOUT_S = 10.0  # Seconds that one run of a template may take.
+LARGEST_TRACE = 1 << 30  # Bytes of memory that one run of a template may take.
 
 _ENDING_S = 10.0
 _INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -124,12 +124,11 @@ class Tuner(ABC):
                 self._told[new.index] = new
             self._seen.add(new.index)
 
+    # Number of candidates that the session asks for one batch earlier, because choosing takes long:
+    # they are built while the others are chosen. They are the last ones that `ask` returns.
     held_back: ClassVar[int] = 0
-    """Number of candidates that the session asks for one batch earlier, because choosing takes
-    long: they are built while the others are chosen. They are the last ones that `ask` returns."""
 
-    estimates_gain: ClassVar[bool] = False
-    """Whether :meth:`expected_gain` ever returns a number."""
+    estimates_gain: ClassVar[bool] = False  # Whether :meth:`expected_gain` ever returns a number.
 
     def expected_gain(self) -> float | None:
         """Return by what share all further measurements are expected to improve the best time.

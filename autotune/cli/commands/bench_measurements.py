@@ -21,8 +21,7 @@ from autotune.tuner.fixed_configs import MeasuredConfigs, measure_configs
 from records import Record, RecordStore
 from search_spaces import KnobValue, SpaceError
 
-SEED = 0
-"""Of the inputs: every run computes with the same data."""
+SEED = 0  # Of the inputs: every run computes with the same data.
 
 ELSEWHERE = "another process is measuring it just now"
 

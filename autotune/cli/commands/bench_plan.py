@@ -18,8 +18,7 @@ from autotune.target import Target
 from autotune.template import Template
 from search_spaces import Knob, KnobValue, Space
 
-MAX_LINES = 8
-"""A knob with more values makes no lines unless it is named."""
+MAX_LINES = 8  # A knob with more values makes no lines unless it is named.
 
 _LARGEST_POWER = {"llvm": 11, "cuda": 13, "on cpu": 9}
 _SMALLEST_POWER = 5

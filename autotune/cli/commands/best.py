@@ -19,8 +19,8 @@ from autotune.report.text_tables import wrap
 from autotune.report.units import time_text
 from autotune.task.valid_records import why_unused
 
+# Note on a result without a final comparison: it is the fastest trial.
 BY_TRIALS = "no final comparison: the fastest of its trials"
-"""Note on a result without a final comparison: it is the fastest trial."""
 
 
 app = shared.command_app()

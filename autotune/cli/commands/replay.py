@@ -39,11 +39,11 @@ from autotune.tuner.replay.compare_tuners import (
 from autotune.tuner.replay.replay_tuner import Trace
 from records import RecordError
 
+# Suffixes of the files that `autotune replay compare` looks at.
 MEASUREMENT_FILES = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".log", ".log.gz")
-"""Suffixes of the files that `autotune replay compare` looks at."""
 
+# Optimum in seconds (0 where nothing works) and traces, by space.
 TracesBySpace = dict[str, tuple[float, list[Trace]]]
-"""Optimum in seconds (0 where nothing works) and traces, by space."""
 
 
 @dataclass(frozen=True, kw_only=True)

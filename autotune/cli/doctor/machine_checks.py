@@ -27,8 +27,7 @@ from autotune.system.words import closest, counted
 from autotune.target import Target
 
 MIN_MEMORY = 512 * 2**20
-MIN_DISK = 100 * 2**20
-"""Bytes below which runs are expected to fail."""
+MIN_DISK = 100 * 2**20  # Bytes below which runs are expected to fail.
 
 
 def processor() -> Check:

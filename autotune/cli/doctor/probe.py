@@ -21,8 +21,8 @@ from typing import Any
 
 from autotune.system.processes import die_by_signal
 
+# Seconds that all steps of one process may take: enough for cold imports from a slow disk.
 TIMEOUT_S = 30.0
-"""Seconds that all steps of one process may take: enough for cold imports from a slow disk."""
 
 
 @dataclass(frozen=True)

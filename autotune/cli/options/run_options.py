@@ -24,14 +24,11 @@ from autotune.system.words import did_you_mean
 from autotune.tuner.run.goal import Goal
 from autotune.tuner.run.limits import BATCH, Limits, check_share
 
-TRIALS = 64
-"""Trials of a workload where neither they nor the time are given."""
+TRIALS = 64  # Trials of a workload where neither they nor the time are given.
+MAX_TIMEOUT_S = 1e6  # The longest time-out, eleven days: the system limits it, too.
 
-MAX_TIMEOUT_S = 1e6
-"""The longest time-out, eleven days: the system limits it, too."""
-
+# Options by name, without dashes before it; values as typed words or as a job file has them.
 Values = Mapping[str, Any]
-"""Options by name, without dashes before it; values as typed words or as a job file has them."""
 
 
 class OptionScope(Enum):
@@ -273,8 +270,8 @@ class WorkloadOptions:
         return timing_policy(vars(self))
 
 
+# The fields by the names of their options.
 _FIELDS = {f.metadata["name"] or f.name.replace("_", "-"): f for f in fields(WorkloadOptions)}
-"""The fields by the names of their options."""
 
 
 def _readers(*scopes: OptionScope) -> dict[str, Callable[[Any], Any]]:
@@ -282,14 +279,11 @@ def _readers(*scopes: OptionScope) -> dict[str, Callable[[Any], Any]]:
     return {name: data["read"] for name, data in found.items() if data["scope"] in scopes}
 
 
-RUN = _readers(OptionScope.RUN)
-"""Readers of what concerns a run as a whole."""
+RUN = _readers(OptionScope.RUN)  # Readers of what concerns a run as a whole.
+WORKLOAD = _readers(OptionScope.WORKLOAD)  # Readers of what concerns a workload.
 
-WORKLOAD = _readers(OptionScope.WORKLOAD)
-"""Readers of what concerns a workload."""
-
+# Readers of what a workload of a job file may have.
 IN_JOB = _readers(OptionScope.WORKLOAD, OptionScope.JOB_FILE)
-"""Readers of what a workload of a job file may have."""
 
 
 def timing_policy(values: Values) -> TimingPolicy:

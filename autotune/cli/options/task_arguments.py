@@ -18,11 +18,11 @@ from autotune.trace.user_code import run_isolated
 from records import Record, RecordStore
 from records.formats import load_own
 
+# Seconds that the file of a template gets to be imported, with all that it imports.
 _MIN_IMPORT_S = 30.0
-"""Seconds that the file of a template gets to be imported, with all that it imports."""
 
+# Least seconds for a template, also if candidates get less: all candidates depend on it.
 _MIN_TRACE_S = 1.0
-"""Least seconds for a template, also if candidates get less: all candidates depend on it."""
 
 
 def make_task(

@@ -14,11 +14,10 @@ from autotune.ir import dtypes
 from autotune.measure.checks.check_inputs import Array
 from autotune.runtime.signature import ArrayParameter
 
+# Takes the input arrays, which are read-only; returns the output array, or several.
 Function = Callable[..., Any]
-"""Takes the input arrays, which are read-only; returns the output array, or several."""
 
-WIDE = "float64"
-"""Type that references compute in where they take it."""
+WIDE = "float64"  # Type that references compute in where they take it.
 
 
 class Magnitudes(np.ndarray):

@@ -29,11 +29,8 @@ if TYPE_CHECKING:
 
     from autotune.measure.pool.messages import Channel
 
-LARGEST_BUILDER = 1 << 30
-"""Bytes of memory that a builder may allocate; a larger allocation fails."""
-
-RUNNER_SHARE = 0.75
-"""Share of the free memory at its start that a runner may allocate."""
+LARGEST_BUILDER = 1 << 30  # Bytes of memory that a builder may allocate; a larger allocation fails.
+RUNNER_SHARE = 0.75  # Share of the free memory at its start that a runner may allocate.
 
 _UNKNOWN_MEMORY = 1 << 36
 _LARGEST_REQUEST = 4096

@@ -14,8 +14,7 @@ from autotune.report.progress import RunProgress, WorkloadStatus
 from autotune.tuner.run import events
 from records import Record
 
-VERSION = 1
-"""Version of the lines; it grows when a key changes its meaning or goes."""
+VERSION = 1  # Version of the lines; it grows when a key changes its meaning or goes.
 
 
 class JsonDisplay(Display):

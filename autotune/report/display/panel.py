@@ -15,8 +15,7 @@ from autotune.report.ratio import Ratio
 from autotune.report.text_tables import TableColumn, cells_of, cut, fitted
 from autotune.report.units import duration_text, percent_text, time_text
 
-BAR = 32
-"""Cells of a bar where there is room."""
+BAR = 32  # Cells of a bar where there is room.
 
 _MIN_BAR = 6
 _STEP = 6

@@ -21,14 +21,9 @@ from autotune.report.text_tables import wrap_clauses
 from autotune.report.units import time_text
 from autotune.tuner.run import events
 
-EVERY = 8
-"""Plain lines come at each improvement and once in so many trials; more seldom after 128."""
-
-PIPE_WIDTH = 80
-"""Columns of a table where there is no terminal."""
-
-BETWEEN_S = 0.1
-"""Seconds between two drawings at least: terminals take time from the kernels, too."""
+EVERY = 8  # Plain lines come at each improvement and once in so many trials; more seldom after 128.
+PIPE_WIDTH = 80  # Columns of a table where there is no terminal.
+BETWEEN_S = 0.1  # Seconds between two drawings at least: terminals take time from the kernels, too.
 
 
 class View(StrEnum):

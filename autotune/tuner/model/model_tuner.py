@@ -27,17 +27,16 @@ from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.model.trends import TreeTrend, Trend
 from search_spaces.space import Space
 
+# Random candidates of a large space among which a prior chooses the first ones.
 PRIOR_POOL = 20_000
-"""Random candidates of a large space among which a prior chooses the first ones."""
 
+# Measurements without which trees are not waited for, as after the start of a run.
 TREES_OVERDUE = 48
-"""Measurements without which trees are not waited for, as after the start of a run."""
 
-CLEARLY = 1.02
-"""An improvement of the best time by this factor counts."""
+CLEARLY = 1.02  # An improvement of the best time by this factor counts.
 
+# In a large space: candidates kept for the next climb, and those it climbs from.
 KEPT, CLIMBERS = 1024, 16
-"""In a large space: candidates kept for the next climb, and those it climbs from."""
 
 
 @dataclass(frozen=True)

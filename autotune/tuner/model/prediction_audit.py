@@ -14,8 +14,7 @@ import numpy as np
 from autotune.cost_model.ranking_metrics import rank_correlation
 from autotune.tuner.base import Observation
 
-LATEST = 32
-"""Number of latest measurements that an audit uses."""
+LATEST = 32  # Number of latest measurements that an audit uses.
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,10 @@ from autotune.tuner.encoding import KnobEncoding
 from autotune.tuner.model.trends import Trend
 from search_spaces.space import Space
 
-PRIOR_WEIGHT = 4.0
-"""Measurements that a prior counts as."""
-
-PRIOR_HALVED = 50.0
-"""Working measurements after which a prior counts half, and so on."""
-
-PRIOR_AUDIT_FROM = 12
-"""Working measurements from which on a prior is audited."""
-
-FAILURE_NOISE = -3.0
-"""Logarithm of the noise expected in whether a candidate works."""
+PRIOR_WEIGHT = 4.0  # Measurements that a prior counts as.
+PRIOR_HALVED = 50.0  # Working measurements after which a prior counts half, and so on.
+PRIOR_AUDIT_FROM = 12  # Working measurements from which on a prior is audited.
+FAILURE_NOISE = -3.0  # Logarithm of the noise expected in whether a candidate works.
 
 
 @dataclass(frozen=True)

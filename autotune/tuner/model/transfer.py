@@ -17,17 +17,10 @@ from records import Record, workload_key
 from search_spaces import Knob, Space
 from search_spaces.knob import as_value
 
-LEAST = 16
-"""Measurements of a workload below which it teaches nothing."""
-
-MOST = 20_000
-"""Measurements learned from: the rest is left out at random."""
-
-SCALE_ROWS = 2048
-"""Random candidates over which scores are standardised."""
-
-_MAX_NUMBER = float(np.finfo(np.float32).max)
-"""The largest number that trees are trained on."""
+LEAST = 16  # Measurements of a workload below which it teaches nothing.
+MOST = 20_000  # Measurements learned from: the rest is left out at random.
+SCALE_ROWS = 2048  # Random candidates over which scores are standardised.
+_MAX_NUMBER = float(np.finfo(np.float32).max)  # The largest number that trees are trained on.
 
 _SETTINGS = XGBSettings(trees=120, depth=8, learning_rate=0.15, top_pairs=64)
 

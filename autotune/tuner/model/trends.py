@@ -18,23 +18,15 @@ from autotune.cost_model.base import (
 from autotune.system.available_cpus import run_in_threads
 from autotune.tuner.base import Observation
 
-FOLDS = 3
-"""A measured candidate is judged by a model that learned from the other folds."""
+FOLDS = 3  # A measured candidate is judged by a model that learned from the other folds.
 
+# So many measurements, of so many different times, are the least to learn from.
 LEAST, MIN_DISTINCT = 24, 3
-"""So many measurements, of so many different times, are the least to learn from."""
 
-LONG = 1000
-"""An array of so many candidates is long: it is asked for again and again as it is."""
-
-GROWTH = 1.3
-"""The models are trained again when so many times as much is known."""
-
-MAX_KEPT_BYTES = 1 << 26
-"""Size up to which the features of a long array are kept."""
-
-THREADS = 2
-"""Models trained at a time."""
+LONG = 1000  # An array of so many candidates is long: it is asked for again and again as it is.
+GROWTH = 1.3  # The models are trained again when so many times as much is known.
+MAX_KEPT_BYTES = 1 << 26  # Size up to which the features of a long array are kept.
+THREADS = 2  # Models trained at a time.
 
 
 class Trend(Protocol):

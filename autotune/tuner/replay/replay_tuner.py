@@ -16,8 +16,8 @@ from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.run.limits import Patience
 
+# Candidates asked for at once: there is no building ahead that a batch would serve.
 REPLAY_BATCH = 1
-"""Candidates asked for at once: there is no building ahead that a batch would serve."""
 
 
 @dataclass(frozen=True)

@@ -20,18 +20,12 @@ from records import Record
 class End(StrEnum):
     """Why the tuning of a workload ended."""
 
-    TRIALS = "trials"
-    """The log holds as many records as were asked for."""
-    TIME = "time"
-    """The time is over."""
-    GOAL = "goal"
-    """The best time is as good as was asked for."""
-    PATIENCE = "patience"
-    """Too little gain is expected of further measurements."""
-    EXHAUSTED = "exhausted"
-    """The tuner has nothing more to propose."""
-    FAILED = "failed"
-    """The workload cannot be measured at all; the others of the run go on."""
+    TRIALS = "trials"  # The log holds as many records as were asked for.
+    TIME = "time"  # The time is over.
+    GOAL = "goal"  # The best time is as good as was asked for.
+    PATIENCE = "patience"  # Too little gain is expected of further measurements.
+    EXHAUSTED = "exhausted"  # The tuner has nothing more to propose.
+    FAILED = "failed"  # The workload cannot be measured at all; the others of the run go on.
 
 
 @dataclass(frozen=True)

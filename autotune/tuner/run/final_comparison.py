@@ -33,52 +33,44 @@ from autotune.tuner.run.finalists import (
 )
 from autotune.tuner.run.trials import Trials
 
-SHARE = 0.15
-"""Share of a run that its final comparison may take."""
+SHARE = 0.15  # Share of a run that its final comparison may take.
 
+# Finalists, the default included, at most. A trial is short, and the machine was slower at some
+# trials than at others: the fastest configuration was seen to be the fortieth of the trials.
 MOST = 48
-"""Finalists, the default included, at most. A trial is short, and the machine was slower at some
-trials than at others: the fastest configuration was seen to be the fortieth of the trials."""
 
+# Rounds that the time is planned for if each has a new process, and if they share one. Fewer are
+# run if the order is settled earlier.
 PLANNED_FRESH, PLANNED = 12, 20
-"""Rounds that the time is planned for if each has a new process, and if they share one. Fewer are
-run if the order is settled earlier."""
 
+# Share of a comparison's time that is left for the rounds if there is a screening before them.
 ROUNDS_SHARE = 0.5
-"""Share of a comparison's time that is left for the rounds if there is a screening before them."""
 
-LOST = 2
-"""The comparison ends after so many rounds failed for reasons other than a finalist."""
+LOST = 2  # The comparison ends after so many rounds failed for reasons other than a finalist.
 
+# Seconds that each finalist is timed for in a round, at least and at most.
 SHORTEST_S, LONGEST_S = 0.012, 0.3
-"""Seconds that each finalist is timed for in a round, at least and at most."""
 
-SCREENING_S = 0.004
-"""Seconds that each is timed for in a pass of the screening."""
+SCREENING_S = 0.004  # Seconds that each is timed for in a pass of the screening.
 
+# Assumed seconds for a new process to start, without the arrays, before one was started.
 FRESH_S = 0.1
-"""Assumed seconds for a new process to start, without the arrays, before one was started."""
 
+# Computing the right answers is assumed to take this many times as long as drawing the inputs.
 CHECKING = 8
-"""Computing the right answers is assumed to take this many times as long as drawing the inputs."""
 
-BEGIN_S = 0.01
-"""Assumed seconds to begin a round."""
+BEGIN_S = 0.01  # Assumed seconds to begin a round.
+ENTER_S = 0.002  # Assumed seconds to load one finalist.
+BUILDERS = 2  # So many finalists are assumed to be built beside each other.
 
-ENTER_S = 0.002
-"""Assumed seconds to load one finalist."""
-
-BUILDERS = 2
-"""So many finalists are assumed to be built beside each other."""
-
+# Checking one finalist is assumed to take this share of the time that the right answers take.
 ENTER_SHARE = 0.05
-"""Checking one finalist is assumed to take this share of the time that the right answers take."""
 
+# Each finalist is called at least so many times in a round: to see its time, then in its turns.
 CALLS = 6
-"""Each finalist is called at least so many times in a round: to see its time, then in its turns."""
 
+# Safety factor of the planned time of a round, when it must fit into the time that is left.
 CAREFUL = 1.2
-"""Safety factor of the planned time of a round, when it must fit into the time that is left."""
 
 _log = logging.getLogger(__name__)
 

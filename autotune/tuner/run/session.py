@@ -30,17 +30,13 @@ from autotune.tuner.run.stop_conditions import StopConditions
 from autotune.tuner.run.trials import Trials
 from records import Record, RecordStore
 
-AT_A_TIME = 16
-"""Candidates that are claimed and built before the first of them runs, at most."""
+AT_A_TIME = 16  # Candidates that are claimed and built before the first of them runs, at most.
 
+# Candidates left of a batch when the next one is asked for, if the next can be built meanwhile.
 LATE = 4
-"""Candidates left of a batch when the next one is asked for, if the next can be built meanwhile."""
 
-USUAL_PACE_S = 0.2
-"""Seconds that a trial is taken to need before there was one."""
-
-MAX_REFUSED = 1000
-"""Proposals refused in a row after which no legal one is expected any more."""
+USUAL_PACE_S = 0.2  # Seconds that a trial is taken to need before there was one.
+MAX_REFUSED = 1000  # Proposals refused in a row after which no legal one is expected any more.
 
 _log = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ from autotune.tuner.search.k_nearest import KNearestSettings, KNearestSurrogate
 from autotune.tuner.search.mutations import crossover, mutated, unseen
 from search_spaces.space import Space
 
-TRIES = 64
-"""Attempts at a new child, before a random candidate takes its place."""
+TRIES = 64  # Attempts at a new child, before a random candidate takes its place.
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from autotune.cost_model.base import FloatVector, IndexVector
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
-MAX_KEPT = 4096
-"""Values of a knob up to which the neighbours of all of them are kept."""
+MAX_KEPT = 4096  # Values of a knob up to which the neighbours of all of them are kept.
 
 
 def one_knob_neighbors(space: Space, index: int) -> IndexVector:

@@ -21,6 +21,7 @@ from autotune.tuner.encoding import KnobDistances
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
+# Class and settings of each sampler that can be named.
 SAMPLERS: dict[str, tuple[str, dict[str, Any]]] = {
     "tpe": ("TPESampler", {"multivariate": True, "group": True}),
     "gp": ("GPSampler", {"deterministic_objective": True}),
@@ -29,22 +30,14 @@ SAMPLERS: dict[str, tuple[str, dict[str, Any]]] = {
     "qmc": ("QMCSampler", {}),
     "random": ("RandomSampler", {}),
 }
-"""Class and settings of each sampler that can be named."""
 
-_NEEDS = {"gp": "torch", "cmaes": "cmaes", "qmc": "scipy"}
-"""What a sampler needs beside Optuna."""
+_NEEDS = {"gp": "torch", "cmaes": "cmaes", "qmc": "scipy"}  # What a sampler needs beside Optuna.
+_ONE_OBJECTIVE = ("cmaes",)  # Samplers that cannot minimise two things.
+REFUSALS = 8  # Proposals refused in a row before the nearest free configuration is taken.
+NEAREST_OF = 4096  # Free configurations among which the nearest is looked for.
 
-_ONE_OBJECTIVE = ("cmaes",)
-"""Samplers that cannot minimise two things."""
-
-REFUSALS = 8
-"""Proposals refused in a row before the nearest free configuration is taken."""
-
-NEAREST_OF = 4096
-"""Free configurations among which the nearest is looked for."""
-
+# Something else to minimise, known before a candidate is measured, such as its shared memory.
 SecondObjective = Callable[[int], float]
-"""Something else to minimise, known before a candidate is measured, such as its shared memory."""
 
 
 def check_sampler(name: str) -> None:
