@@ -22,33 +22,15 @@ NOT_64_BITS = -1
 
 @dataclass(frozen=True)
 class Row:
-    """A record and its context.
-
-    Attributes
-    ----------
-    record : Record
-    log : str
-        File it is from.
-    group : Group
-        Its workload and target.
-    split : str
-        Of its workload.
-    device_split : str or None
-        Of its device.
-    flops : float or None
-        Floating-point operations of one run.
-    missing : str or None
-        Why it has no loop features.
-    program : ProgramText or None
-    """
+    """A record and its context."""
 
     record: Record
-    log: str
-    group: Group
-    split: str
-    device_split: str | None
-    flops: float | None
-    missing: str | None
+    log: str  # File it is from.
+    group: Group  # Its workload and target.
+    split: str  # Of its workload.
+    device_split: str | None  # Of its device.
+    flops: float | None  # Floating-point operations of one run.
+    missing: str | None  # Why it has no loop features.
     program: ProgramText | None
 
     @property

@@ -43,24 +43,15 @@ class NothingToExportError(UsageError):
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
-
-    Attributes
-    ----------
-    data, schema, card : Path
-    rows, workloads, features : int
-        Workloads count once per target.
-    missing : str
-        One line on rows without features; empty if all have them.
-    """
+    """What was written."""
 
     data: Path
     schema: Path
     card: Path
     rows: int
-    workloads: int
+    workloads: int  # They count once per target.
     features: int
-    missing: str
+    missing: str  # One line on rows without features; empty if all have them.
 
 
 def export(

@@ -47,50 +47,17 @@ class Session:
     The first candidate is the default configuration, whatever the tuner: the baseline that the
     result is compared with.
 
-    Parameters
-    ----------
-    task : Task
-    measurer : Measurer
-        Measures candidates of this task; the caller closes it.
-    tuner : Tuner
-        A new one, over the task's space.
-    store : RecordStore
-        Earlier records of the workload count as trials, failures included, and are never repeated,
-        unless an earlier version of the template made them.
-    seed : int
-        Recorded with each measurement.
-    limits : Limits
-        When to end.
-    job : str
-        What events call this workload.
-    weight : float
-        How much its time matters beside that of other workloads, > 0.
-    clock : callable
-        Returns monotonic seconds.
+    measurer: measures candidates of this task; the caller closes it.
+    tuner: a new one, over the task's space.
+    store: earlier records of the workload count as trials, failures included, and are never
+        repeated, unless an earlier version of the template made them.
+    seed: recorded with each measurement.
+    job: what events call this workload.
+    weight: how much its time matters beside that of other workloads, > 0.
+    clock: returns monotonic seconds.
 
-    Attributes
-    ----------
-    stop : StopConditions
-        When to end; its deadline may be set before opening.
-    learner : Learner
-        What the tuner learns.
-    on_event : callable
-        Told what happens; nobody at first.
-    trials : Trials
-        What is measured so far.
-    ended : End or None
-        Why it is over; None before.
-    summary : TuneSummary or None
-        What was achieved, once it is over.
-    error : AutotuneError or None
-        Why the workload could not be measured, if it `FAILED`.
-    refused : dict of int to str
-        Proposals that were not built, each with the rule that rejects it.
-
-    Raises
-    ------
-    UsageError
-        If the tuner has no estimate for patience, or the workload cannot be held against its goal.
+    UsageError if the tuner has no estimate for patience, or the workload cannot be held against its
+    goal.
     """
 
     def __init__(
@@ -112,14 +79,16 @@ class Session:
         self.job = job
         self.weight = weight
         share = 1.0 - SHARE if isinstance(measurer, SupportsComparison) else 1.0
+        # When to end; its deadline may be set before opening.
         self.stop = StopConditions(
             task, measurer, tuner, self.trials, limits, share, self._announce_machine
         )
         self.learner = Learner(tuner, self._trials_left, limits.patience is not None)
-        self.on_event: events.EventCallback = events.ignore_event
-        self.ended: events.End | None = None
-        self.summary: events.TuneSummary | None = None
-        self.error: AutotuneError | None = None
+        self.on_event: events.EventCallback = events.ignore_event  # told what happens
+        self.ended: events.End | None = None  # why it is over; None before
+        self.summary: events.TuneSummary | None = None  # what was achieved, once it is over
+        self.error: AutotuneError | None = None  # why it could not be measured, if it `FAILED`
+        # Proposals that were not built, each with the rule that rejects it.
         self.refused: dict[int, str] = {}
         self._refused_since = 0
         self._clock = clock
