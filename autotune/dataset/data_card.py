@@ -145,8 +145,5 @@ def _notes(log_index: LogIndex) -> str:
 def _table(headers: Sequence[str], rows: Any) -> str:
     lines = [[str(cell) for cell in row] for row in rows]
     out = [headers, ["---"] * len(headers), *lines]
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in out) + "\n"
-
-
-def _cell(text: str) -> str:
-    return printable(text).replace("|", "\\|").replace("\n", " ")
+    cells = [[printable(c).replace("|", "\\|").replace("\n", " ") for c in line] for line in out]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"

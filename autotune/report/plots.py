@@ -205,9 +205,11 @@ def _figure(width: float, height: float, found: Speeds | Grid) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    subject, letters = found.subject, round(12 * width)
+    subject, letters, conditions = found.subject, round(12 * width), found.conditions
+    if isinstance(found, Grid) and any(found.missing()):
+        conditions += "; hatched: refused, or failed"
     title, knobs, place = (
-        textwrap.fill(text, letters) for text in (subject.title, _conditions(found), subject.place)
+        textwrap.fill(text, letters) for text in (subject.title, conditions, subject.place)
     )
     line = 0.17 / height
     head, foot = (line * (1.5 + text.count("\n")) for text in (f"{title}\n{knobs}", place))
@@ -220,11 +222,6 @@ def _figure(width: float, height: float, found: Speeds | Grid) -> Figure:
     figure.text(0.012, below, knobs, va="top", fontsize="small", color="0.35")
     figure.text(0.012, 0.01, place, va="bottom", fontsize="small", color=colour)
     return figure
-
-
-def _conditions(found: Speeds | Grid) -> str:
-    hatched = isinstance(found, Grid) and any(found.missing())
-    return found.conditions + ("; hatched: refused, or failed" if hatched else "")
 
 
 def _save(figure: Figure, path: Path) -> None:

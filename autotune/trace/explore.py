@@ -238,11 +238,8 @@ def _comparisons(condition: Expr | None) -> Iterator[BinaryOp]:
 def _excess(condition: Expr, read: KnobColumns) -> str:
     """Return the two sides of a comparison that is false, with their values."""
     for one in _comparisons(condition):
-        holds, *sides = map(_number, ColumnProgram([one, one.a, one.b])(read))
+        values = ColumnProgram([one, one.a, one.b])(read)
+        holds, *sides = (int(np.asarray(value).item()) for value in values)
         if not holds:
             return f"{sides[0]} {_BROKEN[one.op]} {sides[1]}"
     return ""
-
-
-def _number(value: object) -> int:
-    return int(np.asarray(value).item())
