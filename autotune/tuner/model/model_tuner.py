@@ -282,11 +282,11 @@ class ModelTuner(Tuner):
 
     def _rank(self) -> None:
         """Rank a large space by what was learned."""
-        if self._candidates.whole() is None:
+        if self._trees.models and self._candidates.whole() is None:
             told = self._surrogate.told
             measured = np.array([o.index for o in told], dtype=np.int64)
             rng = np.random.default_rng([self.seed, len(told), 3])
-            self._candidates.rank(self._trees.models, measured, rng)
+            self._candidates.ranker.rank(self._trees.models, measured, rng)
 
     def _chooser(self, told: Sequence[Observation]) -> np.random.Generator:
         """Return a generator to choose among more measurements than can be used."""
