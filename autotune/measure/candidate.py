@@ -74,7 +74,7 @@ class WorkloadDescription:
     def from_json(cls, data: Mapping[str, Any]) -> WorkloadDescription:
         """Rebuild a subject from what `to_json` returned."""
         uses, functions = data["uses"], data["functions"]
-        own = {
+        own: dict[str, Any] = {
             "signature": Signature.from_json(data["signature"]),
             "uses": None if uses is None else tuple(map(InputUse.from_json, uses)),
             "functions": None if functions is None else frozenset(functions),
