@@ -29,6 +29,8 @@ class WorkloadInfo:
         What there is to say of its search space, a line each.
     default_index : int or None
         Index of the space's default configuration.
+    structures : int
+        Ways through the template, as far as they are traced.
     """
 
     workload: Workload
@@ -40,6 +42,7 @@ class WorkloadInfo:
     seed_chosen: bool = False
     space: tuple[str, ...] = ()
     default_index: int | None = None
+    structures: int = 0
 
     @property
     def heading(self) -> list[str]:
