@@ -255,7 +255,7 @@ def test_all_models_choose_among_the_best_of_the_first():
 
 # -- populations ---------------------------------------------------------------------------------
 
-HUGE = PopulationSettings(scored=5000, draws=500, parents=64, children=2000)
+HUGE = PopulationSettings(scored=5000, draws=500, parents=64, children=2000, generations=32)
 
 
 def test_a_huge_space_is_searched_by_a_population_that_improves():
@@ -326,7 +326,9 @@ def test_a_population_ends_where_little_or_nothing_is_feasible():
 def large_space_tuner(seed: int) -> tuple[ModelTuner, Columns]:
     """Return a tuner that takes a space of 20^4 configurations for one too large to rank whole."""
     space = grid_space(20, knobs=4)
-    population = PopulationSettings(scored=8000, draws=800, parents=64, children=8000)
+    population = PopulationSettings(
+        scored=8000, draws=800, parents=64, children=8000, generations=32
+    )
     ranking = RankingSettings(whole=1000, population=population, pool_min=256, kept=200)
     candidates = CandidateSettings(whole=1000, random=200, incumbents=2, ranking=ranking)
     features = Columns(space)
