@@ -246,7 +246,9 @@ class _Rules:
                 self.schedule[panels.result].compute_inline()
             apart += [*panels.packed, *panels.converted, panels.tile, *panels.folds, end]
             knobs = StageKnobs(self.cfg, self.numbers[panels.result])
-            apart += schedule_tiles(knobs, self.schedule, panels, end, effort)
+            own = [t for made in self.panels for t in (made.tile, *made.folds, made.result)]
+            own += [*apart, *self.lanes, *self.joined, *self.columns]
+            apart += schedule_tiles(knobs, self.schedule, panels, end, effort, own)
         return apart
 
 

@@ -187,7 +187,12 @@ def _packed(
 
 
 def schedule_tiles(
-    cfg: KnobDefiner, s: Schedule, panels: Panels, end: te.Tensor, effort: Effort
+    cfg: KnobDefiner,
+    s: Schedule,
+    panels: Panels,
+    end: te.Tensor,
+    effort: Effort,
+    taken: Collection[te.Tensor],
 ) -> list[te.Tensor]:
     """Compute tiles in registers, blocks of tiles in tasks, and panels before them.
 
@@ -200,16 +205,18 @@ def schedule_tiles(
         The stage computed at the tiles: the result, or its only element-wise consumer.
     effort
         How many knobs it has.
+    taken
+        Stages that other rules place.
 
     Returns
     -------
     list of Tensor
-        Stages that were added.
+        Stages that were added, or computed by tasks.
     """
     way, rank = panels.way, len(panels.way.groups)
     stages = readings(s)
     acc = s.cache_write(panels.tile, "local")
-    inside = _computed_in_tasks(s, panels, stages)
+    inside = [t for t in _computed_in_tasks(s, panels, stages) if t not in taken]
     task, last = _blocks(cfg, s[end], panels, effort)
     for tensor in inside:
         s[tensor].compute_at(s[end], task)
@@ -239,7 +246,8 @@ def _computed_in_tasks(s: Schedule, panels: Panels, stages: Sequence[Reading]) -
     own = dict.fromkeys(r.tensor for r in parts_of_tasks(panels.way) if r not in panels.reads)
     return [
         t for t in own
-        if [r.tensor for r in readers_of(t, stages)] == [panels.tile] and not s[t].is_output
+        if [r.tensor for r in readers_of(t, stages)] == [panels.tile]
+        and not s[t].is_output and s[t].scan is None
     ]  # fmt: skip
 
 

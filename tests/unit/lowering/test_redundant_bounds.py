@@ -13,15 +13,15 @@ from autotune.ir.verify import verify
 from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
 
 OUT, IN = (Buffer(name, "int32", (const(40),)) for name in ("out", "in"))
-I, R = Var("i"), Var("r")
-ROW = binary("+", binary("*", I, const(4)), R)
+TILE, R = Var("i"), Var("r")
+ROW = binary("+", binary("*", TILE, const(4)), R)
 BOUNDED = Load(IN, binary("min", ROW, const(30)))
 
 
 def without_bounds(body: Stmt, tiles: int) -> str:
-    """Return the listing of nested loops without redundant bounds; checks that it computes same."""
+    """Return the listing of loops without redundant bounds; checks that it computes the same."""
     rows = For(R, const(4), LoopKind.UNROLLED, body)
-    loops = For(I, const(tiles), LoopKind.SERIAL, rows)
+    loops = For(TILE, const(tiles), LoopKind.SERIAL, rows)
     function = verify(PrimFunc("f", (IN, OUT), frozenset({OUT}), loops))
     after = verify(drop_redundant_bounds(function))
     given = np.arange(40, dtype="int32")
