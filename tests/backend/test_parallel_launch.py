@@ -11,12 +11,13 @@ import pytest
 from autotune.runtime.cpu import llvm_compiler
 from autotune.runtime.cpu.llvm_compiler import Options, object_code
 from autotune.runtime.cpu.openmp import SYMBOLS
-from autotune.runtime.cpu.parallel_launch import LAUNCH, MAX_YIELDS, launch_source
+from autotune.runtime.cpu.parallel_launch import LAUNCH, SLOW_NS, STAY, launch_source
 from autotune.target import Target
 
 BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 PARALLEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
 NUMBER = ctypes.CFUNCTYPE(ctypes.c_int)
+CLOCK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
 MASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
 
 
@@ -33,27 +34,30 @@ class Machine:
         Where each of the team's threads wakes up.
     allowed : set of int
         The cores that the process may use.
-    team : int
-        The team's size as the runtime reports it.
     """
 
-    def __init__(self, cores: list[int], allowed: set[int], team: int | None = None) -> None:
+    def __init__(self, cores: list[int], allowed: set[int]) -> None:
         self.cores, self.allowed = cores, allowed
-        self.team = len(cores) if team is None else team
         self.thread = 0
         self.chosen: list[set[int]] = []
-        self.yields = 0
+        self.ns = 3 * 10**9 - 1000  # of the clock
+        self.move_ns = 0
+        self.wakes_at_home = False
         self.parts: list[int] = []
         self._functions = {
             "sched_getcpu": NUMBER(lambda: self.cores[self.thread]),
-            "sched_yield": NUMBER(self._yield),
+            "clock_gettime": CLOCK(self._clock),
             "sched_getaffinity": MASK(self._get),
             "sched_setaffinity": MASK(self._set),
         }
-        self._runtime = (PARALLEL(self._parallel), NUMBER(lambda: self.team), NUMBER(lambda: 0))
+        self._runtime = (
+            PARALLEL(self._parallel),
+            NUMBER(lambda: len(self.cores)),
+            NUMBER(lambda: 0),
+        )
 
-    def _yield(self) -> int:
-        self.yields += 1
+    def _clock(self, _: int, to: Any) -> int:
+        to[0], to[1] = divmod(self.ns, 10**9)
         return 0
 
     def _get(self, _: int, size: int, to: int) -> int:
@@ -66,6 +70,7 @@ class Machine:
     def _set(self, _: int, size: int, where: int) -> int:
         bits = int.from_bytes(ctypes.string_at(where, size), "little")
         self.chosen.append({cpu for cpu in range(8 * size) if bits >> cpu & 1})
+        self.ns += self.move_ns
         if self.cores[self.thread] not in self.chosen[-1]:
             self.cores[self.thread] = min(self.chosen[-1])
         return 0
@@ -73,9 +78,12 @@ class Machine:
     def _parallel(self, body: int, context: int, threads: int, _: int) -> None:
         for number in range(min(threads, len(self.cores))):
             self.thread = number
+            home = self.cores[number]
             BODY(body)(context)
+            if self.wakes_at_home:
+                self.cores[number] = home
 
-    def launch(self, threads: int) -> None:
+    def launch(self, threads: int, times: int = 1) -> None:
         """Launch a body that notes the thread that runs it."""
         addresses = {name: address(function) for name, function in self._functions.items()}
         code = object_code(launch_source("give"), Target.of("llvm"), Options(), None)
@@ -83,7 +91,8 @@ class Machine:
         give: Callable[..., None] = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(found["give"])
         give(*map(address, self._runtime))
         body = BODY(lambda _: self.parts.append(self.thread))
-        PARALLEL(found[LAUNCH])(address(body), None, threads, 0)
+        for _ in range(times):
+            PARALLEL(found[LAUNCH])(address(body), None, threads, 0)
         del keep
 
 
@@ -118,14 +127,13 @@ def test_cores_with_numbers_out_of_range_are_not_claimed(cpu: int) -> None:
     assert machine.chosen == []
 
 
-def test_a_thread_that_has_ended_lets_others_begin_but_not_for_ever() -> None:
-    machine = Machine([0], {0, 1}, team=2)
-    machine.launch(2)
-    assert machine.parts == [0]
-    assert machine.yields == MAX_YIELDS
-
-
-def test_a_team_whose_threads_have_all_begun_does_not_yield() -> None:
-    machine = Machine([0], {0}, team=1)
-    machine.launch(1)
-    assert machine.yields == 0
+def test_threads_stay_for_a_while_after_a_move_to_a_busy_core() -> None:
+    machine = Machine([1, 1], {1, 2})
+    machine.move_ns = SLOW_NS
+    machine.wakes_at_home = True
+    machine.launch(2, times=2 * STAY)
+    assert len(machine.chosen) // 2 == 2
+    machine = Machine([1, 1], {1, 2})
+    machine.wakes_at_home = True
+    machine.launch(2, times=5)
+    assert len(machine.chosen) // 2 == 5

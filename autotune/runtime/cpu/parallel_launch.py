@@ -4,7 +4,8 @@ A thread that slept is often woken on the core of the thread that woke it, also 
 is idle (a virtual machine's idle core looks occupied). Both then take turns: each spins until it
 gives up, while the other cannot run. Therefore each thread of a team claims its core when it
 begins. A thread whose core is taken moves to another core that the process may use and the team
-does not. A thread that ends first lets those run that have not begun.
+does not; if that takes long, because another program uses the other core, threads stay where they
+are for a while.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ LAUNCH = "GOMP_parallel"
 _MOST_CPUS = 1024
 """Bits of a set of CPUs, as in the C library; those above are not claimed."""
 
-_LOOKS = 512
-"""Times that a thread looks whether the others have begun before it yields: about 1 us."""
+SLOW_NS = 500_000
+"""A move that takes longer has met another program on the other core."""
 
-MAX_YIELDS = 64
-"""Times that it yields before it waits as the runtime does."""
+STAY = 64
+"""Threads that stay on a core of the team after a move that was slow."""
 
 _SOURCE = """\
-%team = type {{ ptr, ptr, i32, [{words} x i64] }}
+%team = type {{ ptr, ptr, [{words} x i64] }}
 
 @parallel = internal global ptr null
 @num_threads = internal global ptr null
 @thread_num = internal global ptr null
+@stay = internal global i32 0
 
 declare i32 @sched_getcpu()
-declare i32 @sched_yield()
+declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
@@ -68,31 +70,23 @@ crowded:
   call void @move(ptr %team)
   br label %begin
 begin:
-  %started = getelementptr %team, ptr %team, i64 0, i32 2
-  %before = atomicrmw add ptr %started, i32 1 monotonic
   %body = load ptr, ptr %team
   %second = getelementptr %team, ptr %team, i64 0, i32 1
   %context = load ptr, ptr %second
   call void %body(ptr %context)
-  %threads = call i32 @omp_get_num_threads()
-  br label %look
-look:
-  %looks = phi i32 [ 0, %begin ], [ 0, %yield ], [ %looks.next, %again ]
-  %yields = phi i32 [ 0, %begin ], [ %yields.next, %yield ], [ %yields, %again ]
-  %now = load atomic i32, ptr %started monotonic, align 4
-  %all = icmp eq i32 %now, %threads
-  br i1 %all, label %done, label %again
-again:
-  %looks.next = add i32 %looks, 1
-  %more = icmp ult i32 %looks.next, {looks}
-  br i1 %more, label %look, label %yield
-yield:
-  %yielded = call i32 @sched_yield()
-  %yields.next = add i32 %yields, 1
-  %enough = icmp eq i32 %yields.next, {yields}
-  br i1 %enough, label %done, label %look
-done:
   ret void
+}}
+
+; Nanoseconds of the monotonic clock.
+define internal i64 @clock() nounwind {{
+  %time = alloca [2 x i64]
+  %read = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time
+  %second = getelementptr [2 x i64], ptr %time, i64 0, i64 1
+  %rest = load i64, ptr %second
+  %whole = mul i64 %seconds, 1000000000
+  %all = add i64 %whole, %rest
+  ret i64 %all
 }}
 
 ; Claim the calling thread's core; return whether another thread of the team has.
@@ -102,7 +96,7 @@ define internal i1 @claim(ptr %team) nounwind {{
   br i1 %known, label %yes, label %no
 yes:
   %word = lshr i32 %cpu, 6
-  %at = getelementptr %team, ptr %team, i64 0, i32 3, i32 %word
+  %at = getelementptr %team, ptr %team, i64 0, i32 2, i32 %word
   %wide = zext i32 %cpu to i64
   %number = and i64 %wide, 63
   %bit = shl i64 1, %number
@@ -114,8 +108,16 @@ no:
   ret i1 false
 }}
 
-; Move the calling thread to a core that it may use and the team does not, if there is one.
+; Move the calling thread to a core that it may use and the team does not, if there is one. After a
+; move that has met another program, threads stay where they are for some launches.
 define internal void @move(ptr %team) nounwind noinline {{
+  %left = load atomic i32, ptr @stay monotonic, align 4
+  %held = icmp sgt i32 %left, 0
+  br i1 %held, label %wait, label %find
+wait:
+  %was = atomicrmw sub ptr @stay, i32 1 monotonic
+  ret void
+find:
   %allowed = alloca [{words} x i64], align 64
   %free = alloca [{words} x i64], align 64
   call void @llvm.memset.p0.i64(ptr align 64 %allowed, i8 0, i64 {set}, i1 false)
@@ -123,9 +125,9 @@ define internal void @move(ptr %team) nounwind noinline {{
   %failed = icmp slt i32 %found, 0
   br i1 %failed, label %stay, label %next
 next:
-  %word = phi i64 [ 0, %0 ], [ %word.next, %next ]
-  %any = phi i64 [ 0, %0 ], [ %any.next, %next ]
-  %theirs = getelementptr %team, ptr %team, i64 0, i32 3, i64 %word
+  %word = phi i64 [ 0, %find ], [ %word.next, %next ]
+  %any = phi i64 [ 0, %find ], [ %any.next, %next ]
+  %theirs = getelementptr %team, ptr %team, i64 0, i32 2, i64 %word
   %claimed = load atomic i64, ptr %theirs monotonic, align 8
   %may = getelementptr [{words} x i64], ptr %allowed, i64 0, i64 %word
   %cores = load i64, ptr %may
@@ -141,9 +143,16 @@ chosen:
   %none = icmp eq i64 %any.next, 0
   br i1 %none, label %stay, label %go
 go:
+  %since = call i64 @clock()
   %there = call i32 @sched_setaffinity(i32 0, i64 {set}, ptr %free)
   %back = call i32 @sched_setaffinity(i32 0, i64 {set}, ptr %allowed)
+  %now = call i64 @clock()
   %new = call i1 @claim(ptr %team)
+  %spent = sub i64 %now, %since
+  %slow = icmp sgt i64 %spent, {slow_ns}
+  br i1 %slow, label %busy, label %stay
+busy:
+  store atomic i32 {stay}, ptr @stay monotonic, align 4
   ret void
 stay:
   ret void
@@ -186,8 +195,8 @@ def launch_source(use_openmp: str) -> LLVMSource:
         cpus=_MOST_CPUS,
         words=words,
         set=8 * words,
-        bytes=24 + 8 * words,
-        looks=_LOOKS,
-        yields=MAX_YIELDS,
+        bytes=16 + 8 * words,
+        slow_ns=SLOW_NS,
+        stay=STAY,
     )
     return LLVMSource(text, use_openmp, False)
