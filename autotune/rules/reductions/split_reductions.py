@@ -92,7 +92,9 @@ def column_tasks(tensor: te.Tensor) -> int:
     return result_count(tensor) // width
 
 
-def partial_results(tensor: te.Tensor, parts: Any, unit: int) -> te.Tensor:
+def partial_results(
+    tensor: te.Tensor, parts: Any, unit: int, is_even: bool = False
+) -> te.Tensor:
     """Return the results of the parts of a reduction: an axis for the parts, then its own.
 
     Parameters
@@ -103,12 +105,13 @@ def partial_results(tensor: te.Tensor, parts: Any, unit: int) -> te.Tensor:
         Their number; an integer or a knob.
     unit
         What the length of each part is a multiple of.
+    is_even
+        Whether all parts are known to have this length.
     """
     reduced = reduction_of(tensor)
     first, *rest = reduced.axes
     size = extent(first)
     chunk = te.ceildiv(size, parts * unit) * unit
-    is_whole = isinstance(parts, int) and size % (parts * unit) == 0
     step = te.reduce_axis((0, chunk), first.name)
     copies = [te.reduce_axis((a.dom.min, a.dom.extent), a.name) for a in rest]  # type: ignore[union-attr]
 
@@ -118,7 +121,7 @@ def partial_results(tensor: te.Tensor, parts: Any, unit: int) -> te.Tensor:
         at = p * chunk + step.var
         values[first.var] = at
         where = substitute(reduced.condition, values)
-        if not is_whole:
+        if not is_even:
             inside = at < size
             where = inside if isinstance(where, Const) and where.value else te.all(where, inside)
         sources = [substitute(source, values) for source in reduced.sources]
