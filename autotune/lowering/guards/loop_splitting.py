@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import not_
 
-from autotune.ir.algebra.canonical_sums import INF
+from autotune.ir.algebra.canonical_sums import INF, Sum, sum_expr
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.ops import binary, const
@@ -128,14 +130,19 @@ class Splitter:
         if not any(var is loop.var for var in variables):
             return
         within = [inner[var] for var in variables if var in inner]
-        if any(x.kind not in FIXED for x in within) or not self.threads.isdisjoint(variables):
+        by_threads = not self.threads.isdisjoint(variables)
+        if any(x.kind not in FIXED for x in within):
+            return
+        if by_threads and loop.kind is not LoopKind.UNROLLED:
             return
         worst = self.worst(over, within)
+        if worst is not None and by_threads:
+            worst = self.worst_of_threads(worst)
         if worst is None or isinstance(worst, Const):
             return
         guards = found.setdefault(worst, Guards(worst))
         guards.conditions[condition] = None
-        guards.is_exact = guards.is_exact and not within
+        guards.is_exact = guards.is_exact and not within and not by_threads
         guards.is_here = guards.is_here and not inner
 
     def worst(self, over: Expr, loops: list[For]) -> Expr | None:
@@ -151,6 +158,16 @@ class Splitter:
                 return None
             ends[loop.var] = const(int(last) if factor > 0 else 0)
         return self.simplifier.expr(substitute(over, ends))
+
+    def worst_of_threads(self, over: Expr) -> Expr | None:
+        """Return a bound of a number's values in all threads; None if there is none."""
+        form = self.simplifier.form(over)
+        apart = [self.threads.isdisjoint(free_vars(term.atom)) for term in form.terms]
+        of_threads = tuple(compress(form.terms, map(not_, apart)))
+        most = self.simplifier.sum_bounds(Sum(of_threads, form.base))[1]
+        if most == INF:
+            return None
+        return sum_expr(Sum(tuple(compress(form.terms, apart)), int(most)), over.dtype)
 
     def factor(self, node: Expr, var: Var) -> int | None:
         """Return the coefficient of a variable in a sum; None if the sum is not linear in it."""
