@@ -16,6 +16,7 @@ from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Seq, Stmt
 from autotune.ir.visitor import Rewriter, child_stmts, free_vars, substitute, walk, walk_expr
+from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.guards.facts import NOTHING, ConditionRewriter, extremum, is_empty
 from autotune.lowering.guards.prove_guards import Prover
 
@@ -40,12 +41,15 @@ class Guards:
         Whether none of them depends on inner loops.
     is_here : bool
         Whether none of them is tested in an inner loop.
+    of_threads : bool
+        Whether some of them depend on threads; the number is then the largest one of all threads.
     """
 
     excess: Expr
     conditions: dict[Expr, None] = field(default_factory=dict)
     is_exact: bool = True
     is_here: bool = True
+    of_threads: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ class Splitter:
         by_threads = not self.threads.isdisjoint(variables)
         if any(x.kind not in FIXED for x in within):
             return
-        if by_threads and loop.kind is not LoopKind.UNROLLED:
+        if by_threads and not _is_private(loop):
             return
         worst = self.worst(over, within)
         if worst is not None and by_threads:
@@ -144,6 +148,7 @@ class Splitter:
         guards.conditions[condition] = None
         guards.is_exact = guards.is_exact and not within and not by_threads
         guards.is_here = guards.is_here and not inner
+        guards.of_threads = guards.of_threads or by_threads
 
     def worst(self, over: Expr, loops: list[For]) -> Expr | None:
         """Return a bound of the values over all iterations of some loops.
@@ -278,6 +283,13 @@ class _Replaced(Rewriter):
     def expr(self, node: Expr) -> Expr:
         new = substitute(node, self.mapping)
         return node if new is node else self.simplifier.expr(new)
+
+
+def _is_private(loop: For) -> bool:
+    """Whether a thread may have some iterations of a loop apart: it exchanges nothing in them."""
+    if loop.kind not in (LoopKind.UNROLLED, LoopKind.SERIAL):
+        return False
+    return not any(access.buffer.scope == "shared" for access in accesses(loop.body))
 
 
 def _inside(stmt: Stmt, loops: Mapping[Var, For]) -> Iterator[tuple[Stmt, Mapping[Var, For]]]:

@@ -218,7 +218,7 @@ class Bounds:
     ) -> list[Range]:
         """Return the part of a tensor that its readers need; the whole tensor if it is unknown.
 
-        It begins at 0 or later, unless readers begin before it, at a multiple of a vector.
+        It begins at 0 or later, unless readers begin before that, where a vector begins.
         """
         regions = []
         for position, span in enumerate(whole):
@@ -228,7 +228,10 @@ class Bounds:
                 regions.append(span)
                 continue
             low, extent = found.low, _at_least_zero(normal(found.width + 1), self._simplifier)
-            if not from_before and self._simplifier.bounds(low)[0] < 0:
+            if self._simplifier.bounds(low)[0] < 0:
+                if from_before and not isinstance(low, Const):
+                    regions.append(Range(low, extent))
+                    continue
                 low = binary("max", low, const(0, low.dtype))
             regions.append(Range(low, self._clipped(extent, span.extent)))
         return regions

@@ -119,6 +119,7 @@ def schedule_rows(
             step, vector = own.split(along, factor=how.together, offset=before)
             step, thread = own.split(step, factor=how.threads)
             own.reorder(thread, step, vector)
+            own.unroll(vector)
             s[loaded].compute_at(own, step)
             s[loaded].vectorize(loaded.op.axis[-1])
         _, row = own.split(axis, factor=how.rows)
