@@ -90,9 +90,9 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     parts
         Of sums whose results are few: partial results of each, which another kernel adds up.
     """
-    outputs, split = split_sums(cfg, outputs, plan(outputs))
+    outputs, parts = split_sums(cfg, outputs, plan(outputs))
     made = plan(outputs)
-    knobs = GpuKnobs(cfg, made, first=1 + split)
+    knobs = GpuKnobs(cfg, made, parts)
     products: dict[te.Tensor, Tiled] = {}
     flat = made.flat()
     flattened: dict[te.Tensor, te.Tensor] = {}

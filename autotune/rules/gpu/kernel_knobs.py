@@ -27,17 +27,20 @@ _FEW: Final = 1 << 14
 #: Largest number of single elements that a thread loads before it stores them: their addresses and
 #: conditions need registers, too.
 _MAX_WAITING: Final = 16
+#: Kinds of kernels.
+_KINDS: Final = ("product", "long", "short", "rows", "elements")
 
 
 class GpuKnobs:
     """Defines the knobs of kernels.
 
     In each kind, the kernel with the most work has knobs, with its number among these kernels in
-    their names: a product is the first one, others are numbered from `first` on. Other kernels have
-    the defaults for their shapes, because spaces would become too large.
+    their names: a product is the first one. Other kernels have the defaults for their shapes,
+    because spaces would become too large. If `parts` reductions may be split, kernels depend on
+    these knobs, and the number is that of the kind, behind the numbers of the parts.
     """
 
-    def __init__(self, cfg: KnobDefiner, made: FusionPlan, first: int = 1) -> None:
+    def __init__(self, cfg: KnobDefiner, made: FusionPlan, parts: int) -> None:
         self.cfg = cfg
         largest: dict[str, FusedKernel] = {}
         for kernel in made.kernels.values():
@@ -49,7 +52,10 @@ class GpuKnobs:
         product = [tail for tail in tuned if made.kernels[tail].product is not None]
         others = [tail for tail in tuned if tail not in product]
         self.numbers = dict.fromkeys(product, 1)
-        self.numbers |= {tail: n for n, tail in enumerate(others, first + len(product))}
+        self.numbers |= {tail: n for n, tail in enumerate(others, 1 + len(product))}
+        if parts:
+            kinds = {tail: _KINDS.index(_kind(made.kernels[tail])) for tail in others}
+            self.numbers |= {tail: 1 + parts + kind for tail, kind in kinds.items()}
 
     @property
     def target(self) -> Target:
