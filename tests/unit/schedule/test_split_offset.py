@@ -49,7 +49,7 @@ def test_the_axis_of_an_offset_may_be_split_itself() -> None:
 
 
 def test_steps_keep_the_offset() -> None:
-    X, Z, Y = shifted()
+    X, _, Y = shifted()
     s = te.create_schedule(Y.op)
     i, j = Y.op.axis
     s[Y].split(j, factor=4, offset=i.var * 13 % 4)
