@@ -14,7 +14,7 @@ from typing import Any
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Reduce
-from autotune.ir.visitor import substitute
+from autotune.ir.visitor import free_vars, substitute
 from autotune.rules.gpu.fusion_plan import (
     FusedKernel,
     FusionPlan,
@@ -275,8 +275,10 @@ class _Loops:
 
 
 def _type_of(tail: te.Tensor) -> str:
-    """Return the type of the largest elements that a stage moves."""
-    return max((tail.dtype, *(r.dtype for r in reads_in(tail))), key=dtypes.itemsize)
+    """Return the type of the largest elements that a stage moves along its last axis."""
+    last = tail.op.axis[-1].var
+    along = (r for r in reads_in(tail) if any(last in set(free_vars(i)) for i in r.children))
+    return max((tail.dtype, *(r.dtype for r in along)), key=dtypes.itemsize)
 
 
 def _steps(tensor: te.Tensor) -> tuple[Any, ...]:

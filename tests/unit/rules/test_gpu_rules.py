@@ -179,7 +179,7 @@ def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]
     final = task.final(task.default_index)
     text = emit(final).text
     kept = {b.name: b for s in walk(final.body) for b in written(s)}["X.own"]
-    (elements,) = (int(n.value) for n in kept.shape if isinstance(n, Const))
+    elements = math.prod(int(n.value) for n in kept.shape if isinstance(n, Const))
     assert times(final.body, lambda e: isinstance(e, Call) and e.name == "exp") == elements
     assert times(final.body, lambda e: isinstance(e, Load) and e.buffer.name == "X") == elements
     assert "__shared__" not in text
