@@ -45,7 +45,7 @@ from autotune.rules.reductions.split_reductions import (
     schedule_columns,
 )
 from autotune.rules.reductions.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
-from autotune.rules.rewrite_graph import rewrite
+from autotune.rules.rewrite_graph import rewrite, with_axes_from_zero
 from autotune.rules.scans.associative_scans import ScanSeries
 from autotune.rules.scans.cell_loops import ScanCells
 from autotune.rules.stage_graph import (
@@ -131,6 +131,7 @@ def schedule(
         If a size is known only when the function is called.
     """
     _check_sizes(outputs)
+    outputs = with_axes_from_zero(outputs)
     if cfg.target.kind != "llvm":
         return gpu_schedule(cfg, outputs)
     return _Rules(cfg, outputs, constants).schedule
