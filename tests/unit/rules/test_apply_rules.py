@@ -88,6 +88,14 @@ def sums_from_three(axis: int) -> Made:
     return [X], [te.compute((X.shape[1 - axis],), lambda i: te.sum(at(i), axis=r), name="S")]
 
 
+def product_of(m: int, k: int) -> Made:
+    """C = A @ B."""
+    A, B = te.placeholder((m, k), "float32", name="A"), te.placeholder((k, 40), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    C = te.compute((m, 40), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+    return [A, B], [C]
+
+
 def product_from_three() -> Made:
     """C = A[:, 3:] @ B[3:]."""
     A, B = te.placeholder((9, 37), "float32", name="A"), te.placeholder((37, 40), name="B")
@@ -103,10 +111,12 @@ def product_from_three() -> Made:
         (partial(sums_from_three, 1), lambda x: x[:, 3:].sum(axis=1)),
         (partial(sums_from_three, 0), lambda x: x[3:].sum(axis=0)),
         (product_from_three, lambda a, b: a[:, 3:] @ b[3:]),
+        (partial(product_of, 0, 9), lambda a, b: a @ b),
+        (partial(product_of, 9, 0), lambda a, b: a @ b),
     ],
-    ids=["rows", "columns", "product"],
+    ids=["rows", "columns", "product", "no rows", "no steps"],
 )
-def test_a_reduction_may_start_at_any_element(
+def test_a_reduction_may_start_at_any_element_and_may_have_none(
     kind: str, made: Callable[[], Made], reference: Callable[..., Any]
 ) -> None:
     target = Target.of(kind)
