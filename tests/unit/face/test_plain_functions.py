@@ -75,3 +75,12 @@ def test_names_of_any_length_work() -> None:
     out = np.empty(9, "float32")
     autotune.build(long_names, {"n": 9})(np.full(9, 3, "float32"), np.ones(9, "float32"), out)
     assert out.tolist() == [2] * 9
+
+
+def test_more_rows_than_int32_counts_are_built() -> None:
+    def row_sums(m: int) -> Any:
+        A = te.placeholder((m, 3), name="A")
+        k = te.reduce_axis((0, 3), "k")
+        return te.compute((m,), lambda i: te.sum(A[i, k], axis=k), name="B")
+
+    assert "row_sums" in autotune.build(row_sums, {"m": 2**31 + 5}).source
