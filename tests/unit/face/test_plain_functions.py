@@ -77,6 +77,7 @@ def test_names_of_any_length_work() -> None:
     assert out.tolist() == [2] * 9
 
 
+@pytest.mark.filterwarnings("ignore:template 'row_sums' cannot be traced")
 def test_more_rows_than_int32_counts_are_built() -> None:
     def row_sums(m: int) -> Any:
         A = te.placeholder((m, 3), name="A")
