@@ -104,6 +104,17 @@ def product_from_three() -> Made:
     return [A, B], [C]
 
 
+def product_of_rows_found_in_a_table() -> Made:
+    """C = A[max(I, 0)] @ B."""
+    A, B = te.placeholder((9, 37), "float32", name="A"), te.placeholder((37, 40), name="B")
+    found = te.placeholder((21,), "int32", name="I")
+    r = te.reduce_axis((0, 37), name="r")
+    C = te.compute(
+        (21, 40), lambda i, j: te.sum(A[te.max(found[i], 0), r] * B[r, j], axis=r), name="C"
+    )
+    return [A, B, found], [C]
+
+
 @pytest.mark.parametrize("kind", ["llvm", "cuda -on=cpu"])
 @pytest.mark.parametrize(
     ("made", "reference"),
@@ -113,10 +124,11 @@ def product_from_three() -> Made:
         (product_from_three, lambda a, b: a[:, 3:] @ b[3:]),
         (partial(product_of, 0, 9), lambda a, b: a @ b),
         (partial(product_of, 9, 0), lambda a, b: a @ b),
+        (product_of_rows_found_in_a_table, lambda a, b, i: a[np.maximum(i, 0)] @ b),
     ],
-    ids=["rows", "columns", "product", "no rows", "no steps"],
+    ids=["rows", "columns", "product", "no rows", "no steps", "table"],
 )
-def test_a_reduction_may_start_at_any_element_and_may_have_none(
+def test_a_reduction_of_unusual_elements_is_right(
     kind: str, made: Callable[[], Made], reference: Callable[..., Any]
 ) -> None:
     target = Target.of(kind)
