@@ -13,7 +13,7 @@ from operator import not_
 from autotune.ir.algebra.canonical_sums import INF, Sum, sum_expr
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Const, Expr, Var
-from autotune.ir.ops import binary, const
+from autotune.ir.ops import binary, cast, const
 from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Seq, Stmt
 from autotune.ir.visitor import Rewriter, child_stmts, free_vars, substitute, walk, walk_expr
 from autotune.lowering.dependence.accesses import accesses
@@ -245,7 +245,7 @@ class Splitter:
         return For(var, extent, loop.kind, body)
 
     def _replaced(self, var: Var, value: Expr, body: Stmt) -> Stmt:
-        return _Replaced({var: value}, self.simplifier).stmt(body)
+        return _Replaced({var: cast(var.dtype, value)}, self.simplifier).stmt(body)
 
 
 class _Replaced(Rewriter):
