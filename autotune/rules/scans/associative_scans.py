@@ -25,7 +25,7 @@ from autotune.ir.visitor import reads, substitute
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.scans.cells import outside_of
 from autotune.rules.scans.recurrences import Blocks, Recurrence, StepByStep, recurrence_of
-from autotune.rules.scans.row_recurrences import GROUP, RowSums, row_sums
+from autotune.rules.scans.row_recurrences import RowSums, row_sums
 from autotune.rules.stage_graph import extent
 from autotune.rules.threads import share
 from autotune.schedule.schedule import Schedule
@@ -53,7 +53,8 @@ _LONG: Final = 64
 #: Vectors of columns of a task.
 _WIDTHS: Final = (64, 1, 2, 4, 8, 16, 32, 128)
 
-#: Least number of vectors in a task's part of a row by default: shorter parts are too slow.
+#: Least number of vectors in a task's part of a row by default: shorter parts are too slow. Rows
+#: of twice as many have vectors of twice the length.
 _NARROWEST: Final = 8
 
 
@@ -308,54 +309,57 @@ class SeriesLoops:
             ways = ["vectors", "steps", "blocks"] if lengths else ["vectors", "steps"]
         shared = row >= _LONG_ROW or (rows < _TASKS and self.bytes >= _SHARED)
         way = cfg.define_knob("scan", ways, ways[-1 if shared and lengths else 0])
-        count = max(width for width in (1, 2, 4) if width == 1 or rows >= _TASKS * width)
-        width = None
-        if way != "blocks":
-            width = cfg.define_knob("scan_rows", [1, 2, 4, 8], count)
         if way == "steps":
-            return self._rows_together(width)
-        vector = max(2 * GROUP, self.vector)
-        lanes = cfg.define_knob("scan_lanes", [vector, 2 * vector])
+            counts = [1, 2, 4, 8]
+            likely = max(n for n in counts[:3] if n == 1 or rows >= _TASKS * n)
+            return self._rows_together(cfg.define_knob("scan_rows", counts, likely))
+        vector = max(2, self.vector)
+        likely = vector * (2 if own.steps >= 2 * _NARROWEST * vector else 1)
+        lanes = cfg.define_knob("scan_lanes", [vector, 2 * vector, 4 * vector], likely)
         length = self._length(lengths) if way == "blocks" else None
         sums = row_sums(own, lanes, length)
         result = self.series.stage(sums.element)
 
         def apply(s: Schedule) -> None:
-            inner = self._row_tasks(s, sums, width, length)
+            inner = self._row_tasks(s, sums, length)
             s[result].vectorize(s[result].split(inner, factor=lanes)[1])
 
         self.apply = apply
         before = sums.before.op
-        self.stages = [t for t in (sums.lane_sums, sums.ends, sums.groups) if t is not None]
+        self.stages = [t for t in (sums.lane_sums, sums.ends, *sums.within) if t is not None]
         self.stages += [sums.before, before.init[0], before.update[0]]
         if sums.starts is not None:
             start = sums.starts.op
             self.stages += [sums.starts, start.init[0], start.update[0]]
         return result
 
-    def _row_tasks(self, s: Schedule, sums: RowSums, width: Any, length: Any) -> Any:
+    def _row_tasks(self, s: Schedule, sums: RowSums, length: Any) -> Any:
         """Write the tasks of a result along rows; return its loop over the elements of a row."""
         Y, axes = self.result, list(self.result.op.axis)
         inner = axes.pop(self.series.time)
         s[Y].reorder(*axes, inner)
         row = (s[Y].fuse(*axes) if len(axes) > 1 else axes[0]) if axes else None
+        self._within(s, sums)
         if length is not None:
             columns, inner = s[Y].split(inner, factor=length)
-            rows = task = columns if row is None else s[Y].fuse(row, columns)
+            task = columns if row is None else s[Y].fuse(row, columns)
             self._row_ends(s, sums)
+            s[Y].parallel(task)
         elif row is not None:
-            rows, task = s[Y].split(row, factor=width)
+            task = self._share(s, Y, row, math.prod(self.recurrence.columns), 1)
         else:
-            s[sums.groups].vectorize(sums.groups.op.axis[-1])
             return inner
-        if length is None:
-            self._share(s, Y, rows, math.prod(self.recurrence.columns), width)
-        else:
-            s[Y].parallel(rows)
         s[sums.before].compute_at(s[Y], task)
-        s[sums.groups].compute_at(s[Y], task)
-        s[sums.groups].vectorize(sums.groups.op.axis[-1])
+        s[sums.within[-1]].compute_at(s[Y], task)
         return inner
+
+    def _within(self, s: Schedule, sums: RowSums) -> None:
+        """Compute the sums inside a vector together, in registers."""
+        *parts, last = sums.within
+        for part in sums.within:
+            s[part].vectorize(part.op.axis[-1])
+        for part in parts:
+            s[part].compute_at(s[last], last.op.axis[-2])
 
     def _row_ends(self, s: Schedule, sums: RowSums) -> None:
         """Schedule the sums of blocks of rows."""
@@ -418,4 +422,4 @@ def _stages(phases: StepByStep | Blocks) -> list[te.Tensor]:
 def _width(columns: int, vector: int, lanes: int) -> int:
     """Return the largest width of a task, in units of `lanes` columns, that leaves enough tasks."""
     own = [w for w in (64, 32, 16, 8, 4, 2) if _NARROWEST * vector <= w * lanes <= 128 * vector]
-    return next((w for w in own if columns // (w * lanes) >= _TASKS), own[-1])
+    return next((w for w in own if -(-columns // (w * lanes)) >= _TASKS), own[-1])
