@@ -74,6 +74,12 @@ def _suits(op: ComputeOp, readers: Sequence[ComputeOp], inlined: Collection[te.T
     return suits and _length(op, inlined) <= _LONGEST
 
 
+def only_chooses(op: ComputeOp) -> bool:
+    """Whether a stage takes, or adds up, elements as they are, as a margin around an image does."""
+    calls = {e.name for v in op.body for e in walk_expr(v) if isinstance(e, Call)}
+    return not op.reduce_axis and calls.issubset(_FREE)
+
+
 def _is_window(reader: ComputeOp) -> bool:
     """Whether a stage reduces elements of one tensor, so that conditions are most of its work."""
     read = {r.tensor for v in reader.body for r in reads(v) if isinstance(r, Read)}
