@@ -28,21 +28,8 @@ STEPS = 2
 class Prover(StmtRewriter):
     """Removes the conditions of statements that enclosing loops and guards decide.
 
-    Parameters
-    ----------
-    around : Prover, optional
-        A prover with the facts at the place of the statements.
-    finish : function of For, optional
-        Transforms a loop after its body, inner loops first; by default loops are kept.
-
-    Attributes
-    ----------
-    simplifier : Simplifier
-        Has the ranges of the loops' variables.
-    choices : ConditionFinder
-        Finds the conditions.
-    facts : list of Expr
-        Integers known to be at most 0.
+    `around`: a prover with the facts at the place of the statements.
+    `finish`: transforms a loop after its body, inner loops first; by default loops are kept.
     """
 
     def __init__(
@@ -50,8 +37,11 @@ class Prover(StmtRewriter):
     ) -> None:
         super().__init__()
         self._finish = finish
+        #: Has the ranges of the loops' variables.
         self.simplifier: Simplifier = Simplifier() if around is None else around.simplifier
+        #: Finds the conditions.
         self.choices: ConditionFinder = ConditionFinder() if around is None else around.choices
+        #: Integers known to be at most 0.
         self.facts: list[Expr] = [] if around is None else list(around.facts)
 
     # -- proofs ----------------------------------------------------------------------------
@@ -123,9 +113,13 @@ class Prover(StmtRewriter):
             return loop
         return self._finish(loop)
 
+    def is_settled(self, loop: For) -> bool:
+        """Whether nothing in a loop is to be decided."""
+        return self.choices.is_plain(loop)
+
     def _proved(self, node: For) -> Stmt:
         """Visit the body, assuming that the variable is less than each bound of the extent."""
-        if self.choices.is_plain(node):
+        if self.is_settled(node):
             return node
         extent = extremum(node.extent, self.at_most_zero)
         if self.at_most_zero(extent):
