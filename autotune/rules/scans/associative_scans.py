@@ -24,13 +24,13 @@ from autotune.ir import dtypes
 from autotune.ir.visitor import reads, substitute
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.scans.cells import outside_of
-from autotune.rules.scans.recurrences import Blocks, Recurrence, StepByStep, recurrence_of
+from autotune.rules.scans.recurrences import Blocks, Recurrence, recurrence_of
 from autotune.rules.scans.row_recurrences import RowSums, row_sums
 from autotune.rules.stage_graph import extent
 from autotune.rules.threads import share
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
-from autotune.te.tensor import ComputeOp, Operation
+from autotune.te.tensor import ComputeOp, Operation, producers_first
 
 #: Size of a result in bytes from which on stores past the caches are probably faster.
 _BEYOND_CACHES: Final = 1 << 24
@@ -177,7 +177,7 @@ class ScanSeries:
         """Schedule all series; return their stages."""
         for loops in self._loops:
             loops.apply(s)
-        return [t for loops in self._loops for t in (*loops.stages, loops.result)]
+        return [t for loops in self._loops for t in loops.stages]
 
 
 class SeriesLoops:
@@ -202,9 +202,11 @@ class SeriesLoops:
         self.vector = max(1, cfg.target.vector_bytes // self.size)
         self.bytes = found.steps * math.prod(found.columns) * self.size
         self.seconds = 2 * _BYTE * self.bytes
-        self.stages: list[te.Tensor] = []
         self.apply: Callable[[Schedule], None]
         self.result: te.Tensor = self._rows() if series.is_along_rows else self._columns()
+        known = producers_first([series.result.op])
+        made = [op for op in producers_first([self.result.op]) if op not in known]
+        self.stages = [t for op in made for t in op.outputs]
 
     # -- columns in vectors --------------------------------------------------------------------
 
@@ -230,17 +232,15 @@ class SeriesLoops:
         blocks: Blocks | None = None
         if way == "blocks":
             blocks = own.by_blocks(self._length([64, 16, 32, 128, 256, 1024]))
-            first, later, scan, element = blocks.first, blocks.later, blocks.parts, blocks.element
-        else:
-            whole = own.by_steps()
-            first, later, scan, element = whole.init, whole.update, whole.scan, whole.element
+        scan = own.by_steps() if blocks is None else blocks.parts
+        element = scan if blocks is None else blocks.element
         ahead = 0
         if way == "steps" and stream:
             ahead = cfg.define_knob("scan_ahead", [16, 0, 4, 8])
         result: te.Tensor = scan if way == "steps" else self.series.stage(element)
 
         def apply(s: Schedule) -> None:
-            for part in (first, later):
+            for part in (*scan.op.init, *scan.op.update):
                 front = list(part.op.axis)[1:]
                 if way == "steps":
                     axis = s[part].fuse(*front) if len(front) > 1 else front[-1]
@@ -261,7 +261,6 @@ class SeriesLoops:
                 s[scan].pragma(steps, "prefetch_steps", ahead)
 
         self.apply = apply
-        self.stages = _stages(blocks or whole)
         return result
 
     def _tiles(
@@ -295,7 +294,7 @@ class SeriesLoops:
         stage.reorder(b, *front, outer, *blocks.ends.op.reduce_axis, vectors)
         stage.vectorize(vectors)
         stage.parallel(b)
-        for part in (blocks.none, blocks.more):
+        for part in (*blocks.carry.op.init, *blocks.carry.op.update):
             s[part].vectorize(s[part].split(part.op.axis[-1], factor=lanes)[1])
 
     # -- rows in vectors -----------------------------------------------------------------------
@@ -304,9 +303,7 @@ class SeriesLoops:
         own, cfg = self.recurrence, self.cfg
         rows, row = math.prod(own.columns), own.steps * self.size
         lengths = [length for length in (1024, 256, 4096, 16384) if length < own.steps]
-        ways = ["steps"]
-        if own.weight is None:
-            ways = ["vectors", "steps", "blocks"] if lengths else ["vectors", "steps"]
+        ways = ["steps"] if own.weight is not None else ["vectors", "blocks"][: 1 + bool(lengths)]
         shared = row >= _LONG_ROW or (rows < _TASKS and self.bytes >= _SHARED)
         way = cfg.define_knob("scan", ways, ways[-1 if shared and lengths else 0])
         if way == "steps":
@@ -325,12 +322,6 @@ class SeriesLoops:
             s[result].vectorize(s[result].split(inner, factor=lanes)[1])
 
         self.apply = apply
-        before = sums.before.op
-        self.stages = [t for t in (sums.lane_sums, sums.ends, *sums.within) if t is not None]
-        self.stages += [sums.before, before.init[0], before.update[0]]
-        if sums.starts is not None:
-            start = sums.starts.op
-            self.stages += [sums.starts, start.init[0], start.update[0]]
         return result
 
     def _row_tasks(self, s: Schedule, sums: RowSums, length: Any) -> Any:
@@ -374,8 +365,8 @@ class SeriesLoops:
     def _rows_together(self, width: Any) -> te.Tensor:
         """Let each task compute some rows together, one element of each at a time."""
         unroll = self.cfg.define_knob("scan_unroll", [4, 1, 2, 8])
-        whole = self.recurrence.by_steps()
-        result = self.series.stage(whole.element)
+        scan = self.recurrence.by_steps()
+        result = self.series.stage(scan)
 
         def apply(s: Schedule) -> None:
             axes = list(result.op.axis)
@@ -386,12 +377,11 @@ class SeriesLoops:
                 rows, _ = s[result].split(row, factor=width)
                 count = math.prod(self.recurrence.columns)
                 rows = self._share(s, result, rows, count, width)
-                s[whole.scan].compute_at(s[result], rows)
-                s[whole.update].unroll(whole.update.op.axis[-1])
-            self._unroll(s, whole.scan, unroll)
+                s[scan].compute_at(s[result], rows)
+                s[scan.op.update[0]].unroll(scan.op.update[0].op.axis[-1])
+            self._unroll(s, scan, unroll)
 
         self.apply = apply
-        self.stages = _stages(whole)
         return result
 
     # -- both ----------------------------------------------------------------------------------
@@ -408,15 +398,6 @@ class SeriesLoops:
         outer, inner = s[scan].split(scan.op.scan_axis, factor=factor)
         s[scan].unroll(inner)
         return outer
-
-
-def _stages(phases: StepByStep | Blocks) -> list[te.Tensor]:
-    """Return the stages of a recurrence."""
-    if isinstance(phases, StepByStep):
-        return [phases.init, phases.update, phases.scan]
-    ends = phases.ends.op.outputs
-    own = [phases.none, phases.more, phases.carry, phases.first, phases.later, phases.parts]
-    return [*ends, *own]
 
 
 def _width(columns: int, vector: int, lanes: int) -> int:

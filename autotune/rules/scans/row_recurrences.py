@@ -17,7 +17,7 @@ from autotune.rules.scans.recurrences import Recurrence
 
 @dataclass(frozen=True)
 class RowSums:
-    """The phases; if each row is one block, the first three are None.
+    """The phases; if each row is one block, the first two are None.
 
     Attributes
     ----------
@@ -25,8 +25,6 @@ class RowSums:
         Sum of each lane of a block.
     ends : Tensor (blocks, ...) or None
         Sum of each block.
-    starts : Tensor (blocks, ...) or None
-        Sum of all before each block; a scan.
     within : list of Tensor (..., blocks, vectors, lanes)
         Sums of 2, 4, 8, ... lanes; the last ones are those of all lanes up to each.
     before : Tensor (vectors, ..., blocks)
@@ -40,7 +38,6 @@ class RowSums:
 
     lane_sums: Any
     ends: Any
-    starts: Any
     within: list[Any]
     before: Any
     length: Any
@@ -71,11 +68,10 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
         inside = te.all(lane >= behind, inside) if behind else inside
         return te.if_then_else(inside, series.value(at, *i), zero)
 
-    starts: Any
-    lane_sums, ends, starts = (None,) * 3
+    lane_sums, ends, starts = None, None, None
     if not whole:
-        lane_sums, ends, starts = _starts(series, value, blocks, vectors, lanes)
-
+        lane_sums, ends = _ends(series, value, blocks, vectors, lanes)
+        starts = series.before_blocks(ends)
     within: list[Any] = []
 
     def pair(by: int, *index: Any) -> Any:
@@ -104,13 +100,13 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
         inside,
         name="before",
     )
-    return RowSums(lane_sums, ends, starts, within, before, length, lanes, series)
+    return RowSums(lane_sums, ends, within, before, length, lanes, series)
 
 
-def _starts(
+def _ends(
     series: Recurrence, value: Any, blocks: Any, vectors: Any, lanes: int
-) -> tuple[Any, Any, Any]:
-    """Return the sums of lanes of blocks, of blocks, and of all before each block."""
+) -> tuple[Any, Any]:
+    """Return the sums of lanes of blocks, and of blocks."""
     k = te.reduce_axis((0, vectors), name="k")
 
     def lane_sum(c: Any, *index: Any) -> Any:
@@ -124,9 +120,4 @@ def _starts(
         lambda *i: reduce(series.combine, (lane_sums[(*i, lane)] for lane in range(lanes))),
         name="ends",
     )
-    state = te.placeholder(shape, series.dtype, name="start")
-    none = te.compute((1, *series.columns), lambda _, *i: series.neutral, name="none")
-    more = te.compute(
-        shape, lambda c, *i: series.combine(state[(c - 1, *i)], ends[(c - 1, *i)]), name="more"
-    )
-    return lane_sums, ends, te.scan(none, more, state, name="starts")
+    return lane_sums, ends
