@@ -161,3 +161,9 @@ def test_windows_apart_are_reduced_along_columns_without_a_copy_of_the_margin() 
     structure = task.concrete_structure(task.default_index)
     stages = [stage.op.name for stage in structure.schedule.stages if stage.op.input_tensors]
     assert stages == ["W_columns", "W"]
+
+
+def test_rows_that_begin_within_cache_lines_are_transposed_in_lower_tiles() -> None:
+    whole, within = (task_of(transposed, (64, n)) for n in (256, 257))
+    tall, low = (t.space.config(t.default_index).values["tile_rows"] for t in (whole, within))
+    assert low == tall // 2
