@@ -68,10 +68,8 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
         inside = te.all(lane >= behind, inside) if behind else inside
         return te.if_then_else(inside, series.value(at, *i), zero)
 
-    lane_sums, ends, starts = None, None, None
-    if not whole:
-        lane_sums, ends = _ends(series, value, blocks, vectors, lanes)
-        starts = series.before_blocks(ends)
+    lane_sums, ends = (None, None) if whole else _ends(series, value, blocks, vectors, lanes)
+    starts: Any = None if whole else series.before_blocks(ends)
     within: list[Any] = []
 
     def pair(by: int, *index: Any) -> Any:
