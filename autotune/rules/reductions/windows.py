@@ -18,7 +18,7 @@ from typing import Any
 from autotune import te
 from autotune.ir.expr import Const, Read
 from autotune.ir.visitor import free_vars, reads, substitute
-from autotune.rules.inline import only_chooses
+from autotune.rules.inline import has_calls
 from autotune.rules.stage_graph import extent, reduction_of, written_out
 from autotune.te.reduction import reduction
 from autotune.te.tensor import ComputeOp
@@ -54,7 +54,8 @@ def columns_first(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor] | None:
 
     shape = (*tensor.shape[:-1], width)
     columns: te.Tensor = te.compute(shape, column, name=f"{tensor.name}_columns")
-    if isinstance(read.tensor.op, ComputeOp) and only_chooses(read.tensor.op):
+    op = read.tensor.op
+    if isinstance(op, ComputeOp) and not op.reduce_axis and not has_calls(op):
         columns = written_out(columns, {read.tensor})
 
     def window(*index: Any) -> Any:
