@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.rules.contractions.contraction import contractions
 from autotune.rules.contractions.packed_panels import Panels
 from autotune.rules.contractions.register_tiles import Effort, schedule_tiles, tiles
 from autotune.rules.flat import lanes_in
@@ -41,6 +42,7 @@ from autotune.rules.reductions.split_reductions import (
     result_count,
     runs_along_columns,
     schedule_columns,
+    sum_parts,
 )
 from autotune.rules.reductions.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
 from autotune.rules.reductions.windows import columns_first
@@ -198,12 +200,9 @@ class _Rules:
             return self.column_stages(knobs, tensor)
         if has_windows_apart(tensor):
             return columns_first(tensor) or (tensor,)
-        panels = tiles(knobs, tensor, self.efforts[plain], self.constants)
-        if panels is not None:
-            self.panels.append(panels)
-            self.numbers[panels.result] = self.numbers[plain]
-            self.efforts[panels.result] = self.efforts[plain]
-            return (*panels.packed, *panels.converted, panels.tile, *panels.folds, panels.result)
+        stages = self.tile_stages(knobs, tensor, plain)
+        if stages:
+            return stages
         if not runs_along_rows(tensor, width):
             return (tensor,)
         counts = (4, 1, 2, 8)
@@ -217,6 +216,23 @@ class _Rules:
         lanes = lanes_of(part, width, vectors, tensor)
         self.lanes |= dict.fromkeys(lanes.stages, lanes)
         return *lanes.stages, self.total(tensor, lanes.result)
+
+    def tile_stages(
+        self, knobs: StageKnobs, tensor: te.Tensor, plain: te.Tensor
+    ) -> Sequence[te.Tensor]:
+        """Return the stages of a contraction in tiles; none if it is not one."""
+        effort = self.efforts[plain]
+        is_one = bool(contractions(tensor, lanes_in(self.cfg.target, tensor.dtype), self.constants))
+        parts = sum_parts(self.cfg.target, tensor) if is_one else 1
+        whole = tensor if parts == 1 else partial_results(tensor, parts, 1, is_even=True)
+        panels = tiles(knobs, whole, effort, self.constants)
+        if panels is None:
+            return () if parts == 1 else (tensor,)
+        self.panels.append(panels)
+        self.numbers[panels.result] = self.numbers[plain]
+        self.efforts[panels.result] = effort
+        made = *panels.packed, *panels.converted, panels.tile, *panels.folds, panels.result
+        return made if parts == 1 else (*made, self.total(tensor, panels.result))
 
     def column_stages(self, knobs: StageKnobs, tensor: te.Tensor) -> Sequence[te.Tensor]:
         """Return the stages of a reduction along columns."""
