@@ -11,6 +11,8 @@ kernels and the libraries compute the same, and times them (`corpus_timing.py` s
 - `corpus.NAME.of_ceiling`: the ceiling that `autotune run` reports (roofline) over our seconds.
 - `corpus.NAME.default_over_tuned`: our seconds over those of the default configuration.
 - `corpus.NAME.tuning_s`: wall time of `autotune run`, which finds nothing compiled earlier.
+- `corpus.NAME.first_build_s`: the part of it before the first candidate is built.
+- `corpus.NAME.structures`: ways through the template that were traced.
 
 The same call goes on after an interruption: results and logs are kept in a folder. A workload is
 done again if it has failed, if it or the trials have changed, or if the code of autotune has.
@@ -272,7 +274,7 @@ def tune(
     job = folder / "job.yaml"  # JSON is YAML, too
     job.write_text(json.dumps({"workload": [dict(workload.options)]}))
     command = [sys.executable, "-m", "autotune", "run", "--job", str(job), "--log", str(log)]
-    begin = time.perf_counter()
+    begin, began = time.perf_counter(), time.time()
     limit_s = TUNING_TIMEOUT_S + TRIAL_TIMEOUT_S * workload.options.get("trials", TRIALS)
     try:
         done = _ended([*command, "--seed", "1", "--json-lines"], variables, limit_s)
@@ -285,9 +287,12 @@ def tune(
         return {"tuning_s": seconds, "error": _why(done)}
     kept = ("trials", "failures", "ceiling_s", "over_default")
     machine = [event for event in events if event["event"] == "machine"]
+    first = {event["event"]: event for event in reversed(events)}
     return {
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "tuning_s": seconds,
+        "first_build_s": first["started"]["time"] - began,
+        "structures": first["job"]["structures"],
         "ceiling_of": machine[-1]["ceiling_of"] if machine else None,
         "share_of_run": finished["best"]["share"],
         "noise": max(
