@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Const, Expr, Var
-from autotune.ir.ops import binary, const
+from autotune.ir.ops import binary, cast, const
 from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Seq, Stmt
 from autotune.ir.visitor import Rewriter, child_stmts, free_vars, substitute, walk, walk_expr
 from autotune.lowering.guards.facts import NOTHING, ConditionRewriter, extremum, is_empty
@@ -224,7 +224,7 @@ class Splitter:
         return For(var, extent, loop.kind, body)
 
     def _replaced(self, var: Var, value: Expr, body: Stmt) -> Stmt:
-        return _Replaced({var: value}, self.simplifier).stmt(body)
+        return _Replaced({var: cast(var.dtype, value)}, self.simplifier).stmt(body)
 
 
 class _Replaced(Rewriter):

@@ -46,7 +46,7 @@ def columns_first(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor] | None:
         return None
 
     def column(*index: Any) -> Any:
-        copies = [te.reduce_axis((a.dom.min, a.dom.extent), a.name) for a in rest]  # type: ignore[union-attr]
+        copies = [te.reduce_axis((0, extent(a)), a.name) for a in rest]
         values = {a.var: i for a, i in zip(tensor.op.axis, index, strict=True)}
         values |= {a.var: copy.var for a, copy in zip(rest, copies, strict=True)}
         own = substitute(substitute(source, {read: element}), values)
@@ -59,7 +59,7 @@ def columns_first(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor] | None:
         columns = written_out(columns, {read.tensor})
 
     def window(*index: Any) -> Any:
-        copies = [te.reduce_axis((a.dom.min, a.dom.extent), a.name) for a in across]  # type: ignore[union-attr]
+        copies = [te.reduce_axis((0, extent(a)), a.name) for a in across]
         values = {a.var: i for a, i in zip(tensor.op.axis, index, strict=True)}
         values |= {a.var: copy.var for a, copy in zip(across, copies, strict=True)}
         own = columns[(*index[:-1], substitute(along, values))]
