@@ -7,7 +7,7 @@ from typing import Final
 
 from autotune import te
 from autotune.ir.expr import Call, Read
-from autotune.ir.visitor import reads, walk_expr
+from autotune.ir.visitor import free_vars, reads, walk_expr
 from autotune.rules.rewrite_graph import parts_of
 from autotune.rules.stage_graph import iterations
 from autotune.te.scan import ScanOp
@@ -67,17 +67,37 @@ def _suits(op: ComputeOp, readers: Sequence[ComputeOp], inlined: Collection[te.T
     calls = {e.name for v in op.body for e in walk_expr(v) if isinstance(e, Call)}
     if "if_then_else" in calls and any(map(_is_window, readers)):
         return False
-    if not calls.issubset(_FREE):
+    if _chooses_along_rows(op) and any(_repeats(reader, size) for reader in readers):
+        return False
+    if has_calls(op):
         suits = len(readers) == 1 and times <= 1
     else:
         suits = times < _OFTEN or not any(reader.reduce_axis for reader in readers)
     return suits and _length(op, inlined) <= _LONGEST
 
 
+def has_calls(op: ComputeOp) -> bool:
+    """Whether a stage calls functions such as exp."""
+    nodes = (node for value in op.body for node in walk_expr(value))
+    return any(isinstance(node, Call) and node.name not in _FREE for node in nodes)
+
+
 def _is_window(reader: ComputeOp) -> bool:
     """Whether a stage reduces elements of one tensor, so that conditions are most of its work."""
     read = {r.tensor for v in reader.body for r in reads(v) if isinstance(r, Read)}
     return bool(reader.reduce_axis) and len(read) == 1
+
+
+def _chooses_along_rows(op: ComputeOp) -> bool:
+    """Whether neighbours in memory may be computed in different ways, as margins are."""
+    choices = [e for v in op.body for e in walk_expr(v) if isinstance(e, Call)]
+    tests = (e.children[0] for e in choices if e.name == "if_then_else")
+    return any(op.axis[-1].var is var for test in tests for var in free_vars(test))
+
+
+def _repeats(reader: ComputeOp, size: int) -> bool:
+    """Whether a reduction computes elements of a stage of some size again."""
+    return bool(reader.reduce_axis) and iterations(reader.output()) > size
 
 
 def _length(op: ComputeOp, inlined: Collection[te.Tensor]) -> int:

@@ -16,10 +16,11 @@ from autotune.rules.contractions.contraction import AxisGroup, TiledContraction,
 from autotune.rules.stage_graph import extent
 
 #: Cycles: of a multiply-add until its sum can be used, of a tile besides its sums, and of an
-#: element that is packed from another place than its neighbour.
+#: element that is packed from another place than its neighbour, alone or in a transposed tile.
 _LATENCY: Final = 4
 _TILE: Final = 20
 _STRIDED: Final = 1.5
+_TRANSPOSED: Final = 0.6
 
 #: Part of a load's cycles that no multiply-add hides; cycles of a vector that is not in a
 #: register, and registers besides the sums and one operand.
@@ -105,8 +106,8 @@ class _Operand:
 
     Attributes
     ----------
-    repeats
-        For each group of rows, for how many neighbours it is the same; 0 for all.
+    rows
+        For each group of rows, by the number of rows: how many of them read different elements.
     loads
         Cycles of a load, for each vector of a row if `is_wide`, else for each row.
     is_wide
@@ -119,7 +120,7 @@ class _Operand:
         Whether the tensor exceeds the caches of a core.
     """
 
-    repeats: tuple[int, ...]
+    rows: tuple[tuple[float, ...], ...]
     loads: float
     is_wide: bool
     pitch: int
@@ -136,6 +137,7 @@ class _Facts:
     columns: int
     lanes: int
     steps: int
+    shared: int
     stored: float
     packing: float
     operands: tuple[_Operand, ...]
@@ -171,7 +173,9 @@ def _fastest(facts: _Facts, registers: Registers) -> tuple[float, tuple[int, ...
         (_cycles(facts, registers, counts, width), counts, width)
         for counts in product(*options)
         for width in registers.widths
-        if math.prod(counts) * width <= registers.count - 2 and width <= most
+        if math.prod(counts) * width <= registers.count - 2
+        and width <= most
+        and facts.shared % (width * facts.lanes) == 0
     )
     return min(every, key=lambda found: (found[0], *(-n for n in found[1])))
 
@@ -185,15 +189,15 @@ def _facts(
     tiled = way.rows[:2]
     operands = []
     for read in dict.fromkeys(way.operands.values()):
-        repeats = tuple(way.repeats(read, g) for g in tiled)
-        if not way.uses(read, way.vector):
-            operands.append(_Operand(repeats, 0.5, False, 0))
+        rows = tuple(_distinct(way, read, g, max(registers.heights)) for g in tiled)
+        if not way.varies(read):
+            operands.append(_Operand(rows, 0.5, False, 0))
         else:
             loads = max(0.5, way.lanes / registers.lanes)
             if read in packed:
-                operands.append(_Operand(repeats, loads, True, 0))
+                operands.append(_Operand(rows, loads, True, 0))
             else:
-                operands.append(_in_place(way, read, repeats, loads))
+                operands.append(_in_place(way, read, rows, loads))
     others = (g.size for g in way.groups if g is not way.vector and g not in tiled)
     packing = sum(_packing(way, read) for read in packed if read.tensor not in constants)
     return _Facts(
@@ -202,6 +206,7 @@ def _facts(
         way.vector.size,
         way.lanes,
         math.prod(map(extent, way.reduced)),
+        way.shared,
         _stored(way),
         packing / registers.threads,
         tuple(operands),
@@ -217,7 +222,7 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     loads, columns = 0.0, vectors * facts.lanes
     ragged = columns < facts.columns and facts.columns % columns
     for operand in facts.operands:
-        count = math.prod(-(-n // d) for n, d in zip(rows, operand.repeats, strict=True) if d)
+        count = math.prod(own[n] for n, own in zip(rows, operand.rows, strict=True))
         if operand.is_wide:
             if operand.in_place and operand.is_large:
                 loads += _STREAM * max(0, count - _STREAMS)
@@ -265,19 +270,31 @@ def _stored(way: TiledContraction) -> float:
 
 
 def _in_place(
-    way: TiledContraction, read: Read, repeats: tuple[int, ...], loads: float
+    way: TiledContraction, read: Read, rows: tuple[tuple[float, ...], ...], loads: float
 ) -> _Operand:
     size = dtypes.itemsize(read.dtype)
     total = math.prod(map(int, read.tensor.shape)) * size
     steps = [abs(n or 0) * size for n in way.strides(read, way.reduced)]
     step = way.along(read)
     loads *= _UNALIGNED if step == 1 else 2 * step
-    return _Operand(repeats, loads, True, max(steps, default=0), True, total > _CACHE_BYTES)
+    return _Operand(rows, loads, True, max(steps, default=0), True, total > _CACHE_BYTES)
+
+
+def _distinct(way: TiledContraction, read: Read, group: AxisGroup, most: int) -> tuple[float, ...]:
+    """Return how many different elements each number of rows reads in each step, on average."""
+    if not way.uses(read, group):
+        return (1.0,) * (most + 1)
+    if not (way.has_shared_windows and way.slides(read, group)):
+        return tuple(float(-(-n // way.repeats(read, group))) for n in range(most + 1))
+    step, offsets = way.window(read, group)
+    reached = ({step * row + at for row in range(n) for at in offsets} for n in range(most + 1))
+    return tuple(len(places) / len(offsets) for places in reached)
 
 
 def _packing(way: TiledContraction, read: Read) -> float:
     size = way.panel_size(read)
-    each = 2 / way.lanes if way.along(read) else _STRIDED
+    strided = _TRANSPOSED if way.lies_along_sum(read) else _STRIDED
+    each = 2 / way.lanes if way.along(read) else strided
     for limit, cycles in _FETCHED:
         each += cycles if size * dtypes.itemsize(read.dtype) > limit else 0
     return size * each

@@ -56,7 +56,7 @@ def test_warnings_become_one_line_and_a_logged_one_is_said_once(capsys):
         warnings.warn("for developers", DeprecationWarning, stacklevel=1)
         warnings.warn("logged, too", RecordWarning, stacklevel=1)
         for _ in range(2):
-            logging.getLogger("records.store").warning("%s: skipped", "log")
+            logging.getLogger("records.append_only_log").warning("%s: skipped", "log")
         logging.getLogger("autotune.x").info("of no interest")
     assert capsys.readouterr().err.splitlines() == [
         "autotune: warning: something odd",
@@ -240,6 +240,20 @@ def test_what_a_template_refuses_is_told_with_its_reasons_commonest_first():
     ]
     huge = Space([ChoiceKnob(f"k{i}", list(range(100))) for i in range(5)])
     assert legal_lines(huge) == ["space 10000000000, 10000000000 legal"]
+
+
+def test_a_run_does_not_count_large_spaces_before_it_begins():
+    seen = []
+
+    def counts(columns):
+        seen.append(len(columns["a"]))
+        return (columns["a"] + columns["b"]) % 2 == 0
+
+    knobs = [ChoiceKnob(name, list(range(1000))) for name in "ab"]
+    (line,) = legal_lines(Space(knobs, [Constraint("even", counts)]))
+    assert line.startswith("space 1000000, 3")
+    assert line.endswith(" of 65536 drawn legal")
+    assert sum(seen) == 65536
 
 
 def test_a_space_too_large_to_count_says_of_how_many_the_counts_are():

@@ -90,6 +90,7 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "one column": partial(product, 70, 1, 90),
     "thin": partial(product, 50, 10, 64),
     "long sum": partial(product, 5, 6, 517),
+    "long sum in parts": partial(product, 7, 18, 20_480),
     "odd": partial(product, 13, 37, 11),
     "transposed": partial(product, 20, 33, 50, "tt"),
     "both along the sum": partial(product, 9, 11, 70, "nt"),
@@ -103,6 +104,10 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "1x1 strided": partial(convolution, 2, 6, 9, 37, 8, k=1, stride=2),
     "depthwise": partial(convolution, 1, 6, 11, 21, 6, pad=1, groups=6),
     "depthwise strided": partial(convolution, 1, 4, 15, 50, 4, pad=1, groups=4, stride=2),
+    "depthwise of a kernel that is taller than a tile": partial(
+        convolution, 2, 3, 23, 19, 3, k=5, pad=2, groups=3
+    ),
+    "groups as wide as vectors": partial(convolution, 1, 6, 7, 9, 64, pad=1, groups=2),
     "grouped": partial(convolution, 1, 8, 9, 18, 12, pad=1, groups=4),
 }
 
@@ -161,3 +166,45 @@ def test_a_contraction_has_few_structures() -> None:
 
 def _is_number(values: Any) -> bool:
     return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
+
+
+def final_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> str:
+    task = task_of(made, constants)
+    return str(task.final(task.default_index))
+
+
+def test_the_margin_of_a_depthwise_convolution_is_computed_by_its_tasks() -> None:
+    depthwise = partial(convolution, 1, 64, 60, 60, 64, pad=1, groups=64)
+    assert "P[float32 * 1 * 64 * 62 * 62]" not in final_of(depthwise)
+    plain = partial(convolution, 1, 64, 60, 60, 64, pad=1)
+    assert "P[float32 * 1 * 64 * 62 * 62]" in final_of(plain)
+
+
+def test_a_margin_that_neighbours_along_a_vector_have_is_computed_before_it_is_read() -> None:
+    strided = final_of(partial(convolution, 1, 64, 33, 33, 64, pad=1, groups=64, stride=2))
+    sums = [line for line in strided.splitlines() if "O_tile.local[" in line and "P[" in line]
+    assert sums
+    assert not any("if_then_else" in line and "D[" in line for line in sums)
+
+
+def test_outputs_of_a_group_are_vectors_if_the_group_is_wide() -> None:
+    grouped = partial(convolution, 1, 32, 13, 13, 64, pad=1, groups=2)
+    assert default_of(grouped, constants=(1,))["vector_2"] == "axis1"
+
+
+def test_an_operand_that_many_vectors_read_is_converted_once() -> None:
+    listing = final_of(partial(product, 64, 256, 64, dtype="float16"))
+    assert "A_float32[" in listing
+    assert "A_float32[" not in final_of(partial(product, 64, 16, 64, dtype="float16"))
+
+
+def test_all_rows_but_those_at_the_end_lie_at_constant_distances() -> None:
+    listing = final_of(partial(convolution, 1, 512, 61, 61, 512, pad=1, groups=512))
+    sums = [line for line in listing.splitlines() if "_tile.local[" in line and "P[" in line]
+    assert any("min(" not in line for line in sums)
+
+
+def test_a_long_sum_with_few_results_is_computed_in_parts_by_several_threads() -> None:
+    listing = final_of(partial(product, 16, 16, 100_000))
+    assert "C_parts[" in listing
+    assert "C_parts[" not in final_of(partial(product, 256, 256, 1024))
