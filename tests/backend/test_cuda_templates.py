@@ -44,10 +44,19 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"m": 4, "n": 96, "how": "sum", "dtype": "float16"},
     ],
     "softmax": [{"m": 5, "n": 300}, {"m": 3, "n": 131, "dtype": "float16"}],
-    "cumsum": [{"m": 37, "n": 70}, {"m": 20, "n": 3, "dtype": "int32"}],
+    "cumsum": [
+        {"m": 37, "n": 70},
+        {"m": 20, "n": 3, "dtype": "int32"},
+        {"m": 3, "n": 1203, "axis": 1},
+        {"m": 70, "n": 33, "axis": 1, "dtype": "int64"},
+    ],
     "linear_recurrence": [{"m": 37, "n": 40}],
     "rnn_cell": [{"steps": 4, "batch": 3, "units": 21}],
     "lstm_cell": [{"steps": 3, "batch": 3, "units": 33}],
+    "attention": [
+        {"b": 1, "heads": 2, "s": 70, "d": 20},
+        {"b": 2, "heads": 1, "s": 130, "d": 16, "causal": True, "dtype": "float16"},
+    ],
 }
 WORKLOADS = [(name, args) for name, workloads in CASES.items() for args in workloads]
 

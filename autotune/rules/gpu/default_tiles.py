@@ -67,6 +67,16 @@ def default_tile(sizes: tuple[int, int, int, int]) -> BlockTile:
     return min(_tiles(), key=lambda tile: _clocks(tile, sizes))
 
 
+@cache
+def tile_within(threads: int, rows: int, columns: int) -> BlockTile:
+    """Return the tile with which the threads of one block compute a product in the least time."""
+    sizes = (1, rows, columns, 1)
+    return min(
+        (tile for tile in _tiles() if tile.threads == threads),
+        key=lambda tile: blocks_of(tile, sizes) * _block_clocks(tile),
+    )
+
+
 def blocks_of(tile: BlockTile, sizes: tuple[int, int, int, int]) -> int:
     """Return the number of blocks of a tile each."""
     count, rows, columns, _ = sizes
@@ -85,10 +95,15 @@ def _tiles() -> tuple[BlockTile, ...]:
 
 def _clocks(tile: BlockTile, sizes: tuple[int, int, int, int]) -> float:
     """Return the time for one step of the reduction, of the multiprocessor with the most work."""
+    each = -(-blocks_of(tile, sizes) // MULTIPROCESSORS)
+    waiting = math.sqrt(max(1.0, _BUSY / (tile.threads / WARP * each)))
+    return each * _block_clocks(tile) * waiting
+
+
+def _block_clocks(tile: BlockTile) -> float:
+    """Return the time of a block for one step of the reduction, without waiting."""
     own = [o * v for o, v in zip(tile.own, tile.virtual, strict=True)]
-    warps, each = tile.threads / WARP, -(-blocks_of(tile, sizes) // MULTIPROCESSORS)
     loads = sum(n / 4 for n in own)
-    compute = tile.rows * tile.columns / _FLOPS + _SHARED_LOAD * loads * warps / 2
+    compute = tile.rows * tile.columns / _FLOPS + _SHARED_LOAD * loads * tile.threads / WARP / 2
     fetch = (tile.rows + tile.columns) * 4 / _BYTES
-    waiting = math.sqrt(max(1.0, _BUSY / (warps * each)))
-    return float(each * (max(compute, fetch) + fetch / 4) * waiting)
+    return float(max(compute, fetch) + fetch / 4)

@@ -8,17 +8,19 @@ that only this kernel reads or that are cheap to repeat.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from autotune import te
 from autotune.ir.expr import Call, Expr, Read, Var
 from autotune.ir.visitor import reads, substitute, walk_expr
-from autotune.rules.gpu.matrix_products import Product, product_of
+from autotune.rules.gpu.matrix_products import Product, is_same_element, product_of
+from autotune.rules.rewrite_graph import parts_of
+from autotune.rules.scans.cells import Cell, cell_of, is_contraction
 from autotune.rules.stage_graph import extent, iterations
 from autotune.te.scan import ScanOp
-from autotune.te.tensor import ComputeOp, producers_first
+from autotune.te.tensor import ComputeOp, Operation, producers_first
 
 #: Calls that only select or hint.
 FREE: Final = ("if_then_else", "likely")
@@ -79,30 +81,33 @@ class FusionPlan:
         Inlined element-wise stages.
     hosts
         The tails of the kernels in which each stage is computed.
+    cells
+        The cells of scans that blocks compute; their stages and readers are in no kernel.
     """
 
     kernels: dict[te.Tensor, FusedKernel]
     inline: frozenset[te.Tensor]
     hosts: dict[te.Tensor, frozenset[te.Tensor]]
+    cells: tuple[Cell, ...]
 
     def flat(self) -> set[te.Tensor]:
         """Return the reductions whose elements are computed as one row of them."""
         return {t for kernel in self.kernels.values() if kernel.is_flat for t in kernel.reductions}
 
 
-def plan(outputs: Sequence[te.Tensor]) -> FusionPlan:
+def plan(outputs: Sequence[te.Tensor], apart: Collection[te.Tensor] = ()) -> FusionPlan:
     """Return the kernels of a computation, whose contractions are as they were written.
 
-    Scans and their cells are in none of them.
+    Scans and their cells are in none of them, nor is what stands `apart`.
     """
-    made = _Planner(outputs)
+    made = _Planner(outputs, apart)
     for tensor in reversed(made.stages):
         made.place(tensor)
     kernels = {t: made.kernels[t] for t in made.stages if t in made.kernels}
     for kernel in kernels.values():
         kernel.reductions.reverse()
     hosts = {t: made.hosts[t] for t in made.stages}
-    return FusionPlan(kernels, frozenset(made.inline), hosts)
+    return FusionPlan(kernels, frozenset(made.inline), hosts, tuple(made.blocked))
 
 
 def long_axes(tensor: te.Tensor) -> list[Any]:
@@ -121,13 +126,29 @@ def reads_in(tensor: te.Tensor) -> list[Read]:
     return [r for value in tensor.op.body for r in reads(value)]
 
 
+def _blocked(
+    scan: ScanOp, ops: Sequence[Operation], outputs: Collection[te.Tensor]
+) -> Cell | None:
+    """Return the cell of a scan that blocks compute; None if it has no products or is stored."""
+    cell = cell_of(scan, ops, outputs, ())
+    if cell.outside is None or not any(map(is_contraction, cell.stages)):
+        return None
+    return cell
+
+
 class _Planner:
     """Places stages, the last one first, so that the readers of a stage are already placed."""
 
-    def __init__(self, outputs: Sequence[te.Tensor]) -> None:
+    def __init__(self, outputs: Sequence[te.Tensor], apart: Collection[te.Tensor]) -> None:
         ops = producers_first([t.op for t in outputs])
         scans = [op for op in ops if isinstance(op, ScanOp)]
-        cells = {part for op in scans for part in (*op.cell, *(t.op for t in op.init))}
+        found = (_blocked(op, ops, outputs) for op in scans)
+        self.blocked = [cell for cell in found if cell is not None]
+        cells = {part for op in scans for part in parts_of(op)}
+        cells |= {t.op for t in apart if isinstance(t.op, ComputeOp)}
+        for cell in self.blocked:
+            assert cell.outside is not None
+            cells |= {*cell.stages, cell.outside.op}
         self.stages = [
             op.output() for op in ops if isinstance(op, ComputeOp) and op not in cells
         ]
@@ -215,7 +236,7 @@ class _Planner:
             t in self.products
             and t not in self.kept
             and all(reader is tensor for reader in self.readers[t])
-            and _is_same_element(t, tensor)
+            and is_same_element(t, tensor)
             for t in dict.fromkeys(r.tensor for r in reads_in(tensor))
         )
 
@@ -231,7 +252,7 @@ class _Planner:
         at = tensor
         while at not in self.kept and len(self.readers[at]) == 1:
             (reader,) = self.readers[at]
-            if is_reduction(reader) or not _is_same_element(at, reader):
+            if is_reduction(reader) or not is_same_element(at, reader):
                 break
             at = reader
             kernel = self.kernels.get(at)
@@ -279,15 +300,3 @@ class _Planner:
                 }
                 for indices in own:
                     yield user, tuple(substitute(i, values) for i in indices)
-
-
-def _is_same_element(tensor: te.Tensor, reader: te.Tensor) -> bool:
-    """Whether a stage reads only the element of a tensor at the index that it stores."""
-    if list(map(extent, tensor.op.axis)) != list(map(extent, reader.op.axis)):
-        return False
-    return all(
-        index is axis.var or extent(axis) == 1
-        for r in reads_in(reader)
-        if r.tensor is tensor
-        for index, axis in zip(r.children, reader.op.axis, strict=True)
-    )

@@ -36,11 +36,13 @@ from autotune.rules.gpu.matrix_products import (
 from autotune.rules.gpu.product_loops import schedule_product
 from autotune.rules.gpu.register_rows import RegisterRows, kept_rows
 from autotune.rules.gpu.row_loops import goes_along, schedule_rows
+from autotune.rules.gpu.scan_blocks import BlockScan
+from autotune.rules.gpu.scan_series import GpuSeries
 from autotune.rules.gpu.scan_threads import schedule_scan
 from autotune.rules.gpu.split_sums import split_sums
 from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
 from autotune.rules.gpu.thread_loops import bind, lane_counts
-from autotune.rules.knob_definer import KnobDefiner
+from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.plain_loops import schedule_on_gpu
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.stage_graph import extent, reduction_of, written_out
@@ -92,7 +94,9 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         Of sums whose results are few: partial results of each, which another kernel adds up.
     """
     outputs, split = split_sums(cfg, outputs, plan(outputs))
-    made = plan(outputs)
+    series = GpuSeries(cfg, outputs)
+    outputs = series.outputs
+    made = plan(outputs, series.stages)
     knobs = GpuKnobs(cfg, made, first=1 + split)
     products: dict[te.Tensor, Tiled] = {}
     flat = made.flat()
@@ -100,8 +104,12 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     old: dict[te.Tensor, te.Tensor] = {}
     rewritten = _rewritten(made, knobs, old)
 
+    blocks = [BlockScan(StageKnobs(cfg, series.numbers[c.scan]), c) for c in made.cells]
+    scans: dict[ScanOp, ScanOp] = {}
+
     def refine(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
-        stages = refined(tensor, plain)
+        block = next((own for own in blocks if plain.op in own.cell.stages), None)
+        stages = refined(tensor, plain) if block is None else block.refined(tensor, plain)
         old[stages[-1]] = plain
         return stages
 
@@ -110,7 +118,7 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         own = [rewritten[k.tail] for k in kernels if k.tail in rewritten]
         if own:
             return own[0].refined(tensor, plain)
-        if not is_reduction(plain) or kernels[0].is_plain:
+        if not is_reduction(plain) or not kernels or kernels[0].is_plain:
             return (tensor,)
         product = product_of(tensor) if kernels[0].product is not None else None
         if product is not None:
@@ -123,7 +131,11 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         flattened[plain], result = _flattened(tensor)
         return flattened[plain], result
 
-    graph = rewrite(outputs, refine)
+    def refine_scan(scan: ScanOp, plain: ScanOp) -> Sequence[te.Tensor]:
+        scans[plain] = scan
+        return scan.outputs
+
+    graph = rewrite(outputs, refine, refine_scan, refine)
     s: Schedule = te.create_schedule(list(dict.fromkeys(t.op for t in graph.outputs)))
     new = {old: stage for stage, old in graph.origin.items()}
     present = {stage.op for stage in s.stages}
@@ -138,9 +150,12 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
             loops.product(products[tail], new[tail])
         else:
             loops.kernel(kernel, new[tail])
-    for stage in s.stages:
-        if isinstance(stage.op, ScanOp):
-            schedule_scan(s, stage.op)
+    for block in blocks:
+        block.schedule(s, scans.pop(block.cell.scan), new[block.outside.output()])
+    series.schedule(s, new)
+    for plain, scan in scans.items():
+        if plain in series.numbers and not series.stages.intersection(plain.outputs):
+            schedule_scan(StageKnobs(cfg, series.numbers[plain]), s, scan)
     return s
 
 

@@ -294,7 +294,8 @@ class SeriesLoops:
         stage.reorder(b, *front, outer, *blocks.ends.op.reduce_axis, vectors)
         stage.vectorize(vectors)
         stage.parallel(b)
-        for part in (blocks.none, blocks.more):
+        assert blocks.steps is not None
+        for part in (blocks.steps.init, blocks.steps.update):
             s[part].vectorize(s[part].split(part.op.axis[-1], factor=lanes)[1])
 
     # -- rows in vectors -----------------------------------------------------------------------
@@ -410,9 +411,8 @@ def _stages(phases: StepByStep | Blocks) -> list[te.Tensor]:
     """Return the stages of a recurrence."""
     if isinstance(phases, StepByStep):
         return [phases.init, phases.update, phases.scan]
-    ends = phases.ends.op.outputs
-    own = [phases.none, phases.more, phases.carry, phases.first, phases.later, phases.parts]
-    return [*ends, *own]
+    before = [] if phases.steps is None else _stages(phases.steps)
+    return [*phases.ends.op.outputs, *before, phases.first, phases.later, phases.parts]
 
 
 def _width(columns: int, vector: int, lanes: int) -> int:

@@ -86,20 +86,35 @@ class Recurrence:
         update = te.compute(shape, later, name="later")
         return StepByStep(init, update, te.scan(init, update, state, name="steps"))
 
-    def by_blocks(self, length: Any) -> Blocks:
-        """Return the three phases for blocks of `length` steps, the last one maybe shorter."""
+    def before(self, count: Any, ends: Any, factors: Any = None) -> Recurrence:
+        """Return what is before each of some blocks, given their ends and factors (None for 1)."""
+
+        def earlier(values: Any, neutral: Any, b: Any, i: Any) -> Any:
+            if isinstance(b, int):
+                return neutral if b == 0 else values[(b - 1, *i)]
+            return te.if_then_else(b > 0, values[(te.max(b - 1, 0), *i)], neutral)
+
+        def weight(b: Any, *i: Any) -> Any:
+            return earlier(factors, const(1, self.dtype), b, i)
+
+        return Recurrence(
+            count, self.columns, self.dtype, self.op,
+            lambda b, *i: earlier(ends, self.neutral, b, i),
+            None if factors is None else weight,
+        )  # fmt: skip
+
+    def by_blocks(
+        self, length: Any, carried: Callable[[Recurrence], Any] | None = None
+    ) -> Blocks:
+        """Return the three phases for blocks of `length` steps, the last one maybe shorter.
+
+        `carried` computes the values before blocks; by default a scan does.
+        """
         count = te.ceildiv(self.steps, length)
         ends, factors = self._ends(count, length)
-        before = te.placeholder((count, *self.columns), self.dtype, name="before")
-
-        def carried(b: Any, *i: Any) -> Any:
-            own = before[(b - 1, *i)]
-            own = own if factors is None else own * factors[(b - 1, *i)]
-            return self.combine(own, ends[(b - 1, *i)])
-
-        none = te.compute((1, *self.columns), lambda _, *i: self.neutral, name="none")
-        more = te.compute((count, *self.columns), carried, name="more")
-        carry = te.scan(none, more, before, name="carry")
+        before = self.before(count, ends, factors)
+        steps = before.by_steps() if carried is None else None
+        carry = carried(before) if steps is None else steps.scan
 
         def step(value: Any, b: Any, t: Any, i: Any) -> Any:
             own = value if self.weight is None else value * self._weight_in(length, b, t, i)
@@ -114,7 +129,7 @@ class Recurrence:
             inside, lambda t, b, *i: step(state[(t - 1, b, *i)], b, t, i), name="later"
         )
         parts = te.scan(first, later, state, name="parts")
-        return Blocks(length, ends, none, more, carry, first, later, parts)
+        return Blocks(length, ends, steps, carry, first, later, parts)
 
     def _ends(self, count: Any, length: Any) -> tuple[Any, Any]:
         """Return the result of each block for a neutral start, and its factor (None for 1)."""
@@ -167,12 +182,14 @@ class StepByStep:
 
 @dataclass(frozen=True)
 class Blocks:
-    """The phases: the ends of blocks, the values before them, the steps inside each."""
+    """The phases: the ends of blocks, the values before them, the steps inside each.
+
+    `steps` is the scan over what is before blocks, if a scan computes that.
+    """
 
     length: Any
     ends: Any
-    none: Any
-    more: Any
+    steps: StepByStep | None
     carry: Any
     first: Any
     later: Any

@@ -126,9 +126,4 @@ def _starts(
         lambda *i: reduce(series.combine, (lane_sums[(*i, lane)] for lane in range(lanes))),
         name="ends",
     )
-    state = te.placeholder(shape, series.dtype, name="start")
-    none = te.compute((1, *series.columns), lambda _, *i: series.neutral, name="none")
-    more = te.compute(
-        shape, lambda c, *i: series.combine(state[(c - 1, *i)], ends[(c - 1, *i)]), name="more"
-    )
-    return lane_sums, ends, te.scan(none, more, state, name="starts")
+    return lane_sums, ends, series.before(blocks, ends).by_steps().scan
