@@ -92,6 +92,11 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         Of transposes: tiles of a block.
     parts
         Of sums whose results are few: partial results of each, which another kernel adds up.
+    scan, scan_block, scan_vectors
+        Of associative scans: "blocks" or "steps", steps of a block, vectors of a thread's row; see
+        `scan_series.py`.
+    scan_threads, scan_rows, scan_unroll
+        Of scans: threads of a block, columns of a block, unrolled steps or terms of sums.
     """
     outputs, split = split_sums(cfg, outputs, plan(outputs))
     series = GpuSeries(cfg, outputs)

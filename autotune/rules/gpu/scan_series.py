@@ -3,10 +3,10 @@
 Down columns, threads keep blocks of steps of their columns; what stands before a block is the same
 scan, over the ends of blocks. ::
 
-    for (t)                              for (b, i)  ends[b, i] = sum of X in block b
-      for (i)                            for (b, i)  before[b, i] = before[b - 1, i] + ends[b - 1, i]
-        S[t, i] = S[t - 1, i] + X[t, i]  ->   block, thread (b, i)
-                                           for (t in b)  S[t, i] = S[t - 1, i] + X[t, i]
+    for (t)                                  for (b, i)  ends[b, i] = sum of X in block b
+      for (i)                                for (b, i)  before[b, i] = sum of ends[0..b - 1, i]
+        S[t, i] = S[t - 1, i] + X[t, i]  ->  thread (b, i)
+                                               S of block b, from before[b, i] on
 
 Along rows, a block has a tile of a row. Each thread has vectors side by side with those of its
 neighbours and computes the sums inside each; threads exchange the sums of vectors, and add up what

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from autotune import rules, te
 from autotune.codegen.cuda.cuda_source import emit
 from autotune.ir.expr import Const
 from autotune.lowering.gpu.finalise_kernels import split_kernels
+from autotune.measure.run_bench import built, run_bench
+from autotune.measure.timing_policy import TimingPolicy
 from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
 from autotune.task.task import Task
@@ -256,3 +259,45 @@ def test_the_next_tiles_of_a_product_are_loaded_first_and_where_it_is_written() 
     loop = emit(task.final(task.default_index)).text.partition("for (int ")[2]
     assert loop.count("load_here(pack<4>(&") >= 2
     assert loop.index("load_here(") < loop.index("+=")
+
+
+# -- scans -------------------------------------------------------------------------------------
+
+
+def text_of_operator(name: str, **args: Any) -> str:
+    task = Task.from_reference(name, args, "cuda -arch=sm_90")
+    return emit(task.final(task.default_index)).text
+
+
+@pytest.mark.parametrize(("s", "causal"), [(512, False), (250, True), (77, False)])
+def test_attention_is_one_kernel_that_keeps_scores_of_one_block(s: int, causal: bool) -> None:
+    text = text_of_operator("attention", b=1, heads=4, s=s, d=64, causal=causal)
+    assert text.count("__global__") == 1
+    kept = [int(n) for n in re.findall(r"__shared__[^\n]*\[(\d+)\]", text)]
+    assert 4 * sum(kept) < 48 << 10
+    parameters = re.findall(r"float\* __restrict__ (\w+)", text)
+    assert parameters == ["Q", "K", "V", "O"]  # no scores in memory
+    assert text.count("pack<4>(&K[") > 0 < text.count("pack<4>(&V[")
+    assert "pack<4>(&O[" in text
+
+
+def test_attention_in_any_configuration_computes_its_reference() -> None:
+    for args in ({"s": 70, "d": 20}, {"s": 33, "d": 16, "causal": True}):
+        task = Task.from_reference("attention", {"b": 1, "heads": 2, **args}, "cuda -on=cpu")
+        bench = run_bench(task, TimingPolicy(warmup=0, repeats=1, min_repeat_ms=0.0))
+        drawn = task.space.sample(3, np.random.default_rng(0))
+        for index in (task.default_index, *map(int, drawn)):
+            assert bench.run(built(task, task.space.config(index).values)).max_error is not None
+
+
+def test_a_long_scan_of_few_columns_has_no_long_serial_part() -> None:
+    text = text_of_operator("linear_recurrence", m=1 << 20, n=8)
+    loops = [int(n) for n in re.findall(r"for \(int \w+ = 0; \w+ < (\d+);", text)]
+    assert max(loops) <= 512
+    assert text.count("__global__") == 5
+
+
+def test_a_row_is_scanned_in_registers_by_the_threads_of_one_block() -> None:
+    text = text_of_operator("cumsum", m=4096, n=4096, axis=1)
+    assert text.count("__global__") == 1
+    assert text.count("pack<4>(&X[") == text.count("pack<4>(&Y[") == 1
