@@ -25,25 +25,17 @@ POINTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One curve: y as a function of a bound t on x.
+    """One curve: y as a function of a bound t on x."""
 
-    Parameters
-    ----------
-    x, y : str
-        The bounded quantity, and the sampled quantity.
-    first, ratio : float
-        The points are ``first * ratio**k`` for k = 0 ... 19.
-    unit : str
-        Unit of y.
-    meaning : str
-        Meaning of the value at a point, with `{t}` for the point.
-    """
-
+    #: The bounded quantity, and the sampled quantity.
     x: str
     y: str
+    #: The points are ``first * ratio**k`` for k = 0 ... 19.
     first: int
     ratio: int
+    #: Unit of y.
     unit: str
+    #: Meaning of the value at a point, with `{t}` for the point.
     meaning: str
 
     @property

@@ -28,54 +28,36 @@ _AccessKey = tuple[str, Path]
 
 @dataclass(frozen=True, slots=True)
 class FeatureColumn:
-    """The source of one feature column.
+    """The source of one feature column."""
 
-    Parameters
-    ----------
-    name : str
-        Unique in the nest.
-    row : int
-        Index of the loop.
-    field : str
-        One of the schema's fields or, in the one-hot code, an annotation.
-    access : int
-        Index of the access of a touch field, else -1.
-    place : int
-        Position of the row among that access's loops.
-    is_logged : bool
-        Whether `take_log` applies.
-    """
-
+    #: Unique in the nest.
     name: str
+    #: Index of the loop.
     row: int
+    #: One of the schema's fields or, in the one-hot code, an annotation.
     field: str
+    #: Index of the access of a touch field, else -1.
     access: int = -1
+    #: Position of the row among that access's loops.
     place: int = -1
+    #: Whether `take_log` applies.
     is_logged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionPlan:
-    """The structure of a nest, ready for evaluation.
+    """The structure of a nest, ready for evaluation."""
 
-    Parameters
-    ----------
-    groups : tuple of (row, key, columns)
-        The columns in the seed's order: for each row `_attr_`, `_arith_` and its accesses.
-    columns : tuple of FeatureColumn
-        The same, flat.
-    paths_below : tuple of tuple of path
-        For each row, the distinct loop paths from it down to its accesses.
-    bases : dict of (path, place) to int
-        For the places of a path that have thread touches, the place of the base they refer to.
-    annotations : tuple of str
-        For each row, the annotation that is 1 in the one-hot code.
-    """
-
+    #: The columns in the seed's order: for each row `_attr_`, `_arith_` and its accesses.
     groups: tuple[tuple[int, str, tuple[FeatureColumn, ...]], ...]
+    #: The same, flat.
     columns: tuple[FeatureColumn, ...]
+    #: For each row, the distinct loop paths from it down to its accesses.
     paths_below: tuple[tuple[Path, ...], ...]
+    #: By (path, place): for the places of a path that have thread touches, the place of
+    #: the base they refer to.
     bases: dict[tuple[Path, int], int]
+    #: For each row, the annotation that is 1 in the one-hot code.
     annotations: tuple[str, ...]
 
     def of_names(self, names: tuple[str, ...]) -> tuple[FeatureColumn, ...]:

@@ -36,27 +36,18 @@ _MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class FeatureLayout:
-    """One arrangement of the itervar features.
+    """One arrangement of the itervar features."""
 
-    Parameters
-    ----------
-    name : str
-        Name for users.
-    one_hot : tuple of str
-        Order of the annotations in the one-hot code.
-    keeps_mod : bool
-        Whether `mod` is reported; -1 everywhere if not.
-    multiplies_symbolic : bool
-        Whether a symbolic length enters products as the factor -1. If not, a product with an
-        unknown factor is unknown: -1.
-    initial_stores : bool
-        Whether the loops that set a reduction's accumulators are rows.
-    """
-
+    #: Name for users.
     name: str
+    #: Order of the annotations in the one-hot code.
     one_hot: tuple[str, ...]
+    #: Whether `mod` is reported; -1 everywhere if not.
     keeps_mod: bool
+    #: Whether a symbolic length enters products as the factor -1. If not, a product with an unknown
+    #: factor is unknown: -1.
     multiplies_symbolic: bool
+    #: Whether the loops that set a reduction's accumulators are rows.
     initial_stores: bool
 
     def hot(self, annotation: str) -> int:

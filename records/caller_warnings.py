@@ -17,13 +17,7 @@ _OWN = tuple(f"{Path(__file__).parents[1] / name}{os.sep}" for name in _PACKAGES
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn of something at the innermost line outside of these packages.
-
-    Parameters
-    ----------
-    message : str
-    category : type
-    """
+    """Warn of something at the innermost line outside of these packages."""
     level = 2
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OWN):

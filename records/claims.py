@@ -35,10 +35,7 @@ class Claims:
     If they would interfere on this file system with the locks for appending (as on NFS), nothing is
     locked and every claim is granted.
 
-    Parameters
-    ----------
-    path : Path
-        The log; it is created if needed, and then removed at the end if it is still empty.
+    `path`: the log; it is created if needed, and then removed at the end if it is still empty.
     """
 
     def __init__(self, path: Path) -> None:

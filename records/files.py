@@ -16,16 +16,9 @@ def open_regular(path: str | os.PathLike[str], flags: int) -> int:
 
     A pipe or a device is refused, because opening it could wait forever.
 
-    Parameters
-    ----------
-    path : str or path
-    flags : int
-        As of `os.open`; a file that `os.O_CREAT` makes has the mode 0o644.
+    `flags`: as of `os.open`; a file that `os.O_CREAT` makes has the mode 0o644.
 
-    Raises
-    ------
-    OSError
-        If it cannot be opened, or is not a regular file.
+    Raises OSError if it cannot be opened, or is not a regular file.
     """
     try:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o644)

@@ -19,15 +19,10 @@ def read_frame(path: Path, fields: Sequence[Field]) -> pd.DataFrame:
 
     Categories are sorted and not ordered.
 
-    Raises
-    ------
-    TableError
-        If the file cannot be read, or does not hold these fields.
+    Raises TableError if the file cannot be read, or does not hold these fields.
     """
     if path.suffix not in SUFFIXES:
-        raise TableError(
-            f"{path}: a data set ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
-        )
+        raise TableError(f"{path}: a data set ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     try:
         open_to_read(path).close()  # opening never waits for a pipe
         raw = _read(path, fields)

@@ -25,20 +25,12 @@ class LockedError(OSError):
 def lock_file(fd: int, kind: int, wait_s: float, notify: Callable[[str], object]) -> None:
     """Lock an open file as a whole (`flock`).
 
-    Parameters
-    ----------
-    fd : int
-    kind : int
-        `fcntl.LOCK_SH` or `fcntl.LOCK_EX`.
-    wait_s : float
-        Seconds to wait for others, at most; may be infinite.
-    notify : callable
-        Called once, after `SAID_AFTER_S`, with a message about the process that holds the lock.
+    `kind`: `fcntl.LOCK_SH` or `fcntl.LOCK_EX`.
+    `wait_s`: seconds to wait for others, at most; may be infinite.
+    `notify`: called once, after `SAID_AFTER_S`, with a message about the process that holds the
+    lock.
 
-    Raises
-    ------
-    LockedError
-        If another process still has it then.
+    Raises LockedError if another process still has it then.
     """
     begin, pause, told = time.monotonic(), _SHORTEST_S, False
     while True:

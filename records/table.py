@@ -32,25 +32,16 @@ MAX_PADDED = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a table.
-
-    Attributes
-    ----------
-    name : str
-    dtype : str
-        What pandas calls it. "category" and "string" are texts, None where there is none, and an
-        empty text counts as none. A float that is not known is NaN. The others are always known.
-    unit : str
-        "1" for a plain number, "" for what is none.
-    meaning : str
-    role : str
-        "record", "label", "split", "feature" or "program".
-    """
+    """A column of a table."""
 
     name: str
+    #: What pandas calls it. "category" and "string" are texts, None where there is none, and an
+    #: empty text counts as none. A float that is not known is NaN. The others are always known.
     dtype: DType
+    #: "1" for a plain number, "" for what is none.
     unit: str
     meaning: str
+    #: "record", "label", "split", "feature" or "program".
     role: str = "record"
 
     @property
@@ -108,10 +99,8 @@ def check_table(path: Path) -> None:
 def new_table(path: Path, fields: Sequence[Field]) -> Iterator[TableWriter]:
     """Open a table for writing; it replaces the file at `path` once all is written.
 
-    Raises
-    ------
-    TableError
-        If the suffix is of no known format, or the format lacks its library or a column's room.
+    Raises TableError if the suffix is of no known format, or the format lacks its library or a
+    column's room.
     """
     check_table(path)
     handle, name = tempfile.mkstemp(suffix=path.suffix, prefix=f".{path.stem}.", dir=path.parent)
@@ -194,10 +183,7 @@ class NpzWriter:
     def close(self) -> None:
         """Write the columns.
 
-        Raises
-        ------
-        TableError
-            If the texts of a column are too long to be padded.
+        Raises TableError if the texts of a column are too long to be padded.
         """
         with zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for field, pieces in zip(self._fields, self._pieces, strict=True):

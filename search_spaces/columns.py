@@ -13,10 +13,7 @@ from search_spaces.knob import Column, IntArray, Knob
 class Codec:
     """The mixed-radix code between indices and knob positions; the first knob is the top digit.
 
-    Parameters
-    ----------
-    knobs : tuple of Knob
-        The digits.
+    `knobs`: the digits.
     """
 
     def __init__(self, knobs: tuple[Knob, ...]) -> None:

@@ -90,15 +90,9 @@ def count_feasible(
 ) -> FeasibilityCounts:
     """Count what each of a space's constraints rejects.
 
-    Parameters
-    ----------
-    codec : Codec
-        The space's knobs.
-    constraints : sequence of Constraint
-    most : int
-        Configurations that are counted one by one at most, for each group of knobs.
-    sample : int
-        Configurations drawn, always the same ones, where a group has more.
+    `codec`: the space's knobs.
+    `most`: configurations that are counted one by one at most, for each group of knobs.
+    `sample`: configurations drawn, always the same ones, where a group has more.
     """
     groups = _groups(codec, constraints, most)
     if groups is None:

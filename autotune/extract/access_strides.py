@@ -89,15 +89,10 @@ def _amount(number: Expr) -> int | Expr:
 
 
 class _FormWalk:
-    """The walk over a normal form, whose text has a factor at every variable, be it 1.
-
-    Attributes
-    ----------
-    places : dict of Var to list of (condition, factor, modulus)
-        Where each variable may stand, in the order of the text.
-    """
+    """The walk over a normal form, whose text has a factor at every variable, be it 1."""
 
     def __init__(self, forms: Forms) -> None:
+        #: Where each variable may stand, as (condition, factor, modulus), in the order of the text.
         self.places: dict[Var, list[tuple[Expr, Expr, Expr]]] = {}
         self._forms = forms
 

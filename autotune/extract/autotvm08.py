@@ -30,12 +30,8 @@ _MIRRORED = {">": "<", ">=": "<="}
 def autotvm08_loops(schedule: Schedule, tensors: Sequence[Tensor]) -> PrimFunc:
     """Return the loops of a concrete schedule as AutoTVM v0.8 sees them; they compute nothing.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Without knobs.
-    tensors : sequence of Tensor
-        Parameters of the function: inputs, then outputs.
+    `schedule`: without knobs.
+    `tensors`: parameters of the function: inputs, then outputs.
     """
     function = lower_schedule(schedule, tensors, for_autotvm08=True)
     return function.with_body(AutoTVM08().stmt(function.body))

@@ -23,12 +23,8 @@ class VectorArithmetic(ColumnArithmetic):
 
     The same operations in the same order as on arrays of candidates, so the same numbers.
 
-    Parameters
-    ----------
-    knobs : mapping of str to Expr
-        The float64 vector of each knob, by name.
-    intervals : Intervals
-        Bounds of expressions.
+    `knobs`: the float64 vector of each knob, by name.
+    `intervals`: bounds of expressions.
     """
 
     def __init__(self, knobs: Mapping[str, Expr], intervals: Intervals) -> None:
@@ -39,10 +35,8 @@ class VectorArithmetic(ColumnArithmetic):
     def write(self, expr: Expr) -> Expr:
         """Return the vector of an expression.
 
-        Raises
-        ------
-        IRError
-            As `ColumnArithmetic` does; or if all expressions together are too long to be compiled.
+        Raises IRError as `ColumnArithmetic` does; or if all expressions together are too long to be
+        compiled.
         """
         found = self.value(expr)
         if len(self._written) > MAX_OPERATIONS:

@@ -28,11 +28,7 @@ def feature_kernel(plan: LoopNestPlan, names: Sequence[str]) -> PrimFunc:
 
     They are, bit for bit, what `itervar_columns` works out on arrays.
 
-    Parameters
-    ----------
-    plan : LoopNestPlan
-    names : sequence of str
-        Features of the structure.
+    `names`: features of the structure.
     """
 
     def features(lanes: VectorArithmetic) -> Sequence[Any]:

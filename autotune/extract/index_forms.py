@@ -46,17 +46,11 @@ Atom: TypeAlias = "Var | Division | Opaque"
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """A sum of atoms, each times an integer over knobs, 0 where it is absent, and a constant.
+    """A sum of atoms, each times an integer over knobs, 0 where it is absent, and a constant."""
 
-    Attributes
-    ----------
-    scales : mapping of Atom to Expr
-        In order of first appearance.
-    base : Expr
-        The constant; what else than knobs decides is an atom.
-    """
-
+    #: In order of first appearance.
     scales: Mapping[Atom, Expr]
+    #: The constant; what else than knobs decides is an atom.
     base: Expr = ZERO
 
 

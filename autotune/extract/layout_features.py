@@ -37,19 +37,8 @@ SAMPLE = 4096
 class StructureFeatures:
     """Features of the candidates of one structure, in several layouts next to each other.
 
-    Parameters
-    ----------
-    structure : Structure
-        With loops.
-    layouts : sequence of str
-        Of `BATCHED`.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the columns, with layout and version.
-    knobs : tuple of str
-        Columns of the space that are read.
+    `structure`: with loops.
+    `layouts`: of `BATCHED`.
     """
 
     def __init__(self, structure: Structure, layouts: Sequence[str]) -> None:
@@ -57,16 +46,15 @@ class StructureFeatures:
         self._layouts = tuple(layouts)
         self._plan = LoopNestPlan(structure.function)
         self._nest_memory, self._memory = Scratch(), Scratch()
+        #: Columns of the space that are read.
         self.knobs = self._plan.knobs
+        #: Names of the columns, with layout and version.
         self.names = _names(self._plan.outline(), layouts)
 
     def matrix(self, columns: Mapping[str, Column], n: int) -> FloatMatrix:
         """Return the features of `n` candidates, float32 (n, len(names)).
 
-        Parameters
-        ----------
-        columns : mapping of str to array (n,)
-            Those of `knobs`.
+        `columns`: mapping of str to array (n,): those of `knobs`.
         """
         nest = self._plan.nest(columns, self._nest_memory)
         parts = [_matrix(nest, n, layout, self._memory) for layout in self._layouts]

@@ -32,15 +32,9 @@ def walked_nest(body: Stmt, analysis: Analysis, names: Mapping[str, str] | None 
     store is numbered before its value, which is walked left to right, then its index; a load before
     its index.
 
-    Parameters
-    ----------
-    body : Stmt
-        What to walk.
-    analysis : Analysis
-        Knows lengths and strides.
-    names : mapping of str to str, optional
-        What accesses to a buffer are called, where that is not its name; those of buffers that
-        are called alike are numbered together.
+    `analysis`: knows lengths and strides.
+    `names`: what accesses to a buffer are called, where that is not its name; those of buffers that
+    are called alike are numbered together.
     """
     walk = _NestWalk(analysis, names or {})
     walk.visit(body)

@@ -33,14 +33,9 @@ class TaskFeatures:
     are constant in a sample of the space, or repeat another one, are left out. Candidates that
     are not traced have their knobs' columns, and NaN in the others.
 
-    Parameters
-    ----------
-    task : Task
-        Its space is explored.
-    sample : int
-        Candidates looked at to see which columns vary; always the same ones.
-    repeats : bool
-        Keep columns that repeat another one.
+    `task`: its space is explored.
+    `sample`: candidates looked at to see which columns vary; always the same ones.
+    `repeats`: keep columns that repeat another one.
     """
 
     def __init__(self, task: Task, sample: int = 2048, repeats: bool = False) -> None:
@@ -101,13 +96,9 @@ class TaskFeatures:
 
         Columns are contiguous. Safe to call from several threads.
 
-        Parameters
-        ----------
-        indices : int64 (n,)
-        names : sequence of str, optional
-            Only these columns, in this order; by default all. Nothing else is evaluated.
-        out : float32 (n, len(names)), optional
-            What to fill and return; fresh memory takes longer.
+        `indices`: int64 (n,)
+        `names`: only these columns, in this order; by default all. Nothing else is evaluated.
+        `out`: float32 (n, len(names)): what to fill and return; fresh memory takes longer.
         """
         wanted = self.names if names is None else tuple(names)
         return self._matrix(np.asarray(indices, np.int64), wanted, self.names, out)
@@ -187,13 +178,7 @@ def _parts(n: int) -> Iterator[slice]:
 
 
 class _KnobColumns:
-    """Knobs as columns: numbers as they are, and categories by `features.knob_features`.
-
-    Attributes
-    ----------
-    names : dict of str to None
-        Names of the columns, in order: numbers first.
-    """
+    """Knobs as columns: numbers as they are, and categories by `features.knob_features`."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -205,6 +190,7 @@ class _KnobColumns:
             for column in (*numbers, *self._categories)
             for name, _ in self._features({column: nothing[column]})
         }
+        #: Names of the columns, in order: numbers first.
         self.names = dict.fromkeys(self._sources)
 
     def fill(

@@ -31,17 +31,7 @@ _log = logging.getLogger(__name__)
 class StructureColumns:
     """Itervar features of the candidates of one structure.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        As `lower_schedule` returns it, knobs symbolic.
-
-    Attributes
-    ----------
-    names : dict of str to None
-        Names of all columns, in order.
-    knobs : tuple of str
-        Columns of the space that they are evaluated from.
+    `function`: as `lower_schedule` returns it, knobs symbolic.
     """
 
     def __init__(self, function: PrimFunc) -> None:
@@ -49,7 +39,9 @@ class StructureColumns:
         self._scratches: list[tuple[Scratch, Scratch]] = []
         self._kernel: _Kernel | None = None
         self._expected = 0
+        #: Columns of the space that they are evaluated from.
         self.knobs = self._plan.knobs
+        #: Names of all columns, in order.
         self.names = dict.fromkeys(itervar_columns(self._plan.outline())[0])
 
     def expect(self, n: int, names: Sequence[str]) -> None:
@@ -75,15 +67,10 @@ class StructureColumns:
     ) -> None:
         """Write features of candidates into columns of a matrix. Safe in several threads.
 
-        Parameters
-        ----------
-        columns : mapping of str to array (n,)
-            Those of `knobs`.
-        names : sequence of str
-            Features to evaluate.
-        places : int64 (len(names),)
-            The columns that they go to.
-        out : float32 (n, any)
+        `columns`: mapping of str to array (n,): those of `knobs`.
+        `names`: features to evaluate.
+        `places`: int64 (len(names),): the columns that they go to.
+        `out`: float32 (n, any)
         """
         kernel = self._kernel
         if kernel is None or not kernel.fill(columns, names, places, out):

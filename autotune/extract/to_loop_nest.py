@@ -30,17 +30,10 @@ def loop_nest(function: PrimFunc, knobs: Mapping[KnobVar, int] | None = None) ->
     Lengths that only a call decides are `features.SYMBOLIC`. Loops of length 0 and what stands
     in them are there, as in the nests of all candidates.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        As `lower_schedule` returns it.
-    knobs : mapping of KnobVar to int
-        Values of the function's knobs.
+    `function`: as `lower_schedule` returns it.
+    `knobs`: values of the function's knobs.
 
-    Raises
-    ------
-    LoweringError
-        If a knob has no value.
+    Raises LoweringError if a knob has no value.
     """
     values = {knob: const(value, knob.dtype) for knob, value in (knobs or {}).items()}
     nest = walked_nest(substitute_stmt(function.body, values), FormAnalysis())
@@ -50,12 +43,8 @@ def loop_nest(function: PrimFunc, knobs: Mapping[KnobVar, int] | None = None) ->
 def autotvm08_nest(schedule: Schedule, tensors: Sequence[Tensor]) -> LoopNest:
     """Return the loop nest of a concrete schedule that AutoTVM v0.8 reads features from.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Without knobs.
-    tensors : sequence of Tensor
-        Parameters of the function: inputs, then outputs.
+    `schedule`: without knobs.
+    `tensors`: parameters of the function: inputs, then outputs.
     """
     # AutoTVM numbers accesses to all results of one operation together, under the operation's name.
     several = [stage for stage in schedule.stages if len(stage.outputs) > 1]
@@ -66,12 +55,8 @@ def autotvm08_nest(schedule: Schedule, tensors: Sequence[Tensor]) -> LoopNest:
 def text_nest(function: PrimFunc, names: Mapping[str, str] | None = None) -> LoopNest:
     """Return the loop nest of a function without knobs, read off its text as it stands.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        As `autotvm08_loops` returns it.
-    names : mapping of str to str, optional
-        As of `walked_nest`.
+    `function`: as `autotvm08_loops` returns it.
+    `names`: as of `walked_nest`.
     """
     return walked_nest(function.body, TextAnalysis(), names)
 
@@ -89,20 +74,11 @@ class LoopNestPlan:
     A candidate's nest is what `loop_nest` returns for its knobs' values. Only accesses in a branch
     of an expression that knobs alone rule out stay here, for the rows are the same for all.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        As `lower_schedule` returns it, knobs symbolic.
-
-    Attributes
-    ----------
-    knobs : tuple of str
-        Names of the columns that are read.
-    intervals : Intervals
-        Bounds of the numbers.
+    `function`: as `lower_schedule` returns it, knobs symbolic.
     """
 
     def __init__(self, function: PrimFunc) -> None:
+        #: Bounds of the numbers.
         self.intervals = Intervals()
         exprs: dict[Expr, None] = {}
 
@@ -118,6 +94,7 @@ class LoopNestPlan:
         self._nest = nest.with_numbers(amount)
         self._exprs = tuple(exprs)
         self._program = ColumnProgram(self._exprs)
+        #: Names of the columns that are read.
         self.knobs = self._program.knobs
 
     def outline(self) -> LoopNest:

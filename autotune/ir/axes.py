@@ -28,28 +28,18 @@ class Range:
 
 
 class IterVar(Operators):
-    """An axis: a variable with its range and its kind.
-
-    Attributes
-    ----------
-    var : Var
-        The variable that indices are written with.
-    dom : Range or None
-        Its range; None for axes whose range lowering infers.
-    kind : AxisKind
-        Spatial, reduction, thread or scan axis.
-    thread_tag : str
-        "blockIdx.x", "threadIdx.y", "vthread", ...; empty for other axes.
-    """
+    """An axis: a variable with its range and its kind."""
 
     __slots__ = ("dom", "kind", "thread_tag", "var")
 
-    def __init__(
-        self, var: Var, dom: Range | None, kind: AxisKind, thread_tag: str = ""
-    ) -> None:
+    def __init__(self, var: Var, dom: Range | None, kind: AxisKind, thread_tag: str = "") -> None:
+        #: The variable that indices are written with.
         self.var = var
+        #: Its range; None for axes whose range lowering infers.
         self.dom = dom
+        #: Spatial, reduction, thread or scan axis.
         self.kind = kind
+        #: "blockIdx.x", "threadIdx.y", "vthread", ...; empty for other axes.
         self.thread_tag = thread_tag
 
     @property

@@ -106,22 +106,15 @@ class Operators:
 
 
 class Expr(Operators):
-    """Base of all expressions.
-
-    Attributes
-    ----------
-    dtype : str
-        Type of one lane.
-    lanes : int
-        1 for scalars, more for vectors.
-    children : tuple of Expr
-        Direct operands, in the order they are written.
-    """
+    """Base of all expressions."""
 
     __slots__ = ("__weakref__", "children", "dtype", "lanes")
 
+    #: Type of one lane.
     dtype: str
+    #: 1 for scalars, more for vectors.
     lanes: int
+    #: Direct operands, in the order they are written.
     children: tuple[Expr, ...]
 
     def __expr__(self) -> Expr:
@@ -211,15 +204,10 @@ class SizeVar(Var):
 
 
 class KnobVar(Var):
-    """A knob of a template: a size known when a configuration is chosen.
-
-    Attributes
-    ----------
-    low, high : int
-        Smallest and largest value over the knob's choices, for interval analysis.
-    """
+    """A knob of a template: a size known when a configuration is chosen."""
 
     __slots__ = ("high", "low")
+    #: Smallest and largest value over the knob's choices, for interval analysis.
     low: int
     high: int
 
@@ -447,22 +435,7 @@ class Broadcast(Expr):
 
 
 class Buffer:
-    """Storage that loads and stores refer to, addressed by one flat element index.
-
-    Attributes
-    ----------
-    name : str
-        Name in listings and sources; unique within a function after lowering.
-    dtype : str
-        Element type.
-    shape : tuple of Expr
-        Extents, row-major.
-    scope : str
-        "global", "shared" or "local".
-    strides : tuple of SizeVar or None
-        Strides in elements of a parameter whose layout each call gives. For other buffers indices
-        contain the layout, which is row-major by default.
-    """
+    """Storage that loads and stores refer to, addressed by one flat element index."""
 
     __slots__ = ("__weakref__", "dtype", "name", "scope", "shape", "strides")
 
@@ -474,10 +447,16 @@ class Buffer:
         scope: str = "global",
         strides: tuple[SizeVar, ...] | None = None,
     ) -> None:
+        #: Strides in elements of a parameter whose layout each call gives. For other buffers
+        #: indices contain the layout, which is row-major by default.
         self.strides = strides
+        #: Name in listings and sources; unique within a function after lowering.
         self.name = name
+        #: Element type.
         self.dtype = dtypes.check(dtype)
+        #: Extents, row-major.
         self.shape = shape
+        #: "global", "shared" or "local".
         self.scope = scope
 
     def __repr__(self) -> str:

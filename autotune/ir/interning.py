@@ -33,14 +33,9 @@ _dead: deque[_Entry] = deque()
 def interned(cls: type[Node], key: Key, fill: Callable[[Node], None]) -> Node:
     """Return the node of a class with a key; make it if there is none.
 
-    Parameters
-    ----------
-    cls : type
-        Class of the node; its instances must support weak references.
-    key : tuple
-        The parts of the node: plain values, and the `id` of each object in it.
-    fill : callable
-        Sets the attributes of a new node. If it raises, there is no node.
+    `cls`: class of the node; its instances must support weak references.
+    `key`: the parts of the node: plain values, and the `id` of each object in it.
+    `fill`: sets the attributes of a new node. If it raises, there is no node.
     """
     full = (cls, *key)
     entry = _table.get(full)

@@ -21,25 +21,17 @@ Kind = Literal["float", "integer"]
 
 @dataclass(frozen=True)
 class Intrinsic:
-    """One element-wise function.
+    """One element-wise function."""
 
-    Attributes
-    ----------
-    meaning : callable
-        For floats a function of float64 NumPy scalars, whose result is rounded once to the type of
-        the call. For integers a function of the operands' bits as non-negative Python integers,
-        whose result wraps to the type of the call.
-    arity : int
-        Number of operands, all of one type.
-    takes : {"float", "integer"}
-        Kind of the operands.
-    gives : str or None
-        Type of the result; None: that of the operands.
-    """
-
+    #: For floats a function of float64 NumPy scalars, whose result is rounded once to the
+    #: type of the call. For integers a function of the operands' bits as non-negative Python
+    #: integers, whose result wraps to the type of the call.
     meaning: Callable[..., Any]
+    #: Number of operands, all of one type.
     arity: int = 1
+    #: Kind of the operands.
     takes: Kind = "float"
+    #: Type of the result; None: that of the operands.
     gives: str | None = None
 
     def accepts(self, dtype: str) -> bool:

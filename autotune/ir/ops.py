@@ -36,12 +36,8 @@ def is_convertible(value: object) -> bool:
 def convert(value: Any, dtype: str | None = None) -> Expr:
     """Return `value` as an expression.
 
-    Parameters
-    ----------
-    value
-        An expression, an axis, a symbolic knob, or a Python or NumPy scalar.
-    dtype
-        Type for a scalar; chosen by its value if None. Expressions keep their type.
+    `value`: an expression, an axis, a symbolic knob, or a Python or NumPy scalar.
+    `dtype`: type for a scalar; chosen by its value if None. Expressions keep their type.
     """
     if isinstance(value, Expr):
         return value

@@ -125,63 +125,41 @@ class CopyAhead(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Arrive(Stmt):
-    """Wait until all copies that this thread started by `CopyAhead` are complete.
+    """Wait until all copies that this thread started by `CopyAhead` are complete."""
 
-    Attributes
-    ----------
-    body : Stmt
-        The stores that were started since the last `Arrive`.
-    """
-
+    #: The stores that were started since the last `Arrive`.
     body: Stmt
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ThreadReduce(Stmt):
-    """Combine one value of each thread along some thread axes, for all these threads.
+    """Combine one value of each thread along some thread axes, for all these threads."""
 
-    Attributes
-    ----------
-    combiner : Combiner
-        How values combine.
-    operands : tuple of Expr
-        This thread's values, one for each result of the combiner.
-    results : tuple of Buffer
-        Where each thread gets the results: local arrays of one element.
-    threads : tuple of Expr
-        Variables of the thread loops whose values are combined.
-    """
-
+    #: How values combine.
     combiner: Combiner
+    #: This thread's values, one for each result of the combiner.
     operands: tuple[Expr, ...]
+    #: Where each thread gets the results: local arrays of one element.
     results: tuple[Buffer, ...]
+    #: Variables of the thread loops whose values are combined.
     threads: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Raw(Stmt):
-    """Source text that only a GPU's compiler understands: the whole work of the enclosing threads.
+    """Source text that only a GPU's compiler understands: all work of the enclosing threads."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the kernel in the text. Its parameters are pointers: the function's parameters, and
-        then the enclosing allocations in global memory.
-    text : str
-        The kernel and its helper code; empty if the text of an earlier kernel contains it.
-    defines : tuple of str
-        Names of the macros that are defined before the text.
-    values : tuple of Expr
-        Values of the macros.
-    given : tuple of int
-        Position of the user's text: the number of lines before it in `text`, and the number of its
-        first line.
-    """
-
+    #: Name of the kernel in the text. Its parameters are pointers: the function's parameters, and
+    #: then the enclosing allocations in global memory.
     name: str
+    #: The kernel and its helper code; empty if the text of an earlier kernel contains it.
     text: str
+    #: Names of the macros that are defined before the text.
     defines: tuple[str, ...]
+    #: Values of the macros.
     values: tuple[Expr, ...]
+    #: Position of the user's text: the number of lines before it in `text`, and the number of its
+    #: first line.
     given: tuple[int, int] = (0, 1)
 
 
@@ -190,54 +168,36 @@ class WarpReduce(Stmt):
     """Combine one value per thread within groups of a warp; all threads get the result.
 
     Either all threads of a block must reach it or none.
-
-    Attributes
-    ----------
-    combiner : Combiner
-        How values combine.
-    operands : tuple of Expr
-        This thread's values, one for each result of the combiner.
-    results : tuple of Buffer
-        Where each thread gets the results: local arrays.
-    index : Expr
-        Element of the results that is written.
-    width : int
-        Number of threads in a group, which are consecutive in the block (x runs fastest). A power
-        of two, at most 32.
     """
 
+    #: How values combine.
     combiner: Combiner
+    #: This thread's values, one for each result of the combiner.
     operands: tuple[Expr, ...]
+    #: Where each thread gets the results: local arrays.
     results: tuple[Buffer, ...]
+    #: Element of the results that is written.
     index: Expr
+    #: Number of threads in a group, which are consecutive in the block (x runs fastest). A power of
+    #: two, at most 32.
     width: int
 
 
 @dataclass(frozen=True, eq=False)
 class PrimFunc:
-    """A lowered function.
+    """A lowered function."""
 
-    Attributes
-    ----------
-    name : str
-        Symbol name.
-    params : tuple of Buffer
-        Array parameters in the caller's order: inputs, then outputs.
-    outputs : frozenset of Buffer
-        The parameters that the body writes.
-    body : Stmt
-        What it does.
-    sizes : tuple of SizeVar
-        Sizes inferred from the arrays' shapes when it is called.
-    info : FunctionInfo
-        Facts and hints for later passes.
-    """
-
+    #: Symbol name.
     name: str
+    #: Array parameters in the caller's order: inputs, then outputs.
     params: tuple[Buffer, ...]
+    #: The parameters that the body writes.
     outputs: frozenset[Buffer]
+    #: What it does.
     body: Stmt
+    #: Sizes inferred from the arrays' shapes when it is called.
     sizes: tuple[SizeVar, ...] = ()
+    #: Facts and hints for later passes.
     info: FunctionInfo = field(default_factory=FunctionInfo)
 
     def with_body(self, body: Stmt) -> PrimFunc:

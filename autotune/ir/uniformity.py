@@ -21,13 +21,9 @@ def is_thread_loop(stmt: Stmt) -> bool:
 def is_uniform(expr: Expr, threads: Set[Var]) -> bool:
     """Whether an expression is known to have one value for all threads of a block.
 
-    Parameters
-    ----------
-    expr : Expr
-        An expression that does not depend on loops with a different number of iterations per
-        thread.
-    threads : set of Var
-        Variables of the loops over the threads.
+    `expr`: an expression that does not depend on loops with a different number of iterations per
+    thread.
+    `threads`: variables of the loops over the threads.
     """
     return not any(
         node in threads

@@ -302,13 +302,8 @@ class _Transform(StmtRewriter):
 def transform(stmt: Stmt, before: Change | None = None, after: Change | None = None) -> Stmt:
     """Return a statement in which others take the place of some; expressions stay.
 
-    Parameters
-    ----------
-    stmt : Stmt
-    before : callable, optional
-        Called for outer statements first; what it replaces is not looked into.
-    after : callable, optional
-        Called for inner statements first, each with what has changed inside it.
+    `before`: called for outer statements first; what it replaces is not looked into.
+    `after`: called for inner statements first, each with what has changed inside it.
     """
     return _Transform(before, after).stmt(stmt)
 
@@ -320,10 +315,7 @@ Place = Callable[[Buffer, Expr], tuple[Buffer, Expr]]
 class AccessRewriter(Rewriter):
     """Directs loads and stores to other places.
 
-    Parameters
-    ----------
-    place : callable
-        Returns buffer and index of an access, given its buffer and its rewritten index.
+    `place`: returns buffer and index of an access, given its buffer and its rewritten index.
     """
 
     def __init__(self, place: Place) -> None:
@@ -345,10 +337,7 @@ class AccessRewriter(Rewriter):
 class ReadRewriter(Rewriter):
     """Replaces reads of tensors.
 
-    Parameters
-    ----------
-    replace : callable
-        Returns what takes the place of a read, given its tensor and its rewritten indices.
+    `replace`: returns what takes the place of a read, given its tensor and its rewritten indices.
     """
 
     def __init__(self, replace: Callable[[Any, tuple[Expr, ...]], Expr]) -> None:

@@ -32,10 +32,7 @@ def analyse(function: PrimFunc, knobs: Mapping[KnobVar, int] | None = None) -> P
 
     Features and listings use this form. In it, variables of loops of length 1 are 0.
 
-    Raises
-    ------
-    InstantiationError
-        If the values break one of the function's requirements.
+    Raises InstantiationError if the values break one of the function's requirements.
     """
     values = dict(knobs or {})
     simplifier = Simplifier(_ranges(values))

@@ -24,25 +24,17 @@ from autotune.target import Target
 
 @dataclass(frozen=True, eq=False)
 class PreparedFunction:
-    """A function that calls run, and what is computed from constant inputs before the first call.
+    """A function, and what is computed from its constant inputs before the first call."""
 
-    Attributes
-    ----------
-    main : PrimFunc
-        Its parameters are those of the whole function but for the constant inputs, in order; then
-        the constant inputs of `kept`; then the outputs of `prepare`.
-    prepare : PrimFunc or None
-        Takes all constant inputs in order, and writes the arrays that `main` reads in their place;
-        None if there is nothing to compute.
-    constants : tuple of int
-        Positions of the constant inputs among the parameters of the whole function.
-    kept : tuple of int
-        Those of them that `main` reads itself.
-    """
-
+    #: Its parameters are those of the whole function but for the constant inputs, in order; then
+    #: the constant inputs of `kept`; then the outputs of `prepare`.
     main: PrimFunc
+    #: Takes all constant inputs in order, and writes the arrays that `main` reads in their place;
+    #: None if there is nothing to compute.
     prepare: PrimFunc | None = None
+    #: Positions of the constant inputs among the parameters of the whole function.
     constants: tuple[int, ...] = ()
+    #: Those of them that `main` reads itself.
     kept: tuple[int, ...] = ()
 
     def renamed(self, name: str) -> PreparedFunction:
@@ -63,12 +55,7 @@ class PreparedFunction:
 def check_constants(name: str, function: PrimFunc, constants: Sequence[int]) -> None:
     """Raise UsageError unless the constants are positions of inputs of a function.
 
-    Parameters
-    ----------
-    name : str
-        Whose inputs they are, for the message.
-    function : PrimFunc
-    constants : sequence of int
+    `name`: whose inputs they are, for the message.
     """
     inputs = [param.name for param in function.params if param not in function.outputs]
     if constants and is_raw(function):
@@ -90,11 +77,8 @@ def split_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFun
     A nest at the top level is split off if it accesses only constant inputs, and temporaries of
     fixed size that only such nests write. A constant input that other nests read stays a parameter.
 
-    Parameters
-    ----------
-    function : PrimFunc
-    constants : sequence of int
-        Positions of the constant inputs among the inputs; without any the function stays whole.
+    `constants`: positions of the constant inputs among the inputs; without any the function stays
+    whole.
     """
     if not constants:
         return PreparedFunction(function)

@@ -43,20 +43,13 @@ def share_storage(function: PrimFunc) -> PrimFunc:
 
 @dataclass
 class Lifetime:
-    """The statements between which a temporary is in use, numbered in textual order.
+    """The statements between which a temporary is in use, numbered in textual order."""
 
-    Attributes
-    ----------
-    buffer : Buffer
-        The temporary.
-    loops : int
-        Number of loops of the region around its allocation.
-    first, last : int
-        Numbers of the statements; loops inside the allocation count as a whole.
-    """
-
+    #: The temporary.
     buffer: Buffer
+    #: Number of loops of the region around its allocation.
     loops: int
+    #: Numbers of the statements; loops inside the allocation count as a whole.
     first: int = -1
     last: int = -1
 
@@ -175,15 +168,10 @@ def _misfit(slot: Slot, wanted: int | None) -> float:
 
 
 class _Lifetimes:
-    """Finds the temporaries of a region and numbers the statements that use them.
-
-    Attributes
-    ----------
-    found : dict of Buffer to Lifetime
-        The temporaries that can be allocated at the start of the region.
-    """
+    """Finds the temporaries of a region and numbers the statements that use them."""
 
     def __init__(self, body: Stmt) -> None:
+        #: The temporaries that can be allocated at the start of the region.
         self.found: dict[Buffer, Lifetime] = {}
         self._number = 0
         self._uses: list[tuple[Lifetime, list[int]]] = []

@@ -46,16 +46,9 @@ def target_rules(function: PrimFunc, target: Target) -> list[Rule]:
 
     Conditions that hold for all values of the knobs are left out.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        As `lower_schedule` returns it.
-    target : Target
+    `function`: as `lower_schedule` returns it.
 
-    Raises
-    ------
-    LoweringError
-        If no knob value helps, such as GPU threads on a CPU target.
+    Raises LoweringError if no knob value helps, such as GPU threads on a CPU target.
     """
     kernels = list(launches(function.body))
     gpu = target.gpu

@@ -42,19 +42,12 @@ BUILTIN: dict[tuple[str, str | None], str] = {
 
 @dataclass(frozen=True)
 class TemplateEntry:
-    """A template with a name.
-
-    Attributes
-    ----------
-    name : str
-    target : str or None
-        Its kind of target; None for every kind.
-    location : str
-        module:function.
-    """
+    """A template with a name."""
 
     name: str
+    #: Its kind of target; None for every kind.
     target: str | None
+    #: module:function.
     location: str
 
     def load(self) -> Template:
@@ -227,14 +220,9 @@ def _call(found: Template) -> str:
 
 
 class _AsItIs(SourceFileLoader):
-    """Always compiles a file: cached bytecode may be of an older text of the same second and size.
+    """Always compiles a file: cached bytecode may be of an older text of the same size."""
 
-    Attributes
-    ----------
-    text : bytes or None
-        Content of the file, once it is read.
-    """
-
+    #: Content of the file, once it is read.
     text: bytes | None = None
 
     def get_code(self, fullname: str) -> CodeType | None:

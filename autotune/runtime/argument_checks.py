@@ -51,17 +51,11 @@ def address_of(array: Array) -> int:
 class ArgumentChecker:
     """Turns the arrays of one call into addresses and sizes, or says what is wrong with them.
 
-    Parameters
-    ----------
-    signature : Signature
-        Whose parameters the arrays are: inputs, then outputs, C-contiguous unless it says
-        otherwise, none of them overlapping an output. An output may not be one of the inputs
-        either: the compiled code relies on it.
+    `signature`: whose parameters the arrays are: inputs, then outputs, C-contiguous unless it says
+    otherwise, none of them overlapping an output. An output may not be one of the inputs either:
+    the compiled code relies on it.
 
-    Raises
-    ------
-    CodegenError
-        If a size cannot be read off any array's shape.
+    Raises CodegenError if a size cannot be read off any array's shape.
     """
 
     def __init__(self, signature: Signature) -> None:
@@ -90,11 +84,8 @@ class ArgumentChecker:
     def arrays(self, given: Sequence[object]) -> Sequence[Array]:
         """Return the arguments as NumPy arrays on the same memory.
 
-        Raises
-        ------
-        ArgumentError
-            If their number is wrong, or one is neither a NumPy array nor offers its memory
-            through ``__array_interface__`` or DLPack.
+        Raises ArgumentError if their number is wrong, or one is neither a NumPy array nor offers
+        its memory through ``__array_interface__`` or DLPack.
         """
         parameters = self.signature.parameters
         if len(given) != len(parameters):
@@ -116,11 +107,8 @@ class ArgumentChecker:
     def values(self, arrays: Sequence[Array]) -> list[int]:
         """Return the addresses of the arrays, then the sizes.
 
-        Raises
-        ------
-        ArgumentError
-            If an array is not what the function takes: one line that says which, what was
-            expected, what came, and what to do.
+        Raises ArgumentError if an array is not what the function takes: one line that says which,
+        what was expected, what came, and what to do.
         """
         values: list[int] = []
         spans: list[tuple[int, int]] = []

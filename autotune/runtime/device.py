@@ -106,12 +106,7 @@ class Backend(Protocol):
     ) -> DeviceFunction:
         """Return a function in final form with its constant inputs, as what users call.
 
-        Parameters
-        ----------
-        function : PreparedFunction
-        target : Target
-        constants : sequence of ndarray
-            Its constant inputs, which nobody else changes.
+        `constants`: sequence of ndarray: its constant inputs, which nobody else changes.
         """
 
     def empty(
@@ -125,22 +120,14 @@ class Backend(Protocol):
     def take_device(self, target: Target) -> Device:
         """Make the device that a target names this process's own.
 
-        Raises
-        ------
-        TargetError
-            If it cannot be used.
+        Raises TargetError if it cannot be used.
         """
 
 
 class Copy(Protocol):
-    """A copy of an array that no candidate may change.
+    """A copy of an array that no candidate may change."""
 
-    Attributes
-    ----------
-    array : array
-        In the device's memory.
-    """
-
+    #: In the device's memory.
     array: DeviceArray
 
     @property
@@ -149,32 +136,21 @@ class Copy(Protocol):
 
 
 class Device(Protocol):
-    """A device that one process owns: its arrays, its clock, what it runs, what it can do at best.
-
-    Attributes
-    ----------
-    target : Target
-    name : str
-        For messages.
-    memory_bytes : int
-        Memory that it has.
-    is_host : bool
-        Whether it is the processor that runs this process: its arrays are NumPy's, calls return
-        when the kernel has ended, and neighbours can take a core away while a kernel is timed.
-    xp : module
-        NumPy, or a library with its functions for arrays of the device.
-    chunk : int
-        Elements that are compared together.
-    notes : list of str
-        What could not be had, a line each.
-    """
+    """A device that one process owns: its arrays, clock and code, and what it can do at best."""
 
     target: Target
+    #: For messages.
     name: str
+    #: Memory that it has.
     memory_bytes: int
+    #: Whether it is the processor that runs this process: its arrays are NumPy's, calls return when
+    #: the kernel has ended, and neighbours can take a core away while a kernel is timed.
     is_host: bool
+    #: NumPy, or a library with its functions for arrays of the device.
     xp: Any
+    #: Elements that are compared together.
     chunk: int
+    #: What could not be had, a line each.
     notes: list[str]
 
     # -- arrays ----------------------------------------------------------------------------
@@ -199,12 +175,8 @@ class Device(Protocol):
     def load(self, binary: Any) -> Any:
         """Load code that was compiled for this kind of device, to be bound to arrays.
 
-        Raises
-        ------
-        CodegenError
-            If it cannot be linked.
-        LaunchError, TargetError
-            If the driver refuses it, or it is for another device.
+        Raises CodegenError if it cannot be linked. Raises LaunchError or TargetError if the driver
+        refuses it, or it is for another device.
         """
 
     def bind(self, loaded: Any, arrays: Sequence[DeviceArray]) -> Call:
@@ -241,10 +213,8 @@ class Device(Protocol):
     def copies(self, touched_bytes: float | None) -> list[tuple[Call, float]]:
         """Return ways to copy, each with the bytes that it reads and writes.
 
-        Parameters
-        ----------
-        touched_bytes : float or None
-            About how many bytes, those read and those written; None: more than any cache holds.
+        `touched_bytes`: about how many bytes, those read and those written; None: more than any
+        cache holds.
         """
 
     def library(

@@ -69,17 +69,11 @@ class _Memory:
 def as_numpy(array: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return any array in the CPU's memory as a NumPy array on the same memory.
 
-    Parameters
-    ----------
-    array : object
-        A NumPy array, or what has ``__array_interface__`` or ``__dlpack__``.
-    dtype : numpy.dtype
-        What a DLPack array must hold.
+    `array`: a NumPy array, or what has ``__array_interface__`` or ``__dlpack__``.
+    `dtype`: what a DLPack array must hold.
 
-    Raises
-    ------
-    ArgumentError
-        If it is no such array, is elsewhere, or holds something else; without the argument's name.
+    Raises ArgumentError if it is no such array, is elsewhere, or holds something else; without the
+    argument's name.
     """
     if isinstance(array, np.ndarray):
         return array
@@ -132,12 +126,8 @@ def _from_dlpack(array: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 def open_dlpack(array: Any, **options: object) -> tuple[object, DLTensor, bool]:
     """Return what keeps an array's memory alive, where it is, and whether writing is in vain.
 
-    Parameters
-    ----------
-    array
-        Has ``__dlpack__``.
-    **options
-        For ``__dlpack__``, such as `stream`.
+    `array`: has ``__dlpack__``.
+    `options`: for ``__dlpack__``, such as `stream`.
     """
     try:
         capsule = array.__dlpack__(max_version=(1, 0), **options)

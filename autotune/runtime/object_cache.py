@@ -56,12 +56,8 @@ def cache_key(*parts: str) -> str:
 class ObjectCache:
     """Objects in memory (least recently used ones go) and in a folder (the oldest ones go).
 
-    Parameters
-    ----------
-    folder : Path or None
-        Where objects persist; None for memory only.
-    memory_bytes, disk_bytes : int
-        What may be kept.
+    `folder`: where objects persist; None for memory only.
+    `memory_bytes`, `disk_bytes`: what may be kept.
     """
 
     def __init__(
@@ -81,11 +77,7 @@ class ObjectCache:
     def get(self, key: str, accept: Callable[[bytes], bool] = lambda data: True) -> bytes | None:
         """Object stored under `key`, or None.
 
-        Parameters
-        ----------
-        key : str
-        accept : callable
-            Whether what a file holds is such an object at all.
+        `accept`: whether what a file holds is such an object at all.
         """
         with self._lock:
             found = self._memory.get(key)
@@ -219,20 +211,13 @@ class _File(NamedTuple):
 
 @dataclass(frozen=True)
 class CacheUse:
-    """What a folder of objects holds, or what was deleted of it.
+    """What a folder of objects holds, or what was deleted of it."""
 
-    Attributes
-    ----------
-    entries : int
-        Compiled objects.
-    bytes : int
-        Their size, and that of what killed processes left behind.
-    oldest_s, newest_s : float or None
-        When the first and the last of them were written, Unix seconds; None without any.
-    """
-
+    #: Compiled objects.
     entries: int
+    #: Their size, and that of what killed processes left behind.
     bytes: int
+    #: When the first and the last of them were written, Unix seconds; None without any.
     oldest_s: float | None
     newest_s: float | None
 
@@ -250,10 +235,7 @@ class CacheUse:
 def use_of(folder: Path) -> CacheUse:
     """Return what a folder of objects holds; nothing if it is missing.
 
-    Raises
-    ------
-    OSError
-        If it cannot be read.
+    Raises OSError if it cannot be read.
     """
     return CacheUse._of(list(_files(folder)))
 
@@ -263,10 +245,7 @@ def clear(folder: Path) -> CacheUse:
 
     A process that uses them loses nothing: it has read an object whole, or compiles it again.
 
-    Raises
-    ------
-    OSError
-        If the folder cannot be read, or a file cannot be deleted.
+    Raises OSError if the folder cannot be read, or a file cannot be deleted.
     """
     return CacheUse._of([file for file in _files(folder) if _delete(file)])
 

@@ -21,20 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedBinary:
-    """Machine code of a `PreparedFunction` as plain data.
+    """Machine code of a `PreparedFunction` as plain data."""
 
-    Attributes
-    ----------
-    main : Binary
-        What is called and timed.
-    prepare : Binary or None
-        What runs once before, if anything does.
-    constants, kept : tuple of int
-        As of `PreparedFunction`.
-    """
-
+    #: What is called and timed.
     main: Binary
+    #: What runs once before, if anything does.
     prepare: Binary | None
+    #: As of `PreparedFunction`.
     constants: tuple[int, ...]
     kept: tuple[int, ...]
 
@@ -84,10 +77,7 @@ class PreparedCandidate:
     def on(self, arrays: Sequence[DeviceArray]) -> tuple[Any, list[DeviceArray]]:
         """Return what is called, and its arrays, once the constants among some are prepared.
 
-        Parameters
-        ----------
-        arrays : sequence of array
-            All inputs and outputs of the workload, on the device.
+        `arrays`: sequence of array: all inputs and outputs of the workload, on the device.
         """
         binary, device = self._binary, self._device
         kept = [arrays[position] for position in binary.kept]

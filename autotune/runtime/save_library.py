@@ -99,21 +99,12 @@ def save(
 
     The machine code is that of `kernel`, byte for byte. Each file appears whole or not at all.
 
-    Parameters
-    ----------
-    kernel : CompiledFunction
-    path : path
-        The library; its folder must exist. What was saved there earlier is replaced, and nothing
-        else is.
-    workload, config, cost_s
-        Where it comes from: JSON data that `load` hands on.
+    `path`: the library; its folder must exist. What was saved there earlier is replaced, and
+    nothing else is.
+    `workload`, `config`, `cost_s`: where it comes from: JSON data that `load` hands on.
 
-    Raises
-    ------
-    SaveError
-        If a file cannot be written, or it is not known what processor the code needs.
-    CodegenError
-        If the machine is not one that libraries can be made for.
+    Raises SaveError if a file cannot be written, or it is not known what processor the code needs.
+    Raises CodegenError if the machine is not one that libraries can be made for.
     """
     library, header_path = _checked_paths(path)
     cpu, needs = _checked_features(kernel.target)

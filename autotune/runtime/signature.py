@@ -43,23 +43,15 @@ _LAZY: Final = {"select": 3, "and": 2, "or": 2, "not": 1}
 
 @dataclass(frozen=True)
 class ArrayParameter:
-    """An array that a function takes.
-
-    Attributes
-    ----------
-    name, dtype : str
-    shape : tuple of Extent
-        Row-major.
-    is_output : bool
-        Whether the function writes it.
-    strides : tuple of str or None
-        Sizes that say by how many elements its dimensions lie apart; None for a C-contiguous array.
-    """
+    """An array that a function takes."""
 
     name: str
     dtype: str
+    #: Row-major.
     shape: tuple[Extent, ...]
+    #: Whether the function writes it.
     is_output: bool
+    #: Sizes that say by how many elements its dimensions lie apart; None for a C-contiguous array.
     strides: tuple[str, ...] | None = None
 
     @property
@@ -71,32 +63,21 @@ class ArrayParameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """Name, arrays and sizes of a function, in the order of its machine code's arguments.
-
-    Attributes
-    ----------
-    name : str
-    parameters : tuple of ArrayParameter
-        Inputs, then outputs.
-    sizes : tuple of str
-        Names, all different, of the sizes that calls read off the arrays' shapes and strides.
-    at_least : tuple of (Extent, int)
-        Numbers of steps of scans, and how many of them each computes in any case.
-    """
+    """Name, arrays and sizes of a function, in the order of its machine code's arguments."""
 
     name: str
+    #: Inputs, then outputs.
     parameters: tuple[ArrayParameter, ...]
+    #: Names, all different, of the sizes that calls read off the arrays' shapes and strides.
     sizes: tuple[str, ...] = ()
+    #: Numbers of steps of scans, and how many of them each computes in any case.
     at_least: tuple[tuple[Extent, int], ...] = ()
 
     @classmethod
     def of(cls, function: PrimFunc) -> Signature:
         """Return what `function` takes.
 
-        Raises
-        ------
-        CodegenError
-            If an extent is computed with what a call does not know.
+        Raises CodegenError if an extent is computed with what a call does not know.
         """
         names = size_names(function)
         parameters = tuple(
@@ -125,10 +106,7 @@ class Signature:
     def from_json(cls, data: Mapping[str, Any]) -> Signature:
         """Read what `to_json` returned.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If it is something else.
+        Raises KeyError or TypeError or ValueError if it is something else.
         """
         parameters = tuple(
             ArrayParameter(
@@ -189,10 +167,7 @@ def size_names(function: PrimFunc) -> dict[SizeVar, str]:
 def extent_of(extent: Expr, names: Mapping[SizeVar, str]) -> Extent:
     """Return an extent as plain data.
 
-    Raises
-    ------
-    CodegenError
-        If it is computed with what a call does not know.
+    Raises CodegenError if it is computed with what a call does not know.
     """
     # Imported here, so that saved functions are loaded without it.
     from autotune.ir.expr import BinaryOp, Call, Cast, Const, Not, Select, SizeVar

@@ -36,10 +36,7 @@ def is_entry(line: object) -> bool:
 def parse(text: str, name: str) -> list[Record]:
     """Return the measurements in a log; lines that begin with # are comments.
 
-    Raises
-    ------
-    RecordError
-        If a line is no measurement.
+    Raises RecordError if a line is no measurement.
     """
     found = []
     for number, line in enumerate(text.split("\n"), 1):

@@ -29,16 +29,10 @@ _MAX_DAMAGED = 64
 def read_any(path: str | Path) -> list[Record]:
     """Read the measurements that a file holds.
 
-    Parameters
-    ----------
-    path : str or path
-        Our own log, an AutoTVM log (v0.1, v0.2), a Kernel Tuner cache or T4 results; gzip is
-        undone.
+    `path`: our own log, an AutoTVM log (v0.1, v0.2), a Kernel Tuner cache or T4 results; gzip is
+    undone.
 
-    Raises
-    ------
-    RecordError
-        If the file cannot be read or is none of these.
+    Raises RecordError if the file cannot be read or is none of these.
     """
     return parse_any(_content(Path(path)), str(path))
 
@@ -126,10 +120,7 @@ def load_own(store: RecordStore, must_exist: bool = False) -> list[Record]:
 def parse_any(data: bytes, name: str) -> list[Record]:
     """Return the measurements in the content of a file; `name` is for messages.
 
-    Raises
-    ------
-    RecordError
-        If it is of no known format.
+    Raises RecordError if it is of no known format.
     """
     kind = _kind_of_lines(io.BytesIO(data))
     if kind == "autotune":

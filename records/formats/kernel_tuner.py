@@ -47,17 +47,10 @@ def parse_json(text: str) -> object:
 def records_of(document: Mapping[str, Any], name: str) -> list[Record]:
     """Return the measurements of a cache; its objective's value is the one cost of each.
 
-    Parameters
-    ----------
-    document : mapping
-        The parsed file.
-    name : str
-        What messages call it.
+    `document`: the parsed file.
+    `name`: what messages call it.
 
-    Raises
-    ------
-    RecordError
-        If the knobs are not given, or an entry lacks one of them or the objective.
+    Raises RecordError if the knobs are not given, or an entry lacks one of them or the objective.
     """
     knobs, cache = document.get("tune_params_keys"), document["cache"]
     if not isinstance(knobs, list) or not isinstance(cache, dict):

@@ -26,17 +26,11 @@ _COMPILE_TIMES = ("compilation", "compilation_time")
 def records_of(document: Mapping[str, Any], name: str) -> list[Record]:
     """Return the measurements in T4 results; the first objective's value is the one cost of each.
 
-    Parameters
-    ----------
-    document : mapping
-        The parsed file.
-    name : str
-        What messages call it.
+    `document`: the parsed file.
+    `name`: what messages call it.
 
-    Raises
-    ------
-    RecordError
-        If a result lacks its configuration, its times or a measurement of its objective.
+    Raises RecordError if a result lacks its configuration, its times or a measurement of its
+    objective.
     """
     results = document["results"]
     if not isinstance(results, list):

@@ -37,20 +37,13 @@ _UNSIGNED = {"int32": "unsigned", "int64": "unsigned long long"}
 
 @dataclass(frozen=True)
 class Text:
-    """The text of an expression.
+    """The text of an expression."""
 
-    Attributes
-    ----------
-    text : str
-        C++.
-    binding : int
-        Precedence of its outermost operator.
-    is_long : bool
-        Whether it is an index of 64 bits.
-    """
-
+    #: C++.
     text: str
+    #: Precedence of its outermost operator.
     binding: int = ATOM
+    #: Whether it is an index of 64 bits.
     is_long: bool = False
 
     def within(self, binding: int) -> str:
@@ -59,27 +52,18 @@ class Text:
 
 
 class Expressions:
-    """Writes scalar expressions.
-
-    Attributes
-    ----------
-    texts : dict of Expr to Text
-        Names of variables and of other named expressions.
-    buffers : dict of Buffer to str
-        Names of buffers.
-    scalars : set of Buffer
-        Buffers that are a single variable instead of an array.
-    simplifier : Simplifier
-        Has the ranges of the variables in scope.
-    helpers : dict of str
-        Functions that the text needs, in order of first use.
-    """
+    """Writes scalar expressions."""
 
     def __init__(self) -> None:
+        #: Names of variables and of other named expressions.
         self.texts: dict[Expr, Text] = {}
+        #: Names of buffers.
         self.buffers: dict[Buffer, str] = {}
+        #: Buffers that are a single variable instead of an array.
         self.scalars: set[Buffer] = set()
+        #: Has the ranges of the variables in scope.
         self.simplifier = Simplifier()
+        #: Functions that the text needs, in order of first use.
         self.helpers: dict[str, None] = {}
 
     # -- parts that depend on the language

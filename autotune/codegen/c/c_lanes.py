@@ -28,10 +28,7 @@ PACK_BYTES = 16
 class LaneExtractor(Rewriter):
     """Rewrites vector expressions to those of one lane.
 
-    Parameters
-    ----------
-    lane : Expr
-        Its number.
+    `lane`: its number.
     """
 
     def __init__(self, lane: Expr) -> None:
@@ -50,10 +47,7 @@ class LaneExtractor(Rewriter):
 class RampRewriter(Rewriter):
     """Writes indices of vectors as ramps if their lanes have a constant distance.
 
-    Parameters
-    ----------
-    simplify : callable
-        Simplifies the index of the first lane.
+    `simplify`: simplifies the index of the first lane.
     """
 
     def __init__(self, simplify: Callable[[Expr], Expr]) -> None:

@@ -53,10 +53,7 @@ def _identifier(words: list[str]) -> str:
 class CNameSupply:
     """Names in scope, by nested blocks.
 
-    Parameters
-    ----------
-    reserved : set of str
-        Names that are never used, in addition to C++'s keywords.
+    `reserved`: names that are never used, in addition to C++'s keywords.
     """
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:

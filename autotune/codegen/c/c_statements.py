@@ -56,22 +56,12 @@ _ASSIGNED = {"+": ("float32", "float64", "int32", "int64", "uint32", "uint64"),
 
 
 class Statements(Expressions):
-    """Writes the statements of one function.
-
-    Parameters
-    ----------
-    names : CNameSupply
-        The used names.
-
-    Attributes
-    ----------
-    lines : list of str
-        The text so far.
-    """
+    """Writes the statements of one function."""
 
     def __init__(self, names: CNameSupply) -> None:
         super().__init__()
         self.names = names
+        #: The text so far.
         self.lines: list[str] = []
         self.depth = 1
         self.masks: list[str] = []

@@ -35,42 +35,27 @@ _SHORT = {"blockIdx": "b", "threadIdx": "t"}
 
 @dataclass(frozen=True, eq=False)
 class CUDAKernel:
-    """One kernel of a source, and its launch.
+    """One kernel of a source, and its launch."""
 
-    Attributes
-    ----------
-    entry : str
-        Its symbol: `void entry(array pointers..., int64 sizes...)`.
-    kernel : DeviceKernel
-        Its parameters, sizes, grid and block. Arrays begin at multiples of `alignment` bytes.
-    dynamic_shared_bytes : int
-        Shared storage to request at the launch.
-    alignment : int
-        Alignment of its arrays in bytes.
-    """
-
+    #: Its symbol: `void entry(array pointers..., int64 sizes...)`.
     entry: str
+    #: Its parameters, sizes, grid and block. Arrays begin at multiples of `alignment` bytes.
     kernel: DeviceKernel
+    #: Shared storage to request at the launch.
     dynamic_shared_bytes: int
+    #: Alignment of its arrays in bytes.
     alignment: int = PACK_BYTES
 
 
 @dataclass(frozen=True, eq=False)
 class CUDASource:
-    """CUDA C++ of one function.
+    """CUDA C++ of one function."""
 
-    Attributes
-    ----------
-    text : str
-        The whole text.
-    kernels : tuple of CUDAKernel
-        Its kernels, in the order in which they run.
-    workspace : tuple of Buffer
-        Temporaries between kernels, which the caller allocates.
-    """
-
+    #: The whole text.
     text: str = field(repr=False)
+    #: Its kernels, in the order in which they run.
     kernels: tuple[CUDAKernel, ...]
+    #: Temporaries between kernels, which the caller allocates.
     workspace: tuple[Buffer, ...]
 
 
@@ -80,10 +65,7 @@ def emit(function: PrimFunc) -> CUDASource:
 
     The code assumes that arrays do not overlap and begin at multiples of 16 bytes.
 
-    Raises
-    ------
-    CodegenError
-        If the function contains a node without a meaning in a kernel.
+    Raises CodegenError if the function contains a node without a meaning in a kernel.
     """
     kernels, texts = [], []
     helpers: dict[str, None] = {}

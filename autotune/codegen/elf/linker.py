@@ -74,22 +74,13 @@ def link(
 ) -> bytes:
     """Return a shared library made of objects.
 
-    Parameters
-    ----------
-    objects : sequence of RelocatableObject
-        The objects; they can refer to each other's global symbols.
-    exports : mapping of str to str
-        Exported functions: symbol in an object, and exported name.
-    library_of : callable
-        Returns the shared library with a symbol that no object defines; raises CodegenError if
-        there is none.
-    note : bytes
-        A note for the library.
+    `objects`: the objects; they can refer to each other's global symbols.
+    `exports`: exported functions: symbol in an object, and exported name.
+    `library_of`: returns the shared library with a symbol that no object defines; raises
+    CodegenError if there is none.
+    `note`: a note for the library.
 
-    Raises
-    ------
-    CodegenError
-        If an object needs an unsupported feature.
+    Raises CodegenError if an object needs an unsupported feature.
     """
     return _Linker(objects, exports, library_of, note).file()
 

@@ -19,20 +19,13 @@ _SYMTAB, _RELA, _NOBITS, _NOTE = 2, 4, 8, 7
 
 @dataclass(frozen=True)
 class Section:
-    """Bytes of a section that will be in memory.
+    """Bytes of a section that will be in memory."""
 
-    Attributes
-    ----------
-    data : bytes
-        The bytes; zeros if the object has none.
-    flags : int
-        `WRITE`, `EXECUTE` and others.
-    align : int
-        Alignment in bytes.
-    """
-
+    #: The bytes; zeros if the object has none.
     data: bytes
+    #: `WRITE`, `EXECUTE` and others.
     flags: int
+    #: Alignment in bytes.
     align: int
 
 
@@ -70,10 +63,7 @@ class RelocatableObject:
 def read_object(data: bytes) -> RelocatableObject:
     """Read an object file for x86-64.
 
-    Raises
-    ------
-    CodegenError
-        If it is for another kind of machine.
+    Raises CodegenError if it is for another kind of machine.
     """
     header = HEADER.unpack_from(data) if is_elf(data) else (0,) * 14
     if header[1] != _RELOCATABLE or header[2] != MACHINE:

@@ -21,17 +21,12 @@ _BOOL_OPS = {"and": "and", "or": "or", "+": "or", "*": "and", "min": "and", "max
 
 @dataclass(eq=False, repr=False)
 class BinaryOperations:
-    """Writes binary operations on evaluated operands, except comparisons.
-
-    Attributes
-    ----------
-    fast_math : bool
-        Whether float arithmetic may be rearranged.
-    """
+    """Writes binary operations on evaluated operands, except comparisons."""
 
     builder: FunctionBuilder
     conversions: Conversions
     calls: IntrinsicCalls
+    #: Whether float arithmetic may be rearranged.
     fast_math: bool
 
     def binary(self, expr: BinaryOp, a: str, b: str) -> str:

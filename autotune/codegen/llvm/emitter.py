@@ -36,14 +36,9 @@ class Emitter:
     `ExpressionEmitter` all other expressions. Each needs the other, so the emitter itself is the
     `Evaluator` of index arithmetic.
 
-    Parameters
-    ----------
-    module : ModuleText
-        Collects declarations and outlined functions.
-    name : str
-        Symbol of this function, from which those of its parallel loops derive.
-    threads : str
-        Operand with the number of threads; empty if loops must stay serial.
+    `module`: collects declarations and outlined functions.
+    `name`: symbol of this function, from which those of its parallel loops derive.
+    `threads`: operand with the number of threads; empty if loops must stay serial.
     """
 
     def __init__(self, module: ModuleText, name: str, threads: str = "") -> None:

@@ -50,19 +50,12 @@ class Scope:
 class FunctionBuilder:
     """The text of one function under construction.
 
-    Parameters
-    ----------
-    declarations : dict of str to str
-        Declarations of the module by symbol, which `declare` adds to.
-
-    Attributes
-    ----------
-    scopes : list of Scope
-        The open scopes, outermost first.
+    `declarations`: declarations of the module by symbol, which `declare` adds to.
     """
 
     def __init__(self, declarations: dict[str, str]) -> None:
         self._declarations = declarations
+        #: The open scopes, outermost first.
         self.scopes = [Scope(Code("entry"), 0, 0)]
         self._memo: dict[Hashable, object] = {}
         self._names = 0

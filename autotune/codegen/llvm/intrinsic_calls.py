@@ -24,15 +24,11 @@ _LIBRARY = {"fmod": ("fmod", 2)}
 
 @dataclass(eq=False, repr=False)
 class IntrinsicCalls:
-    """Writes calls with evaluated arguments, none of them of a half type.
-
-    Attributes
-    ----------
-    functions : dict of str to (name, dtype, lanes)
-        Math functions of the module by symbol; those that are called are added.
-    """
+    """Writes calls with evaluated arguments, none of them of a half type."""
 
     builder: FunctionBuilder
+    #: Math functions of the module, as (name, dtype, lanes) by symbol; those that are
+    #: called are added.
     functions: dict[str, tuple[str, str, int]]
 
     def call(self, expr: Call, args: list[str]) -> str:

@@ -12,33 +12,21 @@ from autotune.codegen.llvm.llvm_types import vector_of
 
 @dataclass(frozen=True)
 class Mask:
-    """The active lanes.
+    """The active lanes."""
 
-    Attributes
-    ----------
-    ref : str
-        Operand of type <lanes x i1>.
-    lanes : int
-    inhabited : bool
-        Whether code under the mask only runs if at least one lane is active.
-    """
-
+    #: Operand of type <lanes x i1>.
     ref: str
     lanes: int
+    #: Whether code under the mask only runs if at least one lane is active.
     inhabited: bool
 
 
 @dataclass(eq=False, repr=False)
 class LaneMasks:
-    """The current mask.
-
-    Attributes
-    ----------
-    mask : Mask or None
-        The active lanes under a vector condition.
-    """
+    """The current mask."""
 
     builder: FunctionBuilder
+    #: The active lanes under a vector condition.
     mask: Mask | None = field(init=False, default=None)
 
     @contextmanager

@@ -18,20 +18,13 @@ from autotune.ir.visitor import recursive
 
 @dataclass(frozen=True)
 class LLVMSource:
-    """LLVM assembly of one function.
+    """LLVM assembly of one function."""
 
-    Attributes
-    ----------
-    text : str
-        The module.
-    entry : str
-        Symbol of the kernel, `i32 entry(ptr arrays..., i64 sizes..., i32 threads)`.
-    uses_threads : bool
-        Whether it has a parallel loop and so calls the OpenMP runtime.
-    """
-
+    #: The module.
     text: str
+    #: Symbol of the kernel, `i32 entry(ptr arrays..., i64 sizes..., i32 threads)`.
     entry: str
+    #: Whether it has a parallel loop and so calls the OpenMP runtime.
     uses_threads: bool
 
 
@@ -44,11 +37,8 @@ def emit(function: PrimFunc, fast_math: bool = False, has_ldexp: bool = False) -
     `fast_math` is set (see `Target.fast_math`). `has_ldexp` allows the instruction of processors
     that multiplies vectors by powers of two.
 
-    Raises
-    ------
-    CodegenError
-        If the function contains a node without a meaning on a CPU: knobs without a value, thread
-        axes, barriers, unknown intrinsics.
+    Raises CodegenError if the function contains a node without a meaning on a CPU: knobs without a
+    value, thread axes, barriers, unknown intrinsics.
     """
     info = function.info
     module = ModuleText(

@@ -14,44 +14,29 @@ UNROLL_METADATA = 2
 
 @dataclass
 class ModuleText:
-    """The shared parts of a module and the texts of its functions.
+    """The shared parts of a module and the texts of its functions."""
 
-    Attributes
-    ----------
-    declarations : dict
-        Text by symbol, for external functions and intrinsics.
-    math : dict
-        Math functions used: (name, dtype, lanes) by symbol.
-    functions : list of str
-        Finished functions, helpers before their callers.
-    uses_threads : bool
-        Whether any loop is parallel.
-    uses_hints : bool
-        Whether a branch refers to the weights !0.
-    unrolled : list of str
-        Metadata of loops that LLVM is to unroll, one node each.
-    streamed : frozenset of str
-        Names of buffers whose vectors are stored past the caches (metadata !1).
-    ahead : mapping of str to Expr
-        Prefetch distance in elements behind each loaded vector, by the name of the buffer.
-    lines : dict of Buffer to SizeVar
-        Variables with the number of elements of an array before the first cache line.
-    fast_math : bool
-        Whether float arithmetic may be rearranged.
-    has_ldexp : bool
-        Whether the processor multiplies vectors by powers of two in one instruction.
-    """
-
+    #: Text by symbol, for external functions and intrinsics.
     declarations: dict[str, str] = field(default_factory=dict)
+    #: Math functions used: (name, dtype, lanes) by symbol.
     math: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    #: Finished functions, helpers before their callers.
     functions: list[str] = field(default_factory=list)
+    #: Whether any loop is parallel.
     uses_threads: bool = False
+    #: Whether a branch refers to the weights !0.
     uses_hints: bool = False
+    #: Metadata of loops that LLVM is to unroll, one node each.
     unrolled: list[str] = field(default_factory=list)
+    #: Names of buffers whose vectors are stored past the caches (metadata !1).
     streamed: frozenset[str] = frozenset()
+    #: Prefetch distance in elements behind each loaded vector, by the name of the buffer.
     ahead: Mapping[str, Expr] = field(default_factory=dict)
+    #: Variables with the number of elements of an array before the first cache line.
     lines: Mapping[Buffer, SizeVar] = field(default_factory=dict)
+    #: Whether float arithmetic may be rearranged.
     fast_math: bool = False
+    #: Whether the processor multiplies vectors by powers of two in one instruction.
     has_ldexp: bool = False
 
     def unrolled_loop(self) -> str:

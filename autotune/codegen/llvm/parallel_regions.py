@@ -21,52 +21,31 @@ from autotune.ir.visitor import accessed, free_vars, stmt_exprs, walk
 
 @dataclass(frozen=True)
 class OutlinedLoop:
-    """A parallel loop as a separate function, and the values that it captures.
+    """A parallel loop as a separate function, and the values that it captures."""
 
-    Attributes
-    ----------
-    name : str
-        Symbol of the function.
-    loop : For
-    length : float
-        What the number of iterations never exceeds; infinite if unknown.
-    buffers : dict of Buffer to str
-        Names of the parameters that point to buffers.
-    stored : frozenset of Buffer
-        Those buffers that the loop writes.
-    variables : dict of Var to str
-        Names of the parameters that hold variables; they follow the buffers.
-    constants : dict of Var to Linear
-        Variables whose values are known.
-    """
-
+    #: Symbol of the function.
     name: str
     loop: For
+    #: What the number of iterations never exceeds; infinite if unknown.
     length: float
+    #: Names of the parameters that point to buffers.
     buffers: dict[Buffer, str]
+    #: Those buffers that the loop writes.
     stored: frozenset[Buffer]
+    #: Names of the parameters that hold variables; they follow the buffers.
     variables: dict[Var, str]
+    #: Variables whose values are known.
     constants: dict[Var, Linear]
 
 
 @dataclass(eq=False, repr=False)
 class ParallelRegions:
-    """Launches the parallel loops of one function.
-
-    Attributes
-    ----------
-    name : str
-        Symbol of the function, from which those of its parallel loops derive.
-    threads : str
-        Operand with the number of threads; empty if loops must stay serial.
-    outline : function of OutlinedLoop
-        Writes the text of an outlined function.
-    count : int
-        Number of loops that were launched.
-    """
+    """Launches the parallel loops of one function."""
 
     module: ModuleText
+    #: Symbol of the function, from which those of its parallel loops derive.
     name: str
+    #: Operand with the number of threads; empty if loops must stay serial.
     threads: str
     builder: FunctionBuilder
     linear: LinearArithmetic
@@ -74,7 +53,9 @@ class ParallelRegions:
     addresses: Addresses
     versions: MemoryVersions
     frame: StackFrame
+    #: Writes the text of an outlined function.
     outline: Callable[[OutlinedLoop], str]
+    #: Number of loops that were launched.
     count: int = field(init=False, default=0)
 
     def launch(self, loop: For, extent: Linear) -> None:

@@ -76,10 +76,7 @@ class Intervals:
     def bounds(self, node: Expr) -> tuple[int, int]:
         """Return the smallest and the largest value of an expression, however deep it is.
 
-        Raises
-        ------
-        IRError
-            If the expression is not of integers, bools and knobs alone.
+        Raises IRError if the expression is not of integers, bools and knobs alone.
         """
         found = self._memo.get(node)
         if found is None:

@@ -130,11 +130,7 @@ class _Rejoin(Rewriter):
 def joined(poly: Poly, which: Callable[[BinaryOp], bool] = lambda remainder: True) -> Poly:
     """Return a polynomial with d * (e // d) + e % d written as e, which holds for every d but 0.
 
-    Parameters
-    ----------
-    poly : Poly
-    which : callable, optional
-        Which remainders e % d are to be joined with their quotients; by default all.
+    `which`: which remainders e % d are to be joined with their quotients; by default all.
     """
     while True:
         found = next(filter(None, (_joined(poly, *term, which) for term in poly.items())), None)

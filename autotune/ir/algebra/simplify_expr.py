@@ -42,22 +42,10 @@ class Canonical:
 
     Integers that are not indices (`dtypes.is_index`) are data, which wraps: only constants fold.
 
-    Parameters
-    ----------
-    ranges
-        Inclusive bounds of variables. A variable with equal bounds becomes a constant; knob values
-        are substituted in this way.
-    otherwise
-        Bounds of variables that `ranges` does not name.
-    known
-        Bounds expressions in place of `SumBounds` by these ranges.
-
-    Attributes
-    ----------
-    known : SumBounds
-        Bounds expressions.
-    buffers : dict of Buffer to Buffer
-        The new buffer of each replaced buffer.
+    `ranges`: inclusive bounds of variables. A variable with equal bounds becomes a constant; knob
+    values are substituted in this way.
+    `otherwise`: bounds of variables that `ranges` does not name.
+    `known`: bounds expressions in place of `SumBounds` by these ranges.
     """
 
     def __init__(
@@ -66,7 +54,9 @@ class Canonical:
         otherwise: Bounds = ANYTHING,
         known: SumBounds | None = None,
     ) -> None:
+        #: Bounds expressions.
         self.known = known or SumBounds(self.form, {} if ranges is None else ranges, otherwise)
+        #: The new buffer of each replaced buffer.
         self.buffers: dict[Buffer, Buffer] = {}
         self._exprs: dict[Expr, Expr] = {}
         self._forms: dict[Expr, Sum] = {}

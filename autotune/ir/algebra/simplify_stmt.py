@@ -16,12 +16,9 @@ from autotune.ir.visitor import Rewriter, walk_expr
 class Simplifier(Rewriter):
     """Simplifies functions: every expression canonically, every `If` that can be decided.
 
-    Parameters
-    ----------
-    ranges, otherwise
-        As for `Canonical`; the ranges of loop variables are collected during the traversal.
-    canonical
-        Simplifies expressions in place of `Canonical`, and also stored values.
+    `ranges`, `otherwise`: as for `Canonical`; the ranges of loop variables are collected during the
+    traversal.
+    `canonical`: simplifies expressions in place of `Canonical`, and also stored values.
     """
 
     def __init__(

@@ -23,14 +23,9 @@ from autotune.ir.expr import BinaryOp, Cast, Const, Expr, KnobVar, Load, SizeVar
 class SumBounds:
     """Bounds expressions by the ranges of the variables in scope.
 
-    Parameters
-    ----------
-    form : function of Expr
-        Returns the canonical sum of an integer scalar expression.
-    ranges : dict of Var to Bounds
-        Inclusive bounds of variables; call `forget` after a change.
-    otherwise : Bounds
-        Bounds of variables that `ranges` does not name.
+    `form`: returns the canonical sum of an integer scalar expression.
+    `ranges`: inclusive bounds of variables; call `forget` after a change.
+    `otherwise`: bounds of variables that `ranges` does not name.
     """
 
     def __init__(

@@ -36,10 +36,8 @@ class WrappingBounds(SumBounds):
 class Wrapping(Canonical):
     """Rewrites stored values canonically.
 
-    Parameters
-    ----------
-    indices
-        Simplifies the indices of loads, where integers are exact, and has the ranges of variables.
+    `indices`: simplifies the indices of loads, where integers are exact, and has the ranges of
+    variables.
     """
 
     def __init__(self, indices: Canonical) -> None:

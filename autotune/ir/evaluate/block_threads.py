@@ -16,24 +16,17 @@ Thread = Generator[str, None, None]
 
 
 class ThreadBlock:
-    """Runs the thread loops of one interpreted function, and knows which thread runs now.
-
-    Attributes
-    ----------
-    nest : int
-        Number of the running outermost loop of blocks or threads; each ends before the next starts.
-    blocks : dict of str to int
-        The running block: its index by the tag of each axis.
-    threads : dict of str to int
-        The running thread: its index by the tag of each thread loop around.
-    phase : int
-        Number of synchronisations so far: barriers, and ends of outermost thread loops.
-    """
+    """Runs the thread loops of one interpreted function, and knows which thread runs now."""
 
     def __init__(self) -> None:
+        #: Number of the running outermost loop of blocks or threads; each ends before the next
+        #: starts.
         self.nest = 0
+        #: The running block: its index by the tag of each axis.
         self.blocks: dict[str, int] = {}
+        #: The running thread: its index by the tag of each thread loop around.
         self.threads: dict[str, int] = {}
+        #: Number of synchronisations so far: barriers, and ends of outermost thread loops.
         self.phase = 0
 
     def enter(self, tag: str, index: int) -> None:
@@ -51,10 +44,7 @@ class ThreadBlock:
     def run(self, tag: str, thread: Callable[[int], Thread], extent: int) -> None:
         """Run the outermost thread loop of a block: thread(0), ..., thread(extent - 1).
 
-        Raises
-        ------
-        IRError
-            If some threads wait at a barrier that others do not reach.
+        Raises IRError if some threads wait at a barrier that others do not reach.
         """
         self.phase += 1
         for _ in self.together(tag, thread, extent):
@@ -121,14 +111,8 @@ class RaceCheckedList(list[Any]):
     Two accesses race if they are by different threads, at least one of them writes, and both
     threads reach no barrier in between.
 
-    Parameters
-    ----------
-    values : list
-        The elements.
-    name : str
-        Name of the buffer, for messages.
-    block : ThreadBlock
-        Knows which thread runs.
+    `name`: name of the buffer, for messages.
+    `block`: knows which thread runs.
     """
 
     def __init__(self, values: list[Any], name: str, block: ThreadBlock) -> None:

@@ -28,28 +28,18 @@ class ColumnArithmetic:
     Numbers become float64; `and` and `or` become `min` and `max` of conditions, since both sides
     are evaluated. A division by zero gives some number; `undefined` says where it counts.
 
-    Parameters
-    ----------
-    columns : mapping of str to Expr
-        What stands for each knob, float64, by name.
-    intervals : Intervals
-        Bounds of expressions.
-    lanes : int
-        Lanes of the result.
-
-    Attributes
-    ----------
-    limit : float
-        Numbers are exact below it.
-    large : dict of Expr to None
-        Results that may reach the limit. Where one does, nothing that is computed is to be
-        relied on.
+    `columns`: what stands for each knob, float64, by name.
+    `intervals`: bounds of expressions.
+    `lanes`: lanes of the result.
     """
 
+    #: Numbers are exact below it.
     limit: ClassVar[float] = LIMIT
 
     def __init__(self, columns: Mapping[str, Expr], intervals: Intervals, lanes: int = 1) -> None:
         self.intervals = intervals
+        #: Results that may reach the limit. Where one does, nothing that is computed is to be
+        #: relied on.
         self.large: dict[Expr, None] = {}
         self._columns = columns
         self._lanes = lanes
@@ -71,10 +61,8 @@ class ColumnArithmetic:
     def value(self, expr: Expr) -> Expr:
         """Return an expression in float64 arithmetic.
 
-        Raises
-        ------
-        IRError
-            If it is not of indices, conditions and knobs alone, or holds a number of 2^52 or more.
+        Raises IRError if it is not of indices, conditions and knobs alone, or holds a number of
+        2^52 or more.
         """
         for node in post_order(expr, self._unwritten):
             if node not in self._written:

@@ -30,24 +30,10 @@ Array = npt.NDArray[Any]
 class ColumnProgram:
     """A compiled evaluation of expressions over columns of knob values.
 
-    Parameters
-    ----------
-    exprs : sequence of Expr
-        Scalar integer or bool expressions over `KnobVar` variables.
-    chunk : int
-        Rows evaluated at a time; 8,192 float64 values of a few columns stay in cache.
+    `exprs`: scalar integer or bool expressions over `KnobVar` variables.
+    `chunk`: rows evaluated at a time; 8,192 float64 values of a few columns stay in cache.
 
-    Attributes
-    ----------
-    knobs : tuple of str
-        Names of the columns that are read.
-    constants : tuple
-        The value of each expression that is the same in all rows, else None.
-
-    Raises
-    ------
-    IRError
-        If an expression has another type, or contains a constant of 2^52 or more.
+    Raises IRError if an expression has another type, or contains a constant of 2^52 or more.
     """
 
     def __init__(self, exprs: Sequence[Expr], chunk: int = 8192) -> None:
@@ -55,8 +41,10 @@ class ColumnProgram:
         self.chunk = chunk
         knobs = {k: None for e in self.exprs for k in walk_expr(e) if isinstance(k, KnobVar)}
         self._knobs = tuple(knobs)
+        #: Names of the columns that are read.
         self.knobs = tuple(dict.fromkeys(knob.name for knob in self._knobs))
         self._steps = ColumnSteps(self.exprs, self._knobs)
+        #: The value of each expression that is the same in all rows, else None.
         self.constants = self._steps.constants
 
     def __call__(

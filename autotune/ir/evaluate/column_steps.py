@@ -101,22 +101,8 @@ class ColumnSteps:
     Their arrays are, in this order: the columns of knobs, the results that are not constant, the
     marks of rows in which numbers are too large to be exact, literals, and scratch arrays.
 
-    Parameters
-    ----------
-    exprs : sequence of Expr
-        Scalar integer or bool expressions over `KnobVar` variables.
-    knobs : sequence of KnobVar
-        The knobs that occur.
-
-    Attributes
-    ----------
-    constants : tuple of int, bool or None
-        For each expression its value if it is the same in all rows, else None.
-    literals : list of ndarray
-        Constants, of shape ().
-    scratch : list of type
-        Types of the scratch arrays.
-    steps : list of ArrayCall
+    `exprs`: scalar integer or bool expressions over `KnobVar` variables.
+    `knobs`: the knobs that occur.
     """
 
     def __init__(self, exprs: Sequence[Expr], knobs: Sequence[KnobVar]) -> None:
@@ -124,6 +110,7 @@ class ColumnSteps:
         self._arithmetic = _ArrayArithmetic(columns, Intervals())
         for knob in knobs:
             self._arithmetic.value(knob)  # refuses what columns cannot hold
+        #: For each expression its value if it is the same in all rows, else None.
         self.constants = tuple(self._constant(expr) for expr in exprs)
         varying = [e for e, value in zip(exprs, self.constants, strict=True) if value is None]
         if varying and not knobs:
@@ -135,9 +122,11 @@ class ColumnSteps:
         self._first_literal = len(given)
         self._calls: list[tuple[Callable[..., object], tuple[Expr, ...], Expr]] = []
         self._computed: set[Expr] = set()
+        #: Constants, of shape ().
         self.literals: list[npt.NDArray[Any]] = []
         for expr, result in zip(varying, results, strict=True):
             self._evaluate(expr, result)
+        #: Types of the scratch arrays.
         self.scratch: list[type] = []
         self.steps = self._with_scratch()
 

@@ -48,21 +48,14 @@ class FunctionSource(PythonSource):
 
     The written function takes a `block_threads.ThreadBlock` named `block`.
 
-    Parameters
-    ----------
-    watched : bool
-        Whether allocations that threads may share are `RaceCheckedList`.
-
-    Attributes
-    ----------
-    mask : list of str
-        Names of the variables that are true for active lanes; empty outside vector conditions.
+    `watched`: whether allocations that threads may share are `RaceCheckedList`.
     """
 
     def __init__(self, watched: bool = False) -> None:
         super().__init__(lazy=False)
         self.values["Watched"] = RaceCheckedList
         self.watched = watched
+        #: Names of the variables that are true for active lanes; empty outside vector conditions.
         self.mask: list[str] = []
         self._nest: list[For] = []  # loops of blocks and threads around
         self._loops: list[str] = []  # other loops around

@@ -14,26 +14,17 @@ from autotune.ir.visitor import child_stmts, free_vars, loads, substitute
 
 @dataclass(frozen=True)
 class Access:
-    """One read or write of shared storage, by all threads that execute it.
+    """One read or write of shared storage, by all threads that execute it."""
 
-    Attributes
-    ----------
-    buffer : Buffer
-        The accessed buffer.
-    index : Expr
-        Index of the element; a vector for several elements.
-    writes : bool
-        Whether it is written.
-    conditions : tuple of Expr
-        Conditions that hold for a thread that executes it.
-    free : tuple of (Var, Expr)
-        Enclosing loops, with their extents, of which it may be in any iteration.
-    """
-
+    #: The accessed buffer.
     buffer: Buffer
+    #: Index of the element; a vector for several elements.
     index: Expr
+    #: Whether it is written.
     writes: bool
+    #: Conditions that hold for a thread that executes it.
     conditions: tuple[Expr, ...] = ()
+    #: Enclosing loops, with their extents, of which it may be in any iteration.
     free: tuple[tuple[Var, Expr], ...] = ()
 
     def where(self, condition: Expr) -> Access:
@@ -61,12 +52,8 @@ def in_one_step(a: Access, b: Access, own: Set[Var]) -> tuple[Access, Access] | 
     An index is a step times the elements of a step, plus non-negative terms whose sum is less than
     the elements of a step.
 
-    Parameters
-    ----------
-    a, b : Access
-        Accesses to one array, whose first dimension is the steps.
-    own : set of Var
-        Variables that may differ between both.
+    `a`, `b`: accesses to one array, whose first dimension is the steps.
+    `own`: variables that may differ between both.
     """
     (row, column), (other_row, other_column) = map(_row_and_column, (a, b))
     away = add(row, other_row, -1)

@@ -25,13 +25,9 @@ from autotune.lowering.dependence.sharing_conflicts import Conflicts
 class DependenceTest:
     """Tests whether parallel iterations access disjoint columns.
 
-    Parameters
-    ----------
-    axes : mapping of Var to Expr
-        Variables and lengths of the loops whose iterations run in parallel.
-    states : mapping of str to bool
-        Names of the arrays with steps, and whether their columns can be distinguished; in other
-        arrays every element is a column.
+    `axes`: variables and lengths of the loops whose iterations run in parallel.
+    `states`: names of the arrays with steps, and whether their columns can be distinguished; in
+    other arrays every element is a column.
     """
 
     def __init__(self, axes: Mapping[Var, Expr], states: Mapping[str, bool]) -> None:
@@ -112,16 +108,10 @@ def refuse_sharing_blocks(
 ) -> None:
     """Raise an error for scans in which a block needs results of another block.
 
-    Parameters
-    ----------
-    loops : sequence of For
-        Loops over blocks and threads.
-    body : Stmt
-        The statement of one thread.
-    carried : set of Buffer
-        Arrays in global storage that the scan writes and reads.
-    states : mapping of str to bool
-        As for `DependenceTest`.
+    `loops`: loops over blocks and threads.
+    `body`: the statement of one thread.
+    `carried`: arrays in global storage that the scan writes and reads.
+    `states`: as for `DependenceTest`.
     """
     blocks = {loop.var: loop.extent for loop in loops if not is_thread_loop(loop)}
     for loop in filter(is_thread_loop, loops):

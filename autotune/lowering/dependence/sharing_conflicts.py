@@ -27,13 +27,9 @@ MAX_POINTS, MAX_CASES = 1 << 21, 64
 class Conflicts:
     """Decides whether accesses of a block's threads conflict.
 
-    Parameters
-    ----------
-    threads : sequence of (Var, int)
-        Variables and lengths of the loops over the threads, outermost first.
-    states : mapping of str to bool, optional
-        Names of arrays whose first dimension is the steps, and whether `in_one_step` can separate
-        their indices; else all accesses conflict.
+    `threads`: variables and lengths of the loops over the threads, outermost first.
+    `states`: names of arrays whose first dimension is the steps, and whether `in_one_step` can
+    separate their indices; else all accesses conflict.
     """
 
     def __init__(

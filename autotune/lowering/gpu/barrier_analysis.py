@@ -32,18 +32,12 @@ from autotune.lowering.dependence.sharing_conflicts import Conflicts
 
 @dataclass(frozen=True)
 class AccessSummary:
-    """The accesses of a statement to shared storage.
+    """The accesses of a statement to shared storage."""
 
-    Attributes
-    ----------
-    first, last : tuple of Access
-        Accesses that may come before its first barrier, and after its last.
-    synchronizes : bool
-        Whether threads always reach a barrier.
-    """
-
+    #: Accesses that may come before its first barrier, and after its last.
     first: tuple[Access, ...] = ()
     last: tuple[Access, ...] = ()
+    #: Whether threads always reach a barrier.
     synchronizes: bool = False
 
     def then(self, other: AccessSummary) -> AccessSummary:
@@ -75,12 +69,8 @@ class MissingBarrierError(Exception):
 class BarrierAnalysis:
     """Summarises statements, and finds statements with missing barriers.
 
-    Parameters
-    ----------
-    conflicts : Conflicts
-        Decides about pairs of accesses.
-    carried : set of Buffer
-        Arrays in global storage that threads share, like shared storage.
+    `conflicts`: decides about pairs of accesses.
+    `carried`: arrays in global storage that threads share, like shared storage.
     """
 
     def __init__(self, conflicts: Conflicts, carried: Set[Buffer]) -> None:
@@ -92,17 +82,10 @@ class BarrierAnalysis:
     def check(self, stmt: Stmt, alone: bool = False) -> AccessSummary:
         """Return the summary of a statement; raise an error if a barrier is missing.
 
-        Parameters
-        ----------
-        stmt : Stmt
-            Any statement.
-        alone : bool
-            Whether only some of the threads may reach it.
+        `alone`: whether only some of the threads may reach it.
 
-        Raises
-        ------
-        MissingBarrierError
-            If a barrier is missing, or if only some threads may reach a statement that needs all.
+        Raises MissingBarrierError if a barrier is missing, or if only some threads may reach a
+        statement that needs all.
         """
         match stmt:
             case Seq(stmts):

@@ -55,16 +55,10 @@ THREADS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 def merge_thread_loops(function: PrimFunc) -> PrimFunc:
     """Return a function with one nest per root stage: loops over blocks and threads outermost.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        Analysed, with the marks of its stages.
+    `function`: analysed, with the marks of its stages.
 
-    Raises
-    ------
-    LoweringError
-        If a block needs results of other blocks of the same kernel, if a thread needs local storage
-        of others, or if the number of threads changes during a kernel.
+    Raises LoweringError if a block needs results of other blocks of the same kernel, if a thread
+    needs local storage of others, or if the number of threads changes during a kernel.
     """
     names = NameSupply.of_buffers(function)
     return function.with_body(_kernels(function.body, function, names))
@@ -104,21 +98,14 @@ def _nest(name: str, body: Stmt, names: NameSupply) -> Stmt:
 
 
 class _Axes:
-    """The axes of a kernel: one variable and the largest extent of each.
-
-    Attributes
-    ----------
-    vars : dict of str to Var
-        The variable of each axis.
-    extents : dict of str to Expr
-        Its extent.
-    others : dict of Var to Var
-        New variables for those of other loops over the same axis.
-    """
+    """The axes of a kernel: one variable and the largest extent of each."""
 
     def __init__(self, name: str, body: Stmt) -> None:
+        #: The variable of each axis.
         self.vars: dict[str, Var] = {}
+        #: Its extent.
         self.extents: dict[str, Expr] = {}
+        #: New variables for those of other loops over the same axis.
         self.others: dict[Expr, Expr] = {}
         bound = {stmt.var for stmt in walk(body) if isinstance(stmt, For)}
         for loop in walk(body):

@@ -53,23 +53,14 @@ def lower_thread_reduction(
 ) -> Stmt:
     """Return the statements of a reduction across threads of a kernel.
 
-    Parameters
-    ----------
-    reduction : ThreadReduce
-        A reduction over some of the kernel's axes.
-    variables, extents : mapping of str
-        Variables and extents of the kernel's thread axes.
-    own : mapping of str to Expr
-        Lengths of the loops around the reduction; fewer threads than the kernel has may take part.
-    virtual : mapping of Var to Expr
-        Variables and lengths of the loops over virtual threads around the reduction.
-    names : NameSupply
-        Names of buffers; the names of new buffers are added.
+    `reduction`: a reduction over some of the kernel's axes.
+    `variables`, `extents`: variables and extents of the kernel's thread axes.
+    `own`: lengths of the loops around the reduction; fewer threads than the kernel has may take
+    part.
+    `virtual`: variables and lengths of the loops over virtual threads around the reduction.
+    `names`: names of buffers; the names of new buffers are added.
 
-    Raises
-    ------
-    LoweringError
-        If the number of threads is not known.
+    Raises LoweringError if the number of threads is not known.
     """
     axes = [
         _Axis(variables[tag], _number(tag, extents[tag]), _number(tag, own.get(tag, const(1))))

@@ -44,10 +44,7 @@ def finalise_kernels(function: PrimFunc) -> PrimFunc:
     always along x), and the code of one thread, with barriers. Temporaries between kernels are
     allocated around them in global storage. There are no virtual threads.
 
-    Raises
-    ------
-    LoweringError
-        If concurrent threads cannot execute it.
+    Raises LoweringError if concurrent threads cannot execute it.
     """
     *_, final = finalising_kernels(function)
     return final
@@ -58,10 +55,7 @@ def final_form(function: PrimFunc, target: Target) -> PrimFunc:
 
     A kernel as text is not changed.
 
-    Raises
-    ------
-    LoweringError
-        If the target cannot execute it.
+    Raises LoweringError if the target cannot execute it.
     """
     if target.gpu is None:
         return finalise(function)
@@ -83,18 +77,12 @@ def finalising_kernels(function: PrimFunc) -> Iterator[PrimFunc]:
 
 @dataclass(frozen=True, eq=False)
 class DeviceKernel:
-    """One kernel of a function.
+    """One kernel of a function."""
 
-    Attributes
-    ----------
-    function : PrimFunc
-        Its name, its parameters (the parameters of the whole function and temporaries that it uses,
-        in declaration order), the sizes that it depends on, and its nest.
-    grid, block : tuple of Expr
-        Blocks, and threads of each, along x, y and z; the grid may depend on sizes.
-    """
-
+    #: Its name, its parameters (the parameters of the whole function and temporaries that it uses,
+    #: in declaration order), the sizes that it depends on, and its nest.
     function: PrimFunc
+    #: Blocks, and threads of each, along x, y and z; the grid may depend on sizes.
     grid: Extents
     block: Extents
 

@@ -52,15 +52,9 @@ from autotune.lowering.guards.sink_guards import sink_conditions
 def insert_barriers(function: PrimFunc) -> PrimFunc:
     """Return the function with the barriers that its kernels need.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        Nests of loops over blocks and threads, each around the code of one thread.
+    `function`: nests of loops over blocks and threads, each around the code of one thread.
 
-    Raises
-    ------
-    LoweringError
-        If a barrier is needed at a place that only some threads reach.
+    Raises LoweringError if a barrier is needed at a place that only some threads reach.
     """
     return function.with_body(_Kernels(function.info.scan_states).stmt(function.body))
 
@@ -118,14 +112,9 @@ def _length(loop: For) -> int:
 class _Sync(BarrierAnalysis):
     """Inserts barriers, and summarises the accesses of statements.
 
-    Parameters
-    ----------
-    conflicts : Conflicts
-        Decides about pairs of accesses.
-    threads : set of Var
-        Variables of the loops over threads.
-    carried : set of Buffer
-        Arrays in global storage that threads share as they do shared storage.
+    `conflicts`: decides about pairs of accesses.
+    `threads`: variables of the loops over threads.
+    `carried`: arrays in global storage that threads share as they do shared storage.
     """
 
     def __init__(self, conflicts: Conflicts, threads: set[Var], carried: Set[Buffer]) -> None:

@@ -53,10 +53,8 @@ def simt_on_cpu(function: PrimFunc) -> PrimFunc:
 
     The outermost loop of blocks that has more than one runs in parallel.
 
-    Raises
-    ------
-    CodegenError
-        If only some threads of a block reach a barrier, as far as this is known statically.
+    Raises CodegenError if only some threads of a block reach a barrier, as far as this is known
+    statically.
     """
     body = transform(lower_warp_reductions(function).body, after=_arrived)
     return function.with_body(_Blocks().stmt(body))
@@ -89,18 +87,13 @@ class _Blocks(StmtRewriter):
 
 
 class _Threads:
-    """Converts the code of a block's threads to loops over threads between barriers.
-
-    Attributes
-    ----------
-    result : Stmt
-        The loops.
-    """
+    """Converts the code of a block's threads to loops over threads between barriers."""
 
     def __init__(self, nest: For) -> None:
         self._own: dict[Buffer, tuple[Buffer, Expr]] = {}
         self._kept: list[Buffer] = []
         body = self._run(nest, ())
+        #: The loops.
         self.result = AccessRewriter(self._own_part).stmt(body) if self._own else body
 
     def _own_part(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:

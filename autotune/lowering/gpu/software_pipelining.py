@@ -49,11 +49,8 @@ def pipeline_loads(function: PrimFunc) -> PrimFunc:
     Buffers that are loaded ahead are stored after the use; the copies to buffers that are copied
     ahead are started before it and arrive after it.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        Nests of loops over blocks and threads; vectors are explicit. Only copies with known extents
-        from memory that the function does not write are moved.
+    `function`: nests of loops over blocks and threads; vectors are explicit. Only copies with known
+    extents from memory that the function does not write are moved.
     """
     if not function.info.loaded_ahead and not function.info.copied_ahead:
         return function

@@ -26,12 +26,8 @@ def operands(node: Expr, op: str) -> Iterator[Expr]:
 def extremum(node: Expr, at_most_zero: Callable[[Expr], bool]) -> Expr:
     """Return a minimum or maximum of integers without redundant operands.
 
-    Parameters
-    ----------
-    node : Expr
-        Integers connected by min and max.
-    at_most_zero : callable
-        Whether an integer is known to be at most 0.
+    `node`: integers connected by min and max.
+    `at_most_zero`: whether an integer is known to be at most 0.
     """
     if not isinstance(node, BinaryOp) or node.op not in ("min", "max"):
         return node
@@ -154,12 +150,8 @@ def is_empty(stmt: Stmt | None) -> bool:
 class ConditionRewriter(Substitution):
     """Simplifies a program in which some conditions are known to be true or false.
 
-    Parameters
-    ----------
-    known : mapping of Expr to Expr
-        The known value of each condition: a constant, or an equivalent condition.
-    choices : ConditionFinder
-        Finds the statements that have conditions; others are not visited.
+    `known`: the known value of each condition: a constant, or an equivalent condition.
+    `choices`: finds the statements that have conditions; others are not visited.
     """
 
     def __init__(self, known: Mapping[Expr, Expr], choices: ConditionFinder) -> None:

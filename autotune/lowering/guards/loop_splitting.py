@@ -26,23 +26,15 @@ THREADS = (LoopKind.THREAD, LoopKind.VTHREAD)
 
 @dataclass
 class Guards:
-    """Conditions that hold in all iterations of inner loops if one number is at most 0.
+    """Conditions that hold in all iterations of inner loops if one number is at most 0."""
 
-    Attributes
-    ----------
-    excess : Expr
-        The number, over the variables of the loop and of enclosing loops.
-    conditions : dict of Expr to None
-        The conditions, in order.
-    is_exact : bool
-        Whether none of them depends on inner loops.
-    is_here : bool
-        Whether none of them is tested in an inner loop.
-    """
-
+    #: The number, over the variables of the loop and of enclosing loops.
     excess: Expr
+    #: The conditions, in order.
     conditions: dict[Expr, None] = field(default_factory=dict)
+    #: Whether none of them depends on inner loops.
     is_exact: bool = True
+    #: Whether none of them is tested in an inner loop.
     is_here: bool = True
 
 
@@ -63,26 +55,16 @@ class LoopSegment:
 class Splitter:
     """Finds the guards of loops and splits these, innermost loops first.
 
-    Parameters
-    ----------
-    body : Stmt
-        The statement whose loops are split.
-
-    Attributes
-    ----------
-    prover : Prover
-        Visits the loops and removes decided guards; it owns `choices` and `simplifier`.
-    threads : set of Var
-        Variables of loops whose iterations are threads.
-    tested : set of Var
-        Variables that conditions depend on.
+    `body`: the statement whose loops are split.
     """
 
     def __init__(self, body: Stmt) -> None:
         self.body = body
+        #: Visits the loops and removes decided guards; it owns `choices` and `simplifier`.
         self.prover = Prover(finish=self._finish)
         self.choices, self.simplifier = self.prover.choices, self.prover.simplifier
         loops = (stmt for stmt in walk(body) if isinstance(stmt, For))
+        #: Variables of loops whose iterations are threads.
         self.threads = {loop.var for loop in loops if loop.kind in THREADS}
         self._variables = {
             over: free_vars(over)
@@ -90,6 +72,7 @@ class Splitter:
             for _, over in self.choices.parts_of(stmt)
             if over is not None
         }
+        #: Variables that conditions depend on.
         self.tested = {var for variables in self._variables.values() for var in variables}
 
     def run(self) -> Stmt:

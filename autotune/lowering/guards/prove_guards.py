@@ -28,21 +28,8 @@ STEPS = 2
 class Prover(StmtRewriter):
     """Removes the conditions of statements that enclosing loops and guards decide.
 
-    Parameters
-    ----------
-    around : Prover, optional
-        A prover with the facts at the place of the statements.
-    finish : function of For, optional
-        Transforms a loop after its body, inner loops first; by default loops are kept.
-
-    Attributes
-    ----------
-    simplifier : Simplifier
-        Has the ranges of the loops' variables.
-    choices : ConditionFinder
-        Finds the conditions.
-    facts : list of Expr
-        Integers known to be at most 0.
+    `around`: a prover with the facts at the place of the statements.
+    `finish`: transforms a loop after its body, inner loops first; by default loops are kept.
     """
 
     def __init__(
@@ -50,8 +37,11 @@ class Prover(StmtRewriter):
     ) -> None:
         super().__init__()
         self._finish = finish
+        #: Has the ranges of the loops' variables.
         self.simplifier: Simplifier = Simplifier() if around is None else around.simplifier
+        #: Finds the conditions.
         self.choices: ConditionFinder = ConditionFinder() if around is None else around.choices
+        #: Integers known to be at most 0.
         self.facts: list[Expr] = [] if around is None else list(around.facts)
 
     # -- proofs ----------------------------------------------------------------------------

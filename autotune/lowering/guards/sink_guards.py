@@ -21,10 +21,7 @@ def sink_conditions(stmt: If) -> Stmt | None:
     It is None if the condition guards a single store. Threads that the condition excludes from a
     warp reduction take part in it with the neutral element.
 
-    Raises
-    ------
-    LoweringError
-        If the condition reads what the guarded statements write.
+    Raises LoweringError if the condition reads what the guarded statements write.
     """
     written = all_written(stmt)
     for node in walk_expr(stmt.condition):

@@ -29,17 +29,11 @@ Threads = Mapping[IterVar, Var]
 
 @dataclass(frozen=True)
 class OpenThreads:
-    """The threads of a stage.
+    """The threads of a stage."""
 
-    Attributes
-    ----------
-    variables : mapping of IterVar to Var
-        Variables of the thread axes of its loops and of enclosing loops.
-    opened : set of IterVar
-        Loops of the stage that are the outermost loop of their thread axis.
-    """
-
+    #: Variables of the thread axes of its loops and of enclosing loops.
     variables: Threads
+    #: Loops of the stage that are the outermost loop of their thread axis.
     opened: frozenset[IterVar] = frozenset()
 
     def at(self, stage: Stage, leaf: IterVar) -> Threads:
@@ -50,21 +44,14 @@ class OpenThreads:
 
 
 class AxisLoops:
-    """Makes loops, and collects their requirements and pragmas for the function.
-
-    Attributes
-    ----------
-    requirements : list of (Expr, str)
-        Conditions on knobs that the loops require, each with an error message.
-    unroll_pragmas : dict of Var to mapping of str to Expr
-        Pragmas by the variable of the loop.
-    bound_axes : dict of Var to (str, str)
-        Stage and axis of each loop that opens a thread axis, by its variable.
-    """
+    """Makes loops, and collects their requirements and pragmas for the function."""
 
     def __init__(self, bounds: Bounds) -> None:
+        #: Conditions on knobs that the loops require, each with an error message.
         self.requirements: list[tuple[Expr, str]] = []
+        #: Pragmas by the variable of the loop.
         self.unroll_pragmas: dict[Var, Mapping[str, Expr]] = {}
+        #: Stage and axis of each loop that opens a thread axis, by its variable.
         self.bound_axes: dict[Var, tuple[str, str]] = {}
         self._bounds = bounds
         self._simplifier = Simplifier(otherwise=(0, INF))  # sizes are not negative

@@ -38,31 +38,19 @@ Ranges = dict[IterVar, Range]
 class Bounds:
     """Ranges of all axes of a schedule's stages.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        The schedule with the axes.
-    for_autotvm08 : bool
-        Write indices over split loops as TVM v0.8 does.
-
-    Attributes
-    ----------
-    ranges : dict of IterVar to Range
-        Range of every axis: a root axis has its region's range, derived axes begin at 0.
-    parts : dict of Stage to dict of int to Range
-        Part of each dimension that a scan computes, if it is not the whole dimension.
-    last_steps : dict of Stage to Range
-        The steps of a scan that are read outside of it, if that is one step of several.
-    bodies : dict of Stage to tuple of Expr
-        Bodies of the computed stages, inlined ones substituted.
+    `for_autotvm08`: write indices over split loops as TVM v0.8 does.
     """
 
     def __init__(self, schedule: Schedule, for_autotvm08: bool = False) -> None:
         self.schedule = schedule
         self._for_autotvm08 = for_autotvm08
+        #: Bodies of the computed stages, inlined ones substituted.
         self.bodies = schedule.bodies()
+        #: Range of every axis: a root axis has its region's range, derived axes begin at 0.
         self.ranges: Ranges = {}
+        #: Part of each dimension that a scan computes, if it is not the whole dimension.
         self.parts: dict[Stage, dict[int, Range]] = {}
+        #: The steps of a scan that are read outside of it, if that is one step of several.
         self.last_steps: dict[Stage, Range] = {}
         self._simplifier = Simplifier(otherwise=(0, INF))  # loops start at 0
         for stage in reversed(list(self.bodies)):

@@ -24,27 +24,11 @@ from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 class StorageLayout:
     """Buffers of a schedule's tensors: whole parameters, and the needed regions of temporaries.
 
-    Parameters
-    ----------
-    schedule, bounds
-        The tensors, and their needed regions.
-    parameters : sequence of Tensor
-        Parameters of the function.
-    unique : bool
-        Whether buffers of tensors with the same name get different names.
-    strided : bool
-        Whether each call gives the strides of parameters with sizes that are known only then.
-
-    Attributes
-    ----------
-    buffers : dict of Tensor to Buffer
-        Parameters first, in the caller's order.
-    whole : set of Tensor
-        Tensors of a scan that are stored in the array of its result.
-    mixed : set of Buffer
-        Arrays of scans with an index from which the element of a step cannot be derived.
-    rings : dict of Tensor to Buffer
-        Ring buffers of scans that keep their last steps in one, by init, update and state.
+    `schedule`, `bounds`: the tensors, and their needed regions.
+    `parameters`: parameters of the function.
+    `unique`: whether buffers of tensors with the same name get different names.
+    `strided`: whether each call gives the strides of parameters with sizes that are known only
+    then.
     """
 
     def __init__(
@@ -59,9 +43,13 @@ class StorageLayout:
         self._unique = unique
         self._strided = strided
         self.bounds = bounds
+        #: Parameters first, in the caller's order.
         self.buffers: dict[Tensor, Buffer] = {}
+        #: Tensors of a scan that are stored in the array of its result.
         self.whole: set[Tensor] = set()
+        #: Arrays of scans with an index from which the element of a step cannot be derived.
         self.mixed: set[Buffer] = set()
+        #: Ring buffers of scans that keep their last steps in one, by init, update and state.
         self.rings: dict[Tensor, Buffer] = {}
         self._windows: dict[Tensor, Expr] = {}  # of scans of which not all steps are stored
         self._starts: dict[Tensor, list[Expr]] = {}

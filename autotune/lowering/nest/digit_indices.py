@@ -17,11 +17,7 @@ _MOST = 16
 def without_digits(node: Expr, extents: Mapping[Var, Expr]) -> Expr:
     """Return an index with quotients and remainders replaced by the digits that they are.
 
-    Parameters
-    ----------
-    node
-    extents
-        Lengths of the loops over variables, which begin at 0.
+    `extents`: lengths of the loops over variables, which begin at 0.
     """
     has_digits = any(isinstance(n, BinaryOp) and n.op in ("//", "%") for n in walk_expr(node))
     return _Digits(extents).expr(node) if has_digits else node

@@ -24,18 +24,11 @@ _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED)
 def double_buffer(body: Stmt, stages: Mapping[Buffer, str]) -> Stmt:
     """Return a statement in which some temporaries are computed one iteration ahead.
 
-    Parameters
-    ----------
-    body : Stmt
-        With each temporary allocated in the loop that it is computed in.
-    stages : mapping of Buffer to str
-        The temporaries, and the stages that compute them.
+    `body`: with each temporary allocated in the loop that it is computed in.
+    `stages`: the temporaries, and the stages that compute them.
 
-    Raises
-    ------
-    LoweringError
-        If a temporary is computed in no loop, in a loop whose iterations are not sequential, or
-        from a tensor that is computed in the same loop.
+    Raises LoweringError if a temporary is computed in no loop, in a loop whose iterations are not
+    sequential, or from a tensor that is computed in the same loop.
     """
     rewriter = _DoubleBuffer(stages)
     result = transform(body, after=rewriter.ahead)
@@ -121,17 +114,11 @@ def _ahead(loop: For, buffers: list[Buffer], taken: set[str]) -> Stmt:
 class _Half(AccessRewriter):
     """Directs accesses to one half of the doubled buffers, with the loop variable replaced.
 
-    Parameters
-    ----------
-    doubled : mapping of Buffer to Buffer
-        New buffers by old.
-    half : Expr
-        0 or 1.
-    var, value : Var, Expr
-        The loop variable, and its replacement.
-    fresh : set of str, optional
-        Used names. If given, allocations get new buffers with unused names, which are added to the
-        set, because the statement is a second copy.
+    `doubled`: new buffers by old.
+    `half`: 0 or 1.
+    `var`, `value`: the loop variable, and its replacement.
+    `fresh`: used names. If given, allocations get new buffers with unused names, which are added to
+    the set, because the statement is a second copy.
     """
 
     def __init__(

@@ -40,21 +40,13 @@ def lower_schedule(
 ) -> PrimFunc:
     """Return the loops of a schedule, knobs still symbolic.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        What to lower.
-    tensors : sequence of Tensor
-        Parameters of the function: inputs, then outputs.
-    name : str
-        Name of the function.
-    for_autotvm08 : bool
-        Return the loops for AutoTVM v0.8's features, which cannot be executed: reductions do not
-        initialise their accumulators, buffers have the names of their tensors, which may be equal,
-        and double buffering is ignored.
-    strided : bool
-        Make the strides of arrays with sizes from `te.var` arguments, for listings and for arrays
-        that are not contiguous. Otherwise arrays are row-major.
+    `tensors`: parameters of the function: inputs, then outputs.
+    `name`: name of the function.
+    `for_autotvm08`: return the loops for AutoTVM v0.8's features, which cannot be executed:
+    reductions do not initialise their accumulators, buffers have the names of their tensors, which
+    may be equal, and double buffering is ignored.
+    `strided`: make the strides of arrays with sizes from `te.var` arguments, for listings and for
+    arrays that are not contiguous. Otherwise arrays are row-major.
     """
     if not isinstance(schedule, Schedule):
         raise LoweringError(

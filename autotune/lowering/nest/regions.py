@@ -104,10 +104,7 @@ def as_index(node: Expr) -> Expr:
 class Relaxer:
     """Finds the interval of index expressions when some variables vary and others are fixed.
 
-    Parameters
-    ----------
-    extents
-        The variables that vary, each from 0 to its extent - 1.
+    `extents`: the variables that vary, each from 0 to its extent - 1.
     """
 
     def __init__(self, extents: Mapping[Var, Expr]) -> None:

@@ -23,17 +23,10 @@ from autotune.te.tensor import ComputeOp
 class StageBody:
     """The statements inside the loops of a stage.
 
-    Parameters
-    ----------
-    stage : Stage
-        The stage.
-    layout : StorageLayout
-        The storage of tensors.
-    threads : mapping of IterVar to Var
-        Variables of the thread axes of the stage's loops and of enclosing loops.
-    one_by_one : bool
-        Store the results of a reduction in order even if one is computed from an element that
-        another overwrites, as AutoTVM v0.8 counts them.
+    `layout`: the storage of tensors.
+    `threads`: variables of the thread axes of the stage's loops and of enclosing loops.
+    `one_by_one`: store the results of a reduction in order even if one is computed from an element
+    that another overwrites, as AutoTVM v0.8 counts them.
     """
 
     def __init__(
@@ -77,12 +70,8 @@ class StageBody:
     def across_threads(self, serial: Sequence[IterVar], looped: Callable[[Stmt], Stmt]) -> Stmt:
         """Return a reduction over threads: each reduces its own part, then all combine the parts.
 
-        Parameters
-        ----------
-        serial : sequence of IterVar
-            Axes of the reduction that each thread reduces serially.
-        looped : callable
-            Returns the loops over these axes around a statement.
+        `serial`: axes of the reduction that each thread reduces serially.
+        `looped`: returns the loops over these axes around a statement.
         """
         combiner, zero = self._reduction.combiner, const(0)
         operands = self._operands()

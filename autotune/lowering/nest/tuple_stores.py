@@ -16,12 +16,8 @@ def store_together(stores: Sequence[Store], unused: Callable[[str], str]) -> Stm
     A store comes after the stores that read its destination; in a cycle the new values are stored
     in temporaries first.
 
-    Parameters
-    ----------
-    stores : sequence of Store
-        Each to a buffer of its own.
-    unused : callable
-        Returns a name for a temporary, made from the one given.
+    `stores`: each to a buffer of its own.
+    `unused`: returns a name for a temporary, made from the one given.
     """
     pending, ordered = list(stores), []
     while len(pending) > 1:

@@ -55,17 +55,12 @@ def peel_for_alignment(function: PrimFunc) -> PrimFunc:
 
 
 class _AlignmentPeeling(StmtRewriter):
-    """Aligns loops over vectors to cache lines.
-
-    Attributes
-    ----------
-    lines : dict of Buffer to SizeVar
-        Variables with the number of elements before the first cache line.
-    """
+    """Aligns loops over vectors to cache lines."""
 
     def __init__(self, goals: Mapping[For, Buffer], tasks: Mapping[For, For]) -> None:
         super().__init__()
         self.goals, self.tasks = goals, tasks
+        #: Variables with the number of elements before the first cache line.
         self.lines: dict[Buffer, SizeVar] = {}
         self.allocated: set[Buffer] = set()
         self._beside: dict[Buffer, set[Expr | None]] = {}
@@ -131,14 +126,9 @@ class _AlignmentPeeling(StmtRewriter):
 class _Piece(StmtRewriter):
     """Writes a loop over a part of the row: vectors of some length from some element on.
 
-    Parameters
-    ----------
-    row : For
-        The loop over the whole row.
-    start, lanes : Expr
-        The first element, and the lanes of a vector.
-    below : Expr, optional
-        Number of active lanes; by default all.
+    `row`: the loop over the whole row.
+    `start`, `lanes`: the first element, and the lanes of a vector.
+    `below`: number of active lanes; by default all.
     """
 
     def __init__(self, row: For, start: Expr, lanes: Expr, below: Expr | None = None) -> None:

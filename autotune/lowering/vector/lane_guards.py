@@ -26,13 +26,7 @@ class _Form(NamedTuple):
 def uniform_condition(condition: Expr, var: Var, start: Expr, lanes: int) -> Expr:
     """Return a condition in which comparisons that are equal for all lanes use the first lane.
 
-    Parameters
-    ----------
-    condition : Expr
-    var : Var
-        The variable with the values start, ..., start + lanes - 1, one in each lane.
-    start : Expr
-    lanes : int
+    `var`: the variable with the values start, ..., start + lanes - 1, one in each lane.
     """
     return _Asked(var, start, lanes).condition(condition)
 

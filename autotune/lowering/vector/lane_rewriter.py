@@ -30,17 +30,10 @@ class VectorizeError(Exception):
 def vectorize_iterations(body: Stmt, var: Var, start: Expr, lanes: int, suffix: str = "") -> Stmt:
     """Run the iterations var = start, ..., start + lanes - 1 of a loop over `body` at once.
 
-    Parameters
-    ----------
-    lanes : int
-        At least 2.
-    suffix : str
-        Suffix of the names of buffers that are private to each iteration.
+    `lanes`: at least 2.
+    `suffix`: suffix of the names of buffers that are private to each iteration.
 
-    Raises
-    ------
-    Refusal
-        If the iterations cannot run at once.
+    Raises Refusal if the iterations cannot run at once.
     """
     return _Lanes(var, start, lanes, suffix).stmt(body)
 
@@ -48,10 +41,7 @@ def vectorize_iterations(body: Stmt, var: Var, start: Expr, lanes: int, suffix: 
 def first_two_lanes(index: Expr, var: Var) -> Expr:
     """Value of `index` in the first two iterations over `var`: a scalar where that never matters.
 
-    Raises
-    ------
-    Refusal
-        If it is a vector already.
+    Raises Refusal if it is a vector already.
     """
     return _Lanes(var, Const(0, var.dtype), 2, "", first_two=True).expr(index)
 

@@ -30,14 +30,9 @@ _LARGEST_COPY = 1 << 28
 def multiply_adds(target: Target, dtype: str, steps: int) -> tuple[Callable[[], None], int]:
     """Return a call that multiplies and adds in registers, with all threads, and how often.
 
-    Parameters
-    ----------
-    target : Target
-        Of kind "llvm"; each of its threads works on `CHAINS` of its vectors.
-    dtype : str
-        Floating-point type.
-    steps : int
-        Multiply-adds that follow each other in each lane.
+    `target`: of kind "llvm"; each of its threads works on `CHAINS` of its vectors.
+    `dtype`: Floating-point type.
+    `steps`: Multiply-adds that follow each other in each lane.
     """
     kernel = multiply_add_function(target, dtype, steps)
     threads, chains, lanes = kernel.signature.parameters[1].fixed or ()
@@ -80,9 +75,7 @@ def multiply_add_function(target: Target, dtype: str, steps: int) -> CompiledFun
     return _compiled(s, [operands, results], "multiply_adds", target)
 
 
-def copies(
-    target: Target, touched_bytes: float | None
-) -> list[tuple[Callable[[], object], float]]:
+def copies(target: Target, touched_bytes: float | None) -> list[tuple[Callable[[], object], float]]:
     """Return ways to copy: with one thread, with all of them, and that past the caches.
 
     Parameters
@@ -113,14 +106,9 @@ def copying(
 ) -> tuple[Callable[[], None], float]:
     """Return a call that copies with all threads, and the bytes that it reads and writes.
 
-    Parameters
-    ----------
-    target : Target
-        Of kind "llvm".
-    touched_bytes : float
-        About how many bytes, those read and those written.
-    stream : bool
-        Whether it writes past the caches.
+    `target`: of kind "llvm".
+    `touched_bytes`: about how many bytes, those read and those written.
+    `stream`: whether it writes past the caches.
     """
     threads = thread_count(target.threads)
     unit = _VECTORS * max(1, target.vector_bytes // 4)

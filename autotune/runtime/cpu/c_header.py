@@ -87,19 +87,12 @@ def header(
 ) -> str:
     """Return the text of the header.
 
-    Parameters
-    ----------
-    signature : Signature
-        What the function takes.
-    entry, use_openmp : str
-        Its symbol, and that of the function that takes the OpenMP runtime; None if it has no
-        parallel loops.
-    library : str
-        Name of the library's file.
-    target, version : str
-        What it was compiled for, and by which autotune.
-    needs : iterable of str
-        Features of the processor that it needs.
+    `signature`: what the function takes.
+    `entry`, `use_openmp`: its symbol, and that of the function that takes the OpenMP runtime; None
+    if it has no parallel loops.
+    `library`: name of the library's file.
+    `target`, `version`: what it was compiled for, and by which autotune.
+    `needs`: features of the processor that it needs.
     """
     names = _unique([*(p.name for p in signature.parameters), *signature.sizes])
     arrays, sizes = names[: len(signature.parameters)], names[len(signature.parameters) :]

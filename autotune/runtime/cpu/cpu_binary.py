@@ -11,29 +11,19 @@ from autotune.target import Target
 
 @dataclass(frozen=True)
 class CpuBinary:
-    """An object file and what is needed to load and call it: plain data, made without arrays.
+    """An object file and what is needed to load and call it: plain data, made without arrays."""
 
-    Attributes
-    ----------
-    signature : Signature
-        What it takes.
-    target : Target
-        What it was compiled for.
-    entry : str
-        Symbol of its entry point.
-    external : tuple of str
-        Functions of the system that it may call.
-    uses_threads : bool
-        Whether it has parallel loops, and so calls OpenMP.
-    object_code : bytes
-        The object file.
-    """
-
+    #: What it takes.
     signature: Signature
+    #: What it was compiled for.
     target: Target
+    #: Symbol of its entry point.
     entry: str
+    #: Functions of the system that it may call.
     external: tuple[str, ...]
+    #: Whether it has parallel loops, and so calls OpenMP.
     uses_threads: bool
+    #: The object file.
     object_code: bytes
 
     resources = None

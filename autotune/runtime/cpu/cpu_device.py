@@ -24,10 +24,6 @@ class SealedCopy:
     """A copy on memory pages of its own, which are read-only.
 
     A kernel that writes to them is killed by the system, so that the error is seen.
-
-    Attributes
-    ----------
-    array : ndarray
     """
 
     intact = True
@@ -48,11 +44,8 @@ class SealedCopy:
 class CpuDevice:
     """The processor of this machine; see `autotune.runtime.device.Device`.
 
-    Parameters
-    ----------
-    target : Target
-        Whose threads and vector width the machine's own kernels use; one for GPUs that runs on the
-        processor has those of plain llvm.
+    `target`: whose threads and vector width the machine's own kernels use; one for GPUs that runs
+    on the processor has those of plain llvm.
     """
 
     is_host = True

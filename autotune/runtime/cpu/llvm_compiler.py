@@ -41,51 +41,33 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Options:
-    """What the optimiser does; part of the cache key.
+    """What the optimiser does; part of the cache key."""
 
-    Attributes
-    ----------
-    level : int or None
-        Optimisation level of LLVM's middle end; None: 1 where the schedule made vectors, else 2.
-        On scheduled kernels 2 takes a seventh longer than 1, 3 a fifth longer than 2, and neither
-        was faster.
-    codegen_level : int
-        Optimisation level of LLVM's code generator. Above 1 it takes an eighth longer and arrives
-        at the same loops in another order of instructions, which was no faster.
-    loop_vectorizer : bool or None
-        Whether LLVM turns loops into vectors itself; None: only where the schedule did not.
-    unroller : bool
-        Whether LLVM unrolls loops, on top of those that the schedule unrolls or hints at.
-        Vectorised kernels compile in up to half the time without it and run no slower; after its
-        own loop vectorizer LLVM's unroller was seen not to end at all.
-    """
-
+    #: Optimisation level of LLVM's middle end; None: 1 where the schedule made vectors, else 2. On
+    #: scheduled kernels 2 takes a seventh longer than 1, 3 a fifth longer than 2, and neither was
+    #: faster.
     level: int | None = None
+    #: Optimisation level of LLVM's code generator. Above 1 it takes an eighth longer and arrives at
+    #: the same loops in another order of instructions, which was no faster.
     codegen_level: int = 1
+    #: Whether LLVM turns loops into vectors itself; None: only where the schedule did not.
     loop_vectorizer: bool | None = None
+    #: Whether LLVM unrolls loops, on top of those that the schedule unrolls or hints at. Vectorised
+    #: kernels compile in up to half the time without it and run no slower; after its own loop
+    #: vectorizer LLVM's unroller was seen not to end at all.
     unroller: bool = False
 
 
 class LoadedBinary(Kernel):
     """A compiled function in this process, called with its arrays in order.
 
-    Parameters
-    ----------
-    binary : CpuBinary
-        Compiled for this machine, here or in another process.
+    `binary`: compiled for this machine, here or in another process.
 
-    Attributes
-    ----------
-    target : Target
-        What it was compiled for.
-
-    Raises
-    ------
-    CodegenError
-        If it calls a function that this process does not have.
+    Raises CodegenError if it calls a function that this process does not have.
     """
 
     def __init__(self, binary: CpuBinary) -> None:
+        #: What it was compiled for.
         self.target = binary.target
         openmp = find_openmp() if binary.uses_threads else None
         threads = thread_count(binary.target.threads) if openmp is not None else 1
@@ -97,17 +79,7 @@ class LoadedBinary(Kernel):
 
 
 class CompiledFunction(LoadedBinary):
-    """A function compiled for this machine, called with its arrays in order.
-
-    Attributes
-    ----------
-    function : PrimFunc
-        What was compiled.
-    module : LLVMSource
-        Its LLVM assembly, with the name of its entry point.
-    options : Options
-        How it was optimised.
-    """
+    """A function compiled for this machine, called with its arrays in order."""
 
     def __init__(
         self,
@@ -117,8 +89,11 @@ class CompiledFunction(LoadedBinary):
         options: Options,
         cache: ObjectCache | None,
     ) -> None:
+        #: What was compiled.
         self.function = function
+        #: Its LLVM assembly, with the name of its entry point.
         self.module = source
+        #: How it was optimised.
         self.options = options
         self._cache = cache
         super().__init__(_binary(Signature.of(function), source, target, options, cache))
@@ -152,23 +127,13 @@ def compile_function(
 ) -> CompiledFunction:
     """Compile a function in final form for this machine.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        Without knobs or vectorised loops.
-    target : str or Target
-        Of kind "llvm", or "cuda -on=cpu".
-    options : Options, optional
-        What the optimiser does.
-    cache : ObjectCache, optional
-        Where compiled objects are kept; the process's own (memory and disk) if None.
+    `function`: without knobs or vectorised loops.
+    `target`: of kind "llvm", or "cuda -on=cpu".
+    `options`: what the optimiser does.
+    `cache`: where compiled objects are kept; the process's own (memory and disk) if None.
 
-    Raises
-    ------
-    CodegenError
-        If the function has no meaning on a CPU, or LLVM refuses it.
-    TargetError
-        If the target is no CPU, or one this machine cannot run.
+    Raises CodegenError if the function has no meaning on a CPU, or LLVM refuses it. Raises
+    TargetError if the target is no CPU, or one this machine cannot run.
     """
     target = Target.of(target)
     source = _emitted(function, target)
@@ -180,10 +145,7 @@ def compile_function(
 def compile_binary(function: PrimFunc, target: Target) -> CpuBinary:
     """Compile a function as `compile_function` does, for another process to load.
 
-    Raises
-    ------
-    CodegenError, TargetError
-        As `compile_function`.
+    Raises CodegenError or TargetError as `compile_function`.
     """
     source = _emitted(function, target)
     return _binary(Signature.of(function), source, target, Options(), default_cache())
@@ -322,10 +284,7 @@ def object_code(
 ) -> bytes:
     """Return the object file of a module, from the cache if it is there.
 
-    Raises
-    ------
-    CodegenError
-        If LLVM refuses the module.
+    Raises CodegenError if LLVM refuses the module.
     """
     cpu, features = cpu_and_features(target.mcpu)
     versions = llvmlite.__version__, llvm_version(), _PASSES

@@ -25,15 +25,9 @@ TIMEOUT_S = 60.0
 def features_of(cpu: str) -> list[str]:
     """Return the features that code for a processor may use, of those that change code; sorted.
 
-    Parameters
-    ----------
-    cpu : str
-        A name that LLVM knows.
+    `cpu`: a name that LLVM knows.
 
-    Raises
-    ------
-    TargetError
-        If LLVM writes no code for it on this kind of machine.
+    Raises TargetError if LLVM writes no code for it on this kind of machine.
     """
     try:
         done = subprocess.run(

@@ -31,17 +31,11 @@ class OpenMPWarning(UserWarning):
 
 @dataclass(frozen=True)
 class OpenMP:
-    """A loaded OpenMP runtime.
+    """A loaded OpenMP runtime."""
 
-    Attributes
-    ----------
-    path : str
-        Where the library was found.
-    addresses : dict of str to int
-        Addresses of `SYMBOLS`.
-    """
-
+    #: Where the library was found.
     path: str
+    #: Addresses of `SYMBOLS`.
     addresses: dict[str, int]
 
 

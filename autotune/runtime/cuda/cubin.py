@@ -21,17 +21,11 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """What a cubin says of one kernel.
+    """What a cubin says of one kernel."""
 
-    Attributes
-    ----------
-    parameter_bytes : tuple of int
-        Sizes of its parameters, in order.
-    max_threads : int or None
-        Most threads of a block by ``__launch_bounds__``; None without it.
-    """
-
+    #: Sizes of its parameters, in order.
     parameter_bytes: tuple[int, ...]
+    #: Most threads of a block by ``__launch_bounds__``; None without it.
     max_threads: int | None
 
 

@@ -19,17 +19,11 @@ REMEDY = "pip install 'kernel-autotune[cuda13]' or [cuda12], or set CUDA_PATH to
 
 @dataclass(frozen=True)
 class Toolkit:
-    """The runtime compiler that this process has loaded, and the headers that belong to it.
+    """The runtime compiler that this process has loaded, and the headers that belong to it."""
 
-    Attributes
-    ----------
-    library : str
-        Path of libnvrtc.
-    include : Path or None
-        Folder of cuda_fp16.h and the like, None if there is none.
-    """
-
+    #: Path of libnvrtc.
     library: str
+    #: Folder of cuda_fp16.h and the like, None if there is none.
     include: Path | None
 
 
@@ -39,10 +33,7 @@ def load_toolkit() -> tuple[Toolkit, Any]:
 
     The toolkit that CUDA_PATH or CUDA_HOME names goes first, then what cuda-pathfinder finds.
 
-    Raises
-    ------
-    TargetError
-        If there is no compiler, or none that can be loaded.
+    Raises TargetError if there is no compiler, or none that can be loaded.
     """
     try:
         from cuda import pathfinder

@@ -41,10 +41,7 @@ def driver_version() -> tuple[int, int] | None:
 def cupy() -> Any:
     """Return CuPy, once it is known to fit the driver.
 
-    Raises
-    ------
-    TargetError
-        If there is no driver, no CuPy, or one that was built for something else.
+    Raises TargetError if there is no driver, no CuPy, or one that was built for something else.
     """
     driver = driver_version()
     if driver is None:
@@ -84,10 +81,7 @@ def _imported() -> Any:
 def device_count() -> int:
     """Return how many GPUs this process may use.
 
-    Raises
-    ------
-    TargetError
-        If there are none, or CuPy cannot be used.
+    Raises TargetError if there are none, or CuPy cannot be used.
     """
     try:
         count = int(cupy().cuda.runtime.getDeviceCount())
@@ -101,10 +95,7 @@ def device_count() -> int:
 def checked_device(number: int) -> int:
     """Return the number of a GPU that is there.
 
-    Raises
-    ------
-    TargetError
-        If it is not, or CuPy cannot be used.
+    Raises TargetError if it is not, or CuPy cannot be used.
     """
     count = device_count()
     if not 0 <= number < count:
@@ -116,10 +107,7 @@ def checked_device(number: int) -> int:
 def arch_of(number: int) -> str:
     """Return the architecture of a GPU, such as "sm_90".
 
-    Raises
-    ------
-    TargetError
-        As `checked_device`.
+    Raises TargetError as `checked_device`.
     """
     return f"sm_{cupy().cuda.Device(checked_device(number)).compute_capability}"
 
@@ -142,10 +130,7 @@ def runs_on(compiled_for: str, there: str) -> bool:
 def limits_of(number: int) -> GpuLimits:
     """Return what a launch on a GPU may ask for.
 
-    Raises
-    ------
-    TargetError
-        As `checked_device`.
+    Raises TargetError as `checked_device`.
     """
     known = cupy().cuda.Device(checked_device(number)).attributes
     basic = known["MaxSharedMemoryPerBlock"]
@@ -162,10 +147,7 @@ def limits_of(number: int) -> GpuLimits:
 def facts_of(number: int) -> dict[str, Any]:
     """Describe a GPU: "name", "arch", "multiprocessors", "l2_bytes" and "memory_bytes".
 
-    Raises
-    ------
-    TargetError
-        As `checked_device`.
+    Raises TargetError as `checked_device`.
     """
     device = cupy().cuda.Device(checked_device(number))
     known = cupy().cuda.runtime.getDeviceProperties(number)
@@ -184,10 +166,7 @@ def stream_handle(stream: Any, device: int) -> int:
 
     None is the current stream of CuPy on the device.
 
-    Raises
-    ------
-    LaunchError
-        If it is no stream.
+    Raises LaunchError if it is no stream.
     """
     if stream is None:
         with cupy().cuda.Device(device):
@@ -237,30 +216,17 @@ def contiguous(array: Any) -> Any:
 class LoadedKernel:
     """A kernel in the memory of one GPU.
 
-    Parameters
-    ----------
-    cubin : Cubin
-    symbol : str
-        Which of its kernels.
-    device : int
-        Number of the GPU.
+    `symbol`: which of its kernels.
+    `device`: number of the GPU.
 
-    Attributes
-    ----------
-    device, symbol
-        As given.
-    usage : Usage
-        What it takes, as the compiler tells.
-
-    Raises
-    ------
-    LaunchError
-        If the driver refuses the code.
+    Raises LaunchError if the driver refuses the code.
     """
 
     def __init__(self, cubin: Cubin, symbol: str, device: int) -> None:
+        #: As given.
         self.device = checked_device(device)
         self.symbol = symbol
+        #: What it takes, as the compiler tells.
         self.usage: Usage = cubin.kernels[symbol]
         self._dynamic_bytes = 0
         with cupy().cuda.Device(device) as used:
@@ -288,21 +254,12 @@ class LoadedKernel:
 
         Its device must be the current one, now and then.
 
-        Parameters
-        ----------
-        grid, block : tuple of int
-            As they were checked.
-        shared_bytes : int
-            Dynamic shared memory.
-        stream : int
-            Handle of the stream.
-        values : sequence of ctypes data
-            The kernel's arguments by value.
+        `grid`, `block`: as they were checked.
+        `shared_bytes`: dynamic shared memory.
+        `stream`: handle of the stream.
+        `values`: the kernel's arguments by value.
 
-        Raises
-        ------
-        LaunchError
-            If the driver refuses the launch, or an earlier kernel failed.
+        Raises LaunchError if the driver refuses the launch, or an earlier kernel failed.
         """
         addresses = [ctypes.addressof(value) for value in values]
         table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)

@@ -19,30 +19,19 @@ _CUDA_DEVICES = (2, 13)
 
 @dataclass(frozen=True)
 class GpuArray:
-    """An array in a GPU's memory.
+    """An array in a GPU's memory."""
 
-    Attributes
-    ----------
-    address : int
-        Of its first element.
-    shape : tuple of int
-    dtype : str
-        Type of its elements, as in `autotune.ir.dtypes`.
-    device : int
-        Number of the GPU.
-    writeable : bool
-    owner : object
-        What keeps the memory alive.
-    strides : tuple of int or None
-        By how many elements its dimensions lie apart; None if it is C-contiguous.
-    """
-
+    #: Of its first element.
     address: int
     shape: tuple[int, ...]
+    #: Type of its elements, as in `autotune.ir.dtypes`.
     dtype: str
+    #: Number of the GPU.
     device: int
     writeable: bool
+    #: What keeps the memory alive.
     owner: object
+    #: By how many elements its dimensions lie apart; None if it is C-contiguous.
     strides: tuple[int, ...] | None = None
 
     @property
@@ -79,21 +68,13 @@ def device_of(array: Any) -> int:
 def gpu_array(array: Any, device: int, stream: int, strided: bool = False) -> GpuArray:
     """Return any array in a GPU's memory as an address on the same memory.
 
-    Parameters
-    ----------
-    array : object
-        Has ``__dlpack__`` or ``__cuda_array_interface__``, or is a `GpuArray`.
-    device : int
-        The GPU it must be on.
-    stream : int
-        Handle of the stream that will use it.
-    strided : bool
-        Whether it need not be C-contiguous.
+    `array`: has ``__dlpack__`` or ``__cuda_array_interface__``, or is a `GpuArray`.
+    `device`: the GPU it must be on.
+    `stream`: handle of the stream that will use it.
+    `strided`: whether it need not be C-contiguous.
 
-    Raises
-    ------
-    ArgumentError
-        If it is no such array, is elsewhere, or is not C-contiguous; without the argument's name.
+    Raises ArgumentError if it is no such array, is elsewhere, or is not C-contiguous; without the
+    argument's name.
     """
     kind = type(array).__name__
     try:

@@ -29,26 +29,17 @@ Extents = tuple[Extent, Extent, Extent]
 
 @dataclass(frozen=True)
 class GpuLaunch:
-    """How one kernel is launched.
-
-    Attributes
-    ----------
-    symbol : str
-    grid, block : tuple of Extent
-        Blocks, and threads of a block; they may depend on sizes.
-    shared_bytes : int
-        Dynamic shared memory.
-    arrays : tuple of int
-        Its pointers: numbers of the function's parameters, then of its workspace.
-    sizes : tuple of str
-        What follows them, each as 64 bits.
-    """
+    """How one kernel is launched."""
 
     symbol: str
+    #: Blocks, and threads of a block; they may depend on sizes.
     grid: Extents
     block: Extents
+    #: Dynamic shared memory.
     shared_bytes: int
+    #: Its pointers: numbers of the function's parameters, then of its workspace.
     arrays: tuple[int, ...]
+    #: What follows them, each as 64 bits.
     sizes: tuple[str, ...] = ()
 
     def at(self, sizes: Mapping[str, int]) -> LaunchSizes | None:
@@ -74,26 +65,17 @@ class GpuLaunch:
 
 @dataclass(frozen=True)
 class GpuProgram:
-    """A function compiled for one architecture.
+    """A function compiled for one architecture."""
 
-    Attributes
-    ----------
-    signature : Signature
-        What it takes.
-    cubin : Cubin
-        Its kernels' code, and what each takes of the device.
-    launches : tuple of GpuLaunch
-        In the order in which they run.
-    workspace : tuple of ArrayParameter
-        Arrays that kernels hand on; who runs it provides them.
-    alignment : int
-        Bytes of which every array's address is a multiple.
-    """
-
+    #: What it takes.
     signature: Signature
+    #: Its kernels' code, and what each takes of the device.
     cubin: Cubin
+    #: In the order in which they run.
     launches: tuple[GpuLaunch, ...]
+    #: Arrays that kernels hand on; who runs it provides them.
     workspace: tuple[ArrayParameter, ...] = ()
+    #: Bytes of which every array's address is a multiple.
     alignment: int = 16
 
     def check(self) -> None:
@@ -153,42 +135,27 @@ class GpuProgram:
 
 @dataclass(frozen=True)
 class GpuSource:
-    """A function as CUDA C++, not compiled yet.
+    """A function as CUDA C++, not compiled yet."""
 
-    Attributes
-    ----------
-    signature : Signature
-        What it takes.
-    text : str
-        Its kernels.
-    launches : tuple of GpuLaunch
-        In the order in which they run, with names in place of symbols.
-    workspace : tuple of ArrayParameter
-        Arrays that kernels hand on; who runs it provides them.
-    alignment : int
-        Bytes of which every array's address is a multiple.
-    header : str
-        What stands before the text.
-    """
-
+    #: What it takes.
     signature: Signature
+    #: Its kernels.
     text: str = field(repr=False)
+    #: In the order in which they run, with names in place of symbols.
     launches: tuple[GpuLaunch, ...]
+    #: Arrays that kernels hand on; who runs it provides them.
     workspace: tuple[ArrayParameter, ...] = ()
+    #: Bytes of which every array's address is a multiple.
     alignment: int = 16
+    #: What stands before the text.
     header: str = field(default="", repr=False)
 
     def compiled(self, arch: str) -> GpuProgram:
         """Return it compiled for an architecture, from the cache if it is there; needs no GPU.
 
-        Raises
-        ------
-        CompileError
-            If the compiler refuses the text.
-        LaunchError
-            If the architecture does not allow a launch.
-        TargetError
-            If there is no compiler, or it does not know the architecture.
+        Raises CompileError if the compiler refuses the text. Raises LaunchError if the architecture
+        does not allow a launch. Raises TargetError if there is no compiler, or it does not know the
+        architecture.
         """
         names = [launch.symbol for launch in self.launches]
         cubin = compile_cubin(self.header + self.text, arch, names=names, cache=default_cache())
@@ -201,10 +168,7 @@ class GpuSource:
 def arch_for(target: Target) -> str:
     """Return the architecture that a target names, or else that of the first GPU.
 
-    Raises
-    ------
-    TargetError
-        If it names none and there is no such GPU.
+    Raises TargetError if it names none and there is no such GPU.
     """
     if "arch" in target.options:
         return target.options["arch"]

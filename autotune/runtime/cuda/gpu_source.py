@@ -27,10 +27,7 @@ def gpu_source(function: PrimFunc) -> GpuSource:
 def kernel_source(function: PrimFunc) -> GpuSource:
     """Return a function in final form for GPUs as text; needs no compiler.
 
-    Raises
-    ------
-    CodegenError
-        If the function has no meaning on a GPU.
+    Raises CodegenError if the function has no meaning on a GPU.
     """
     source = emit(function)
     names = size_names(function)
@@ -66,25 +63,16 @@ def kernel_source(function: PrimFunc) -> GpuSource:
 
 @dataclass(frozen=True)
 class RawLaunch:
-    """One configuration of a kernel as text: what is compiled, and how it is launched.
+    """One configuration of a kernel as text: what is compiled, and how it is launched."""
 
-    Attributes
-    ----------
-    name : str
-        The kernel's name.
-    macros : str
-        Its knobs, as ``#define``s.
-    text : str
-        The kernel.
-    sizes : LaunchSizes
-    given : tuple of int
-        After how many of its lines the text begins that the template gave, and with which line.
-    """
-
+    #: The kernel's name.
     name: str
+    #: Its knobs, as ``#define``s.
     macros: str = field(repr=False)
+    #: The kernel.
     text: str = field(repr=False)
     sizes: LaunchSizes
+    #: After how many of its lines the text begins that the template gave, and with which line.
     given: tuple[int, int] = (0, 1)
 
     @property

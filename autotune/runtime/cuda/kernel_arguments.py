@@ -19,21 +19,12 @@ def packed_arguments(
 ) -> list[Bytes]:
     """Return the bytes of each argument.
 
-    Parameters
-    ----------
-    kernel : str
-        The kernel's name, for messages.
-    parameter_bytes : sequence of int
-        Sizes of its parameters.
-    args : sequence
-        Arrays of the GPU, NumPy numbers, ctypes data, bytes, and Python's whole numbers.
-    device, stream : int
-        Number of the GPU, and handle of the stream, that the kernel runs on.
+    `kernel`: the kernel's name, for messages.
+    `parameter_bytes`: sizes of its parameters.
+    `args`: arrays of the GPU, NumPy numbers, ctypes data, bytes, and Python's whole numbers.
+    `device`, `stream`: number of the GPU, and handle of the stream, that the kernel runs on.
 
-    Raises
-    ------
-    ArgumentError
-        If their number or a size does not fit, or one cannot be handed over.
+    Raises ArgumentError if their number or a size does not fit, or one cannot be handed over.
     """
     if len(args) != len(parameter_bytes):
         raise ArgumentError(
@@ -70,9 +61,7 @@ def _packed(value: Any, size: int, device: int, stream: int) -> bytes:
                 "numpy.uint32 or numpy.uint64 for one without a sign"
             ) from None
     if isinstance(value, float):
-        raise ArgumentError(
-            f"must say its type, got {value!r}: use numpy.float32 or numpy.float64"
-        )
+        raise ArgumentError(f"must say its type, got {value!r}: use numpy.float32 or numpy.float64")
     raise ArgumentError(
         f"must be an array, a NumPy number, a whole number, bytes or ctypes data, got {value!r}"
     )

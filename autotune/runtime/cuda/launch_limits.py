@@ -20,28 +20,19 @@ _WARP_UNIT = 4
 
 @dataclass(frozen=True)
 class LaunchSizes:
-    """How a kernel is launched.
+    """How a kernel is launched."""
 
-    Attributes
-    ----------
-    grid, block : tuple of int
-        Blocks, and threads of a block, along x, y and z.
-    shared_bytes : int
-        Dynamic shared memory of a block.
-    """
-
+    #: Blocks, and threads of a block, along x, y and z.
     grid: Extents
     block: Extents
+    #: Dynamic shared memory of a block.
     shared_bytes: int = 0
 
     @classmethod
     def of(cls, kernel: str, grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSizes:
         """Read sizes: a number, or up to three of them.
 
-        Raises
-        ------
-        LaunchError
-            If they are something else.
+        Raises LaunchError if they are something else.
         """
         if not _is_count(shared_bytes) or shared_bytes < 0:
             raise LaunchError(
@@ -81,16 +72,9 @@ def check_launch(
 ) -> None:
     """Raise LaunchError, with limit and value, if a launch cannot be.
 
-    Parameters
-    ----------
-    kernel : str
-        Its name.
-    sizes : LaunchSizes
-    usage : Usage
-        What each thread and block takes beside.
-    limits : GpuLimits
-    where : str
-        What the limits are those of, such as "sm_90".
+    `kernel`: its name.
+    `usage`: what each thread and block takes beside.
+    `where`: what the limits are those of, such as "sm_90".
     """
     threads = math.prod(sizes.block)
     _at_most(kernel, f"a block of {_product(sizes.block)} threads", threads, limits.threads, where)

@@ -37,23 +37,12 @@ def bind_kernel(
 
     Its GPU must be the current one, now and then.
 
-    Parameters
-    ----------
-    kernel : LoadedKernel
-    name : str
-        For messages.
-    sizes : LaunchSizes
-    args : sequence
-        As of `packed_arguments`.
-    stream : int
-        Handle of the stream.
+    `name`: for messages.
+    `args`: as of `packed_arguments`.
+    `stream`: handle of the stream.
 
-    Raises
-    ------
-    LaunchError
-        If the device does not allow the launch.
-    ArgumentError
-        If the kernel does not take these arguments.
+    Raises LaunchError if the device does not allow the launch. Raises ArgumentError if the kernel
+    does not take these arguments.
     """
     device = kernel.device
     where = f"cuda:{device} ({cupy_driver.arch_of(device)})"
@@ -65,18 +54,10 @@ def bind_kernel(
 class LoadedProgram:
     """A compiled function on one GPU.
 
-    Parameters
-    ----------
-    program : GpuProgram
-    device : int
-        Number of the GPU.
+    `device`: number of the GPU.
 
-    Raises
-    ------
-    LaunchError
-        If the driver refuses the code.
-    TargetError
-        If the GPU is another than it was compiled for, or not there.
+    Raises LaunchError if the driver refuses the code. Raises TargetError if the GPU is another than
+    it was compiled for, or not there.
     """
 
     def __init__(self, program: GpuProgram, device: int) -> None:
@@ -96,21 +77,12 @@ class LoadedProgram:
         The GPU must be the current one, now and then. Arrays that kernels hand on are made here;
         CuPy gives freed memory to later work of the same stream only.
 
-        Parameters
-        ----------
-        addresses : sequence of int
-            Of its arrays, inputs then outputs.
-        stream : int
-            Handle of the stream.
-        sizes : mapping of str to int, optional
-            What calls read off the arrays; none for a function of fixed sizes.
+        `addresses`: of its arrays, inputs then outputs.
+        `stream`: handle of the stream.
+        `sizes`: what calls read off the arrays; none for a function of fixed sizes.
 
-        Raises
-        ------
-        LaunchError
-            If the device does not allow a launch.
-        ArgumentError
-            If a kernel does not take these arrays and sizes.
+        Raises LaunchError if the device does not allow a launch. Raises ArgumentError if a kernel
+        does not take these arrays and sizes.
         """
         sizes, device = sizes or {}, self._device
         memory = []

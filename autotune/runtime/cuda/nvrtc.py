@@ -33,55 +33,36 @@ _STANDARD_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 
 @dataclass(frozen=True)
 class Usage:
-    """What one kernel takes, of the device and of its callers.
+    """What one kernel takes, of the device and of its callers."""
 
-    Attributes
-    ----------
-    registers : int
-        Of each thread.
-    spill_store_bytes, spill_load_bytes : int
-        Written to and read from memory because registers did not suffice, per thread.
-    stack_bytes : int
-        Of each thread: arrays that are not in registers, and spills.
-    shared_bytes : int
-        Of each block, declared with a size in the kernel.
-    parameter_bytes : tuple of int
-        Sizes of the kernel's parameters, in order.
-    max_threads : int or None
-        Most threads of a block by ``__launch_bounds__``; None without it.
-    """
-
+    #: Of each thread.
     registers: int
+    #: Written to and read from memory because registers did not suffice, per thread.
     spill_store_bytes: int
     spill_load_bytes: int
+    #: Of each thread: arrays that are not in registers, and spills.
     stack_bytes: int
+    #: Of each block, declared with a size in the kernel.
     shared_bytes: int
+    #: Sizes of the kernel's parameters, in order.
     parameter_bytes: tuple[int, ...] = ()
+    #: Most threads of a block by ``__launch_bounds__``; None without it.
     max_threads: int | None = None
 
 
 @dataclass(frozen=True)
 class Cubin:
-    """Machine code of one architecture.
+    """Machine code of one architecture."""
 
-    Attributes
-    ----------
-    arch : str
-        Such as "sm_90".
-    code : bytes
-        The ELF image that a driver loads.
-    log : str
-        What the compiler said, warnings included.
-    kernels : mapping of str to Usage
-        What each kernel takes, by its symbol.
-    symbols : mapping of str to str
-        Symbols of the names that were asked for.
-    """
-
+    #: Such as "sm_90".
     arch: str
+    #: The ELF image that a driver loads.
     code: bytes = field(repr=False)
+    #: What the compiler said, warnings included.
     log: str = field(repr=False)
+    #: What each kernel takes, by its symbol.
     kernels: Mapping[str, Usage]
+    #: Symbols of the names that were asked for.
     symbols: Mapping[str, str]
 
     def usage(self, name: str) -> Usage:
@@ -115,27 +96,16 @@ def compile_cubin(
 ) -> Cubin:
     """Compile CUDA C++ to machine code.
 
-    Parameters
-    ----------
-    source : str
-        The whole text; it may include cuda_fp16.h, cuda_bf16.h and type_traits.
-    arch : str
-        Architecture, such as "sm_90" or "sm_90a".
-    flags : sequence of str
-        Further options of NVRTC, such as "--use_fast_math"; C++17 is chosen unless they say
-        otherwise.
-    names : sequence of str
-        C++ names whose symbols are wanted, such as "scale<float>"; what they name is compiled
-        even if nothing else uses it. Kernels declared ``extern "C"`` need none.
-    cache : ObjectCache, optional
-        Where compiled code is kept.
+    `source`: the whole text; it may include cuda_fp16.h, cuda_bf16.h and type_traits.
+    `arch`: architecture, such as "sm_90" or "sm_90a".
+    `flags`: further options of NVRTC, such as "--use_fast_math"; C++17 is chosen unless they say
+    otherwise.
+    `names`: C++ names whose symbols are wanted, such as "scale<float>"; what they name is compiled
+    even if nothing else uses it. Kernels declared ``extern "C"`` need none.
+    `cache`: where compiled code is kept.
 
-    Raises
-    ------
-    CompileError
-        If the compiler refuses the source; the message names the file that it is saved in.
-    TargetError
-        If there is no compiler, or it does not know the architecture.
+    Raises CompileError if the compiler refuses the source; the message names the file that it is
+    saved in. Raises TargetError if there is no compiler, or it does not know the architecture.
     """
     check_arch(arch)
     words = [f"--gpu-architecture={arch}", *_standard(flags), *flags]
@@ -184,9 +154,7 @@ def _standard(flags: Sequence[str]) -> list[str]:
 # -- what the log tells ------------------------------------------------------------------------
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
-_STACK = re.compile(
-    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
-)
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 
@@ -237,10 +205,7 @@ def _problem(status: int, log: str, kernels: Mapping[str, Usage]) -> str | None:
 def version() -> tuple[int, int]:
     """Return the version of NVRTC.
 
-    Raises
-    ------
-    TargetError
-        If it is not installed.
+    Raises TargetError if it is not installed.
     """
     major, minor = _call("nvrtcVersion")
     return major, minor

@@ -18,20 +18,13 @@ from autotune.runtime.signature import ArrayParameter
 
 @dataclass(frozen=True)
 class GpuConstants:
-    """The constant inputs of a function.
+    """The constant inputs of a function."""
 
-    Attributes
-    ----------
-    arrays : tuple of ndarray
-        All of them, in order.
-    kept : tuple of int
-        Those that the function itself takes.
-    prepare : GpuSource or None
-        Computes from them the arrays that the function takes after these.
-    """
-
+    #: All of them, in order.
     arrays: tuple[Host, ...]
+    #: Those that the function itself takes.
     kept: tuple[int, ...]
+    #: Computes from them the arrays that the function takes after these.
     prepare: GpuSource | None
 
     @property
@@ -43,10 +36,8 @@ class GpuConstants:
     def on(self, device: int, arch: str) -> list[DeviceArray]:
         """Return these arrays in the memory of a GPU; waits until they are computed.
 
-        Raises
-        ------
-        CompileError, LaunchError, TargetError
-            As `GpuSource.compiled`, and if the launch fails.
+        Raises CompileError or LaunchError or TargetError as `GpuSource.compiled`, and if the launch
+        fails.
         """
         arrays, made = cupy_driver.copied(self.arrays, device), list[DeviceArray]()
         with cupy_driver.cupy().cuda.Device(device) as used:

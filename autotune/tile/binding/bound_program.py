@@ -41,27 +41,19 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An operation on every element.
+    """An operation on every element."""
 
-    Attributes
-    ----------
-    op
-        ``+ - * /`` and comparisons (of operands of one type), "neg", "select" (condition, then,
-        otherwise), "cast" (to the dtype of `type`), "reshape" (row-major, to the shape of `type`),
-        "index" (along an axis of its own shape; it reads nothing), "shape" (constant numbers; it
-        reads nothing), "gather" (rows of the first operand by the numbers of the second, clamped to
-        the existing rows), or the name of a function of one type.
-    args
-        Operands, whose shapes broadcast to that of `type`.
-    type
-        Of the result.
-    numbers
-        Of "index" its axis, of "shape" the sizes; else ().
-    """
-
+    #: ``+ - * /`` and comparisons (of operands of one type), "neg", "select" (condition, then,
+    #: otherwise), "cast" (to the dtype of `type`), "reshape" (row-major, to the shape of `type`),
+    #: "index" (along an axis of its own shape; it reads nothing), "shape" (constant numbers; it
+    #: reads nothing), "gather" (rows of the first operand by the numbers of the second, clamped to
+    #: the existing rows), or the name of a function of one type.
     op: str
+    #: Operands, whose shapes broadcast to that of `type`.
     args: tuple[Value, ...]
+    #: Of the result.
     type: TensorType
+    #: Of "index" its axis, of "shape" the sizes; else ().
     numbers: tuple[int, ...] = ()
 
 
@@ -92,48 +84,33 @@ class AffineRead:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """One contraction.
+    """One contraction."""
 
-    Attributes
-    ----------
-    name, type
-        The tensor it defines. Elements without a valid index set are those of `default`.
-    aggregation
-        ``+ * > < =``.
-    combination
-        "" of one read, "*" and "+" of two, "==" whether two are equal, "?" of three: the third if
-        the first two are equal, else 0.
-    indices
-        Names of the indices, those of the output first.
-    output
-        The element that an index set writes, one expression per dimension.
-    reads
-        Its reads.
-    domain
-        The valid index sets.
-    value_dtype
-        Type of a combined value: reads are converted to it (for "?" the third alone; the first
-        two, as those of "==", are compared in their common type, `compared_dtype`).
-    accumulator
-        Type in which values are aggregated; the result is converted to ``type.dtype``.
-    default
-        The tensor with the elements that no index set writes; they are 0 if it is "".
-    statement
-        The statement in the source, for messages.
-    """
-
+    #: The tensor it defines. Elements without a valid index set are those of `default`.
     name: str
     type: TensorType
+    #: ``+ * > < =``.
     aggregation: Aggregation
+    #: "" of one read, "*" and "+" of two, "==" whether two are equal, "?" of three: the third if
+    #: the first two are equal, else 0.
     combination: Combination
+    #: Names of the indices, those of the output first.
     indices: tuple[str, ...]
+    #: The element that an index set writes, one expression per dimension.
     output: tuple[Affine, ...]
+    #: Its reads.
     reads: tuple[AffineRead, ...]
+    #: The valid index sets.
     domain: IndexSet
+    #: Type of a combined value: reads are converted to it (for "?" the third alone; the first two,
+    #: as those of "==", are compared in their common type, `compared_dtype`).
     value_dtype: str
     compared_dtype: str
+    #: Type in which values are aggregated; the result is converted to ``type.dtype``.
     accumulator: str
+    #: The tensor with the elements that no index set writes; they are 0 if it is "".
     default: str
+    #: The statement in the source, for messages.
     statement: Contraction
 
     @property
@@ -147,27 +124,18 @@ Step: TypeAlias = Elementwise | Contract
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A function with all sizes and types known.
+    """A function with all sizes and types known."""
 
-    Attributes
-    ----------
-    function
-        The source function.
-    inputs, outputs
-        Names of tensors, in order.
-    sizes
-        Value of every dimension, computed ones included.
-    types
-        Shape and dtype of every tensor.
-    steps
-        The statements that outputs need, in an order in which they can be computed.
-    """
-
+    #: The source function.
     function: Function
+    #: Names of tensors, in order.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    #: Value of every dimension, computed ones included.
     sizes: Mapping[str, int]
+    #: Shape and dtype of every tensor.
     types: Mapping[str, TensorType]
+    #: The statements that outputs need, in an order in which they can be computed.
     steps: tuple[Step, ...]
 
 

@@ -78,17 +78,11 @@ def statements_of(
 ) -> tuple[list[Statement], list[Name]]:
     """Return the expansion of a call, and the name of its result.
 
-    Parameters
-    ----------
-    name
-        "builtin_softmax", "builtin_logsoftmax", "scatter" or "prng_step", which has two results:
-        numbers and the next state.
-    arguments
-        Names of tensors, then sizes.
-    types
-        Those of the tensors; for "prng_step" of the result.
-    span
-        Place of the call, for messages.
+    `name`: "builtin_softmax", "builtin_logsoftmax", "scatter" or "prng_step", which has two
+    results: numbers and the next state.
+    `arguments`: names of tensors, then sizes.
+    `types`: those of the tensors; for "prng_step" of the result.
+    `span`: place of the call, for messages.
     """
     code = random_code(math.prod(types[0].shape)) if name == "prng_step" else _CODE[name](*types)
     function = _parsed(code)

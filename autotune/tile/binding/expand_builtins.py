@@ -31,16 +31,10 @@ _OF_RANDOM: Final = ("prng_value", "prng_state")
 class BuiltinExpander:
     """Expands built-in functions while a function is bound.
 
-    Parameters
-    ----------
-    function
-        The function, for messages.
-    names
-        Supplies names for new tensors.
-    sizes, types
-        Sizes and types that are known so far; `bind` adds to them.
-    bind
-        Binds a statement.
+    `function`: the function, for messages.
+    `names`: supplies names for new tensors.
+    `sizes`, `types`: sizes and types that are known so far; `bind` adds to them.
+    `bind`: binds a statement.
     """
 
     def __init__(

@@ -24,10 +24,7 @@ MAX_OPERATIONS: Final = 2**39
 def operation_limit(given: object = None) -> int:
     """Return the limit of operations of a contraction: as given, or from the environment.
 
-    Raises
-    ------
-    UsageError
-        If that is no whole number of at least 1.
+    Raises UsageError if that is no whole number of at least 1.
     """
     if given is None:
         return _limit_of_environment()
@@ -73,10 +70,7 @@ def check_operations(
 ) -> None:
     """Raise an error for a contraction with too many operations.
 
-    Raises
-    ------
-    TileError
-        If it has more; it says how many.
+    Raises TileError if it has more; it says how many.
     """
     found = operations(domain)
     if found > allowed:

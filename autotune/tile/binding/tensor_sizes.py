@@ -20,10 +20,7 @@ def shape_of(
 ) -> tuple[int, ...]:
     """Return the shape of a tensor of some sizes.
 
-    Raises
-    ------
-    TileError
-        If one is less than 1.
+    Raises TileError if one is less than 1.
     """
     shape = tuple(dimension(function, size, known) for size in sizes)
     for axis, (expr, size) in enumerate(zip(sizes, shape, strict=True)):

@@ -51,24 +51,16 @@ DIMENSION: Final = Kind("dimension")
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """The meaning of a name of a function.
+    """The meaning of a name of a function."""
 
-    Attributes
-    ----------
-    name
-        The name.
-    kind
-        Whether it is a tensor or a dimension (also an input that is a size), or "random", the
-        result of `prng_step`.
-    rank
-        Rank of a tensor; None if it depends on the caller's arrays.
-    span
-        Place of its definition.
-    """
-
+    #: The name.
     name: str
+    #: Whether it is a tensor or a dimension (also an input that is a size), or "random", the result
+    #: of `prng_step`.
     kind: What
+    #: Rank of a tensor; None if it depends on the caller's arrays.
     rank: int | None
+    #: Place of its definition.
     span: Span
 
 

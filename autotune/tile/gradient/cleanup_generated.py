@@ -31,14 +31,9 @@ _WIDTH: Final = 88
 def cleaned_up(function: Function, made: Collection[str], temporaries: Collection[str]) -> Function:
     """Return a function that computes the same in fewer statements.
 
-    Parameters
-    ----------
-    function
-        The function to shorten.
-    made
-        Names that may be replaced by those of their copies.
-    temporaries
-        Names that may be inlined where they are read, if that is in one place.
+    `function`: the function to shorten.
+    `made`: names that may be replaced by those of their copies.
+    `temporaries`: names that may be inlined where they are read, if that is in one place.
     """
     statements = _used(function, function.statements)
     statements = _without_copies(function, statements, made)

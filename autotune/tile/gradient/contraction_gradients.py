@@ -30,32 +30,22 @@ from autotune.tile.syntax.syntax_tree import (
 
 
 class Tape:
-    """The generated statements, and facts about the tensors that they define.
-
-    Attributes
-    ----------
-    statements
-        All statements, in an order in which they can be computed.
-    active
-        Tensors with a derivative by one of the inputs.
-    shapes
-        Sizes of the dimensions of every tensor.
-    terms
-        The terms of the gradient of a tensor, each of the tensor's shape.
-    parts
-        Tensors that are used only as a term of one gradient.
-    temporaries
-        Tensors that may be inlined into their reader.
-    """
+    """The generated statements, and facts about the tensors that they define."""
 
     def __init__(self, names: TileNameSupply, active: set[str]) -> None:
         self.names = names
+        #: Tensors with a derivative by one of the inputs.
         self.active = active
         self.extents = Extents()
+        #: All statements, in an order in which they can be computed.
         self.statements: list[Statement] = []
+        #: Sizes of the dimensions of every tensor.
         self.shapes: dict[str, Shape] = {}
+        #: The terms of the gradient of a tensor, each of the tensor's shape.
         self.terms: dict[str, list[Expr]] = {}
+        #: Tensors that are used only as a term of one gradient.
         self.parts: set[str] = set()
+        #: Tensors that may be inlined into their reader.
         self.temporaries: set[str] = set()
 
     def temporary(self, stem: str) -> str:

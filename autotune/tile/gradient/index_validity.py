@@ -36,10 +36,7 @@ def conditions(places: Iterable[Place], taken: Iterable[str]) -> tuple[IndexCons
     They say ``form < size``, and that the form is whole: it equals a new index w, or ``0 <= d *
     (form - w) < 1`` for a d that makes its coefficients whole.
 
-    Parameters
-    ----------
-    taken
-        Names of indices that are in use.
+    `taken`: names of indices that are in use.
     """
     used = set(taken)
     found: list[IndexConstraint] = []

@@ -85,17 +85,10 @@ Valued = Callable[[Expr], Fraction | None]
 def affine(expr: Expr, valued: Valued) -> Affine:
     """Return a checked index expression as a polynomial.
 
-    Parameters
-    ----------
-    expr
-        An expression that `check` found linear in the indices (the names in lower case).
-    valued
-        Value of the parts that have no index.
+    `expr`: an expression that `check` found linear in the indices (the names in lower case).
+    `valued`: value of the parts that have no index.
 
-    Raises
-    ------
-    SizeNeeded
-        If a coefficient is not known. An unknown constant counts as 0.
+    Raises SizeNeeded if a coefficient is not known. An unknown constant counts as 0.
     """
     if not any(is_index(name.text) for name in names_in(expr)):
         return Affine.of({}, valued(expr) or 0)

@@ -27,17 +27,11 @@ _MAX_INDICES: Final = 12
 
 @dataclass(frozen=True)
 class Box:
-    """Index sets: one value for each fixed index, any of several for each free one.
+    """Index sets: one value for each fixed index, any of several for each free one."""
 
-    Attributes
-    ----------
-    fixed
-        Values of fixed indices.
-    values
-        Values of free indices, an array of int64 for each.
-    """
-
+    #: Values of fixed indices.
     fixed: Mapping[str, int]
+    #: Values of free indices, an array of int64 for each.
     values: Mapping[str, Any]
 
     @property
@@ -80,17 +74,10 @@ def is_worthwhile(domain: IndexSet, ends: Ends) -> bool:
 def boxes(domain: IndexSet, ends: Ends) -> Iterator[Box]:
     """Yield all valid index sets, each in one box.
 
-    Parameters
-    ----------
-    domain
-        The valid index sets, which are not empty.
-    ends
-        Least and largest value of every index.
+    `domain`: the valid index sets, which are not empty.
+    `ends`: least and largest value of every index.
 
-    Raises
-    ------
-    UsageError
-        If a value on the way would not fit in 64 bits.
+    Raises UsageError if a value on the way would not fit in 64 bits.
     """
     conditions = (*domain.ranges, *domain.conditions)
     check_reach(conditions, ends)

@@ -22,10 +22,7 @@ _BLOCK: Final = 1 << 18
 def enumerated(names: Sequence[str], conditions: Sequence[Condition], box: Ends) -> Iterator[Block]:
     """Yield all integers inside a box that satisfy every condition, in blocks.
 
-    Raises
-    ------
-    UsageError
-        If a value on the way would not fit in 64 bits.
+    Raises UsageError if a value on the way would not fit in 64 bits.
     """
     check_reach(conditions, box)
     yield from _extended({}, 1, list(names), conditions, box)

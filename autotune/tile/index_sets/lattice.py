@@ -28,12 +28,8 @@ def echelon(rows: Sequence[Sequence[int]], n: int) -> tuple[Matrix, Matrix]:
     In H, each row that is independent of those above it has its last entry that is not 0 in the
     next column; it is positive.
 
-    Parameters
-    ----------
-    rows
-        m rows of n integers.
-    n
-        Number of columns, needed if there are no rows.
+    `rows`: m rows of n integers.
+    `n`: number of columns, needed if there are no rows.
     """
     h, u = [list(row) for row in rows], identity(n)
     done = 0

@@ -8,18 +8,12 @@ from typing import Final, Literal
 
 @dataclass(frozen=True, slots=True)
 class ElementWise:
-    """A function applied to each element.
+    """A function applied to each element."""
 
-    Attributes
-    ----------
-    arguments
-        Number of arguments.
-    of
-        "number": of any number, in its type; "fraction": integers become floats first; "bits":
-        of integers and conditions, in their type.
-    """
-
+    #: Number of arguments.
     arguments: int
+    #: "number": of any number, in its type; "fraction": integers become floats first; "bits": of
+    #: integers and conditions, in their type.
     of: Literal["number", "fraction", "bits"]
 
 

@@ -11,26 +11,18 @@ from autotune.tile.syntax.elementwise_functions import KNOWN
 
 @dataclass(frozen=True, slots=True)
 class ParseFailure:
-    """An unexpected token, and its context.
+    """An unexpected token, and its context."""
 
-    Attributes
-    ----------
-    kind, text, at
-        The token: its name in the grammar, its text and its offset.
-    expected
-        Kinds of expected tokens.
-    before, before_end
-        Text of the token before it ("" if there is none), and the offset of its end.
-    after
-        Text of the token after it ("" if there is none).
-    """
-
+    #: The token: its name in the grammar, its text and its offset.
     kind: str
     text: str
     at: int
+    #: Kinds of expected tokens.
     expected: frozenset[str]
+    #: Text of the token before it ("" if there is none), and the offset of its end.
     before: str = ""
     before_end: int = 0
+    #: Text of the token after it ("" if there is none).
     after: str = ""
 
 

@@ -140,18 +140,12 @@ Statement: TypeAlias = Assignment | Contraction
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A tensor that the caller passes.
+    """A tensor that the caller passes."""
 
-    Attributes
-    ----------
-    name
-        Its name.
-    dimensions
-        Each size in the header: a name, or arithmetic over names; None if the header gives no
-        dimensions.
-    """
-
+    #: Its name.
     name: Name
+    #: Each size in the header: a name, or arithmetic over names; None if the header gives no
+    #: dimensions.
     dimensions: tuple[Expr, ...] | None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
@@ -163,22 +157,15 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A whole Tile function.
+    """A whole Tile function."""
 
-    Attributes
-    ----------
-    inputs, outputs, statements
-        Its parts in order.
-    source
-        The text that the spans of its nodes point into ("" if it was not read from one).
-    name
-        Name of the text in messages: a file's path, or "tile".
-    """
-
+    #: Its parts in order.
     inputs: tuple[Input, ...]
     outputs: tuple[Name, ...]
     statements: tuple[Statement, ...]
+    #: The text that the spans of its nodes point into ("" if it was not read from one).
     source: str = field(default="", compare=False, repr=False)
+    #: Name of the text in messages: a file's path, or "tile".
     name: str = field(default="tile", compare=False, repr=False)
 
     def __str__(self) -> str:

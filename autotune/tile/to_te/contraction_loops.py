@@ -62,47 +62,33 @@ class Quotient:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """A contraction as loops.
+    """A contraction as loops."""
 
-    Attributes
-    ----------
-    output
-        Names of the output's dimensions: the name of an index, if it is the whole expression.
-    reduced
-        Reduced indices with tight bounds; an index with a single value is left out.
-    quotients
-        Names for quotients of output indices.
-    reads
-        The reads: for each dimension of each tensor a polynomial in output indices, quotients and
-        reduced indices. They are whole where `solved` holds.
-    solved
-        Necessary conditions on output indices for an element to be written.
-    guards
-        Conditions, over all of these, in addition to the bounds; none is implied by the others.
-    written
-        Conditions on output indices for the written elements (`solved` included); () if all are
-        written. None if no conjunction of such conditions describes them.
-    empty
-        Whether no index set is valid: all elements are 0.
-    """
-
+    #: Names of the output's dimensions: the name of an index, if it is the whole expression.
     output: tuple[str, ...]
+    #: Reduced indices with tight bounds; an index with a single value is left out.
     reduced: tuple[Reduced, ...]
+    #: Names for quotients of output indices.
     quotients: tuple[Quotient, ...]
+    #: The reads: for each dimension of each tensor a polynomial in output indices, quotients and
+    #: reduced indices. They are whole where `solved` holds.
     reads: tuple[tuple[Affine, ...], ...]
+    #: Necessary conditions on output indices for an element to be written.
     solved: tuple[Condition, ...]
+    #: Conditions, over all of these, in addition to the bounds; none is implied by the others.
     guards: tuple[AtLeast, ...]
+    #: Conditions on output indices for the written elements (`solved` included); () if all are
+    #: written. None if no conjunction of such conditions describes them.
     written: tuple[Condition, ...] | None
+    #: Whether no index set is valid: all elements are 0.
     empty: bool = False
 
 
 def loops(contract: Contract) -> Loops:
     """Return the loops of a contraction.
 
-    Raises
-    ------
-    IndexSetTooComplexError
-        If isl cannot decide a question about it, or a number in it does not fit in 64 bits.
+    Raises IndexSetTooComplexError if isl cannot decide a question about it, or a number in it does
+    not fit in 64 bits.
     """
     output = _output_names(contract)
     lattice = _lattice(contract.domain)

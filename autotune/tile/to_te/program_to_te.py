@@ -30,28 +30,19 @@ _COMBINE: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """The tensor expressions of a program.
+    """The tensor expressions of a program."""
 
-    Attributes
-    ----------
-    inputs, outputs
-        Parameters of the function, in order.
-    stages
-        Every computed tensor that an output needs, in an order in which they can be computed.
-    """
-
+    #: Parameters of the function, in order.
     inputs: tuple[te.Tensor, ...]
     outputs: tuple[te.Tensor, ...]
+    #: Every computed tensor that an output needs, in an order in which they can be computed.
     stages: tuple[te.Tensor, ...]
 
 
 def to_te(program: Program) -> Tensors:
     """Return the tensor expressions of a program.
 
-    Raises
-    ------
-    TileError
-        If the index sets of a contraction are too entangled for isl.
+    Raises TileError if the index sets of a contraction are too entangled for isl.
     """
     tensors: dict[str, te.Tensor] = {}
     stages: list[te.Tensor] = []

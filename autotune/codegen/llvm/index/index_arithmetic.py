@@ -28,19 +28,13 @@ from autotune.ir.expr import (
 
 @dataclass(eq=False, repr=False)
 class IndexArithmetic:
-    """Evaluates integer expressions over the variables in scope in 64 bits.
-
-    Attributes
-    ----------
-    evaluator : Evaluator
-        Evaluates the other parts of an index, such as loads.
-    env : dict of Var to Linear
-        Loop and size variables in scope.
-    """
+    """Evaluates integer expressions over the variables in scope in 64 bits."""
 
     builder: FunctionBuilder
     linear: LinearArithmetic
+    #: Evaluates the other parts of an index, such as loads.
     evaluator: Evaluator
+    #: Loop and size variables in scope.
     env: dict[Var, Linear] = field(init=False, default_factory=dict)
     _index_only: dict[Expr, bool] = field(init=False, default_factory=dict)
     _parts_of: dict[Expr, tuple[dict[Expr, int], int]] = field(init=False, default_factory=dict)

@@ -150,10 +150,7 @@ class LinearArithmetic:
     def floor(self, op: str, a: Linear, b: Linear) -> Linear:
         """Linear form of `a // b` or `a % b`, rounded down.
 
-        Raises
-        ------
-        CodegenError
-            If `b` is the constant 0.
+        Raises CodegenError if `b` is the constant 0.
         """
         if not b.is_const:
             return self._floor_by_variable(op, a, b)

@@ -8,17 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Format:
-    """A binary floating-point format.
+    """A binary floating-point format."""
 
-    Attributes
-    ----------
-    dtype : str
-        Its name.
-    bits, mantissa : int
-        Its width, and how many bits of it hold the mantissa.
-    """
-
+    #: Its name.
     dtype: str
+    #: Its width, and how many bits of it hold the mantissa.
     bits: int
     mantissa: int
 

@@ -16,17 +16,6 @@ class MathWriter:
 
     Multiplications and additions may be fused, except inside `exactly`. LLVM may reorder nothing
     else, even if the calling code has other flags.
-
-    Attributes
-    ----------
-    form : Format
-        The format of the values.
-    lines : list of str
-        The written lines.
-    needed : dict of str to str
-        Declarations and further functions that the text refers to, by symbol.
-    has_ldexp : bool
-        Whether the processor multiplies vectors by powers of two in one instruction.
     """
 
     def __init__(
@@ -37,13 +26,17 @@ class MathWriter:
         needed: dict[str, str] | None = None,
         has_ldexp: bool = False,
     ) -> None:
+        #: The format of the values.
         self.form = form
         self.lanes = lanes
         self.float_type = llvm_type(form.dtype, lanes)
         self.int_type = vector_of(f"i{form.bits}", lanes)
         self.mask_type = vector_of("i1", lanes)
+        #: The written lines.
         self.lines = [] if lines is None else lines
+        #: Declarations and further functions that the text refers to, by symbol.
         self.needed = {} if needed is None else needed
+        #: Whether the processor multiplies vectors by powers of two in one instruction.
         self.has_ldexp = has_ldexp
         self._flags = "contract "
 

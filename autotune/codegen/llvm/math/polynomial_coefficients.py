@@ -22,14 +22,9 @@ Real = Callable[[Decimal], Decimal]
 def interpolated(function: Real, low: float, high: float, count: int) -> list[float]:
     """Coefficients of the polynomial through `count` points of `function`, the constant first.
 
-    Parameters
-    ----------
-    function : callable
-        Decimal to Decimal; runs with 60 digits.
-    low, high : float
-        The interval.
-    count : int
-        Number of coefficients, one more than the degree.
+    `function`: decimal to Decimal; runs with 60 digits.
+    `low`, `high`: the interval.
+    `count`: number of coefficients, one more than the degree.
     """
     with localcontext(_CONTEXT):
         middle, half = Decimal((low + high) / 2), Decimal((high - low) / 2)

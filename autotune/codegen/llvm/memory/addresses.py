@@ -22,24 +22,17 @@ ALIGNMENT = 64
 
 @dataclass(eq=False, repr=False)
 class Addresses:
-    """Has the pointers to buffers and writes pointers to their elements.
-
-    Attributes
-    ----------
-    lines : mapping of Buffer to SizeVar
-        Variables with the number of elements of an array before the first cache line.
-    pointers : dict of Buffer to str
-        Base pointers in scope.
-    aligned : set of Buffer
-        Buffers allocated by the kernel, aligned to `ALIGNMENT` bytes.
-    """
+    """Has the pointers to buffers and writes pointers to their elements."""
 
     builder: FunctionBuilder
     linear: LinearArithmetic
     index: IndexArithmetic
     vectors: VectorOps
+    #: Variables with the number of elements of an array before the first cache line.
     lines: Mapping[Buffer, SizeVar]
+    #: Base pointers in scope.
     pointers: dict[Buffer, str] = field(init=False, default_factory=dict)
+    #: Buffers allocated by the kernel, aligned to `ALIGNMENT` bytes.
     aligned: set[Buffer] = field(init=False, default_factory=set)
     _private: dict[Buffer, int] = field(init=False, default_factory=dict)
 

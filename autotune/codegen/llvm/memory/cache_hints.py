@@ -16,23 +16,16 @@ from autotune.ir.visitor import free_vars
 
 @dataclass(eq=False, repr=False)
 class CacheHints:
-    """Writes prefetches and marks stores.
-
-    Attributes
-    ----------
-    ahead : mapping of str to Expr
-        Prefetch distance in elements behind each loaded vector, by the name of the buffer.
-    streamed : frozenset of str
-        Names of buffers whose vectors are stored past the caches (metadata !1).
-    streams : bool
-        Whether anything was stored past the caches.
-    """
+    """Writes prefetches and marks stores."""
 
     builder: FunctionBuilder
     index: IndexArithmetic
     addresses: Addresses
+    #: Prefetch distance in elements behind each loaded vector, by the name of the buffer.
     ahead: Mapping[str, Expr]
+    #: Names of buffers whose vectors are stored past the caches (metadata !1).
     streamed: frozenset[str]
+    #: Whether anything was stored past the caches.
     streams: bool = field(init=False, default=False)
 
     def prefetch(self, buffer: Buffer, index: Linear, lanes: int) -> None:

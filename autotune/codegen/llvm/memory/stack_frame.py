@@ -22,18 +22,13 @@ TOTAL_STACK_BYTES = 64 * 1024
 
 @dataclass(eq=False, repr=False)
 class StackFrame:
-    """The allocations of a function, which it frees at its end.
-
-    Attributes
-    ----------
-    lines : list of str
-        Instructions that the function begins with.
-    """
+    """The allocations of a function, which it frees at its end."""
 
     builder: FunctionBuilder
     linear: LinearArithmetic
     index: IndexArithmetic
     addresses: Addresses
+    #: Instructions that the function begins with.
     lines: list[str] = field(init=False, default_factory=list)
     _stack_bytes: int = field(init=False, default=0)
     _counted_to_line: int = field(init=False, default=0)

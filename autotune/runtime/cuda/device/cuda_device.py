@@ -27,10 +27,6 @@ class ChecksummedCopy:
     """A copy of an array on the GPU, and a sum that tells if somebody has changed it.
 
     No page of a GPU can be sealed.
-
-    Attributes
-    ----------
-    array : array
     """
 
     def __init__(self, xp: Any, array: DeviceArray) -> None:

@@ -33,14 +33,9 @@ _FILLS = 8
 class Stopwatch:
     """Times calls that launch work on a stream of the current GPU.
 
-    Parameters
-    ----------
-    xp : module
-        CuPy.
-    stream : object
-        CuPy's.
-    l2_bytes : int
-        Size of the device's largest cache.
+    `xp`: CuPy.
+    `stream`: CuPy's.
+    `l2_bytes`: size of the device's largest cache.
     """
 
     def __init__(self, xp: Any, stream: Any, l2_bytes: int) -> None:
@@ -72,12 +67,8 @@ class Stopwatch:
         They are launched in groups, each behind something else that keeps the device busy for as
         long as launching takes longer than running.
 
-        Parameters
-        ----------
-        call : callable
-            Launches work; it may not wait for it.
-        number : int
-            At least 1.
+        `call`: launches work; it may not wait for it.
+        `number`: at least 1.
         """
         total, left = 0.0, number
         while left:

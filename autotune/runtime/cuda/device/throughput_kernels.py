@@ -66,18 +66,11 @@ _C_TYPES = {"float32": "float", "float64": "double"}
 class ThroughputKernels:
     """Makes these kernels on one GPU.
 
-    Parameters
-    ----------
-    xp : module
-        CuPy, with the device and the stream current.
-    number : int
-        Of the GPU.
-    arch : str
-        What they are compiled for.
-    facts : mapping
-        As of `autotune.runtime.cuda.cupy_driver.facts_of`.
-    stream : object
-        CuPy's.
+    `xp`: CuPy, with the device and the stream current.
+    `number`: of the GPU.
+    `arch`: what they are compiled for.
+    `facts`: as of `autotune.runtime.cuda.cupy_driver.facts_of`.
+    `stream`: CuPy's.
     """
 
     def __init__(
