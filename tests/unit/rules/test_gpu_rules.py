@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.benches import built, run_bench
 
 import autotune
 from autotune import rules, te
 from autotune.codegen.cuda.cuda_source import emit
 from autotune.ir.expr import Const
 from autotune.lowering.gpu.finalise_kernels import split_kernels
-from autotune.measure.run_bench import built, run_bench
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
