@@ -17,6 +17,8 @@ _BYTES: Final = 24
 #: Clocks of a wide load of a warp from shared memory, and warps that keep a multiprocessor busy.
 _SHARED_LOAD: Final = 2
 _BUSY: Final = 8
+#: Elements of 4 bytes in all banks of shared memory.
+_BANKS: Final = 32
 #: Threads of a block by default.
 _THREADS: Final = (64, 256)
 
@@ -69,10 +71,14 @@ def default_tile(sizes: tuple[int, int, int, int]) -> BlockTile:
 
 @cache
 def tile_within(threads: int, rows: int, columns: int) -> BlockTile:
-    """Return the tile with which the threads of one block compute a product in the least time."""
-    sizes = (1, rows, columns, 1)
+    """Return the tile with which the threads of one block compute a product in the least time.
+
+    Eight threads store a row of all banks of shared memory, if there are as many columns.
+    """
+    sizes, side = (1, rows, columns, 1), min(_BANKS, columns)
+    own = [tile for tile in _tiles() if tile.threads == threads]
     return min(
-        (tile for tile in _tiles() if tile.threads == threads),
+        [tile for tile in own if tile.lanes[1] * tile.own[1] >= side] or own,
         key=lambda tile: blocks_of(tile, sizes) * _block_clocks(tile),
     )
 

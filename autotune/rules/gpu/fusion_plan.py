@@ -153,7 +153,6 @@ class _Planner:
             op.output() for op in ops if isinstance(op, ComputeOp) and op not in cells
         ]
         self.kept = {*outputs, *(t for op in cells for t in op.input_tensors)}
-        self.fixed = {t for op in producers_first(scans) for t in op.outputs}
         self.kernels: dict[te.Tensor, FusedKernel] = {}
         self.inline: set[te.Tensor] = set()
         self.hosts: dict[te.Tensor, frozenset[te.Tensor]] = {}
@@ -185,8 +184,8 @@ class _Planner:
             self.repeated[tensor] = operations
 
     def _can_be_rewritten(self, tensor: te.Tensor) -> bool:
-        """Whether a stage is a reduction to one tensor that no scan needs."""
-        return is_reduction(tensor) and len(tensor.op.outputs) == 1 and tensor not in self.fixed
+        """Whether a stage is a reduction to one tensor."""
+        return is_reduction(tensor) and len(tensor.op.outputs) == 1
 
     def place(self, tensor: te.Tensor) -> None:
         """Decide in which kernel a stage is computed, and how."""

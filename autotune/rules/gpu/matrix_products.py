@@ -71,6 +71,14 @@ class Product:
         rows, columns = (stage.fuse(*axes) if len(axes) > 1 else axes[0] for axes in kinds)
         return batch, rows, columns
 
+    def is_steps_last(self, read: Read, way: int) -> bool:
+        """Whether neighbours in an operand's memory are steps of the reduction."""
+        own = getattr(self, _kind(way))
+        last = set(free_vars(read.children[-1])) if read.children else set()
+        if own and own[-1].var in last:
+            return False
+        return self.steps[-1].var in last or not any(axis.var in last for axis in own)
+
     def run_of_result(self) -> int:
         """Return the number of consecutive columns that are adjacent in memory, throughout."""
         axes = list(self.tensor.op.axis)
@@ -271,7 +279,7 @@ def _operand(
     kept = [guard for guard in guards if known.issuperset(free_vars(guard))]
     conditions = _within(product, read, kept)
     size = product.sizes[way]
-    steps_last = _steps_last(read, own, steps)
+    steps_last = product.is_steps_last(read, way)
 
     def body(*index: Any) -> Any:
         *front, first, second = index
@@ -319,19 +327,11 @@ def _span(interval: Interval | None) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-def _steps_last(read: Read, own: Sequence[Any], steps: Sequence[Any]) -> bool:
-    """Whether neighbours in memory are steps of the reduction."""
-    last = set(free_vars(read.children[-1])) if read.children else set()
-    if own and own[-1].var in last:
-        return False
-    return steps[-1].var in last or not any(axis.var in last for axis in own)
-
-
 def _run(product: Product, read: Read, way: int) -> int:
     """Return the number of adjacent elements that always exist and are consecutive."""
     body = reduction_of(product.tensor)
     own = getattr(product, _kind(way))
-    loops = list(product.steps if _steps_last(read, own, product.steps) else own)
+    loops = list(product.steps if product.is_steps_last(read, way) else own)
     if not loops or _within(product, read, _conjuncts(body.condition)):
         return 1
     run = 1

@@ -49,8 +49,6 @@ _ROWS: Final = (64, 32, 16, 8)
 _LEAST_ROWS: Final = 16
 #: Least number of steps of a part of a reduction.
 _LEAST_STEPS: Final = 8
-#: Steps of a product whose operands are fetched together.
-_DEPTHS: Final = (16, 8, 4, 2, 1)
 
 
 class BlockScan:
@@ -148,12 +146,13 @@ class BlockScan:
         return min(self.rows, extent(axis)) if is_main else extent(axis)
 
     def _tiles(self, product: Product, m: int, n: int) -> Tiles:
-        tile, steps = tile_within(self.threads, m, n), product.sizes[2]
+        tile = tile_within(self.threads, m, n)
         types = [read.dtype for read, _ in product.sides] + [product.tensor.dtype]
         widths = lane_counts(self.cfg.target, max(types, key=dtypes.itemsize))
         runs = [run for _, run in runs_of(product) if run % 2 == 0]
         fetch = next(w for w in widths[::-1] if w == 1 or not any(run % w for run in runs))
-        depth = next(d for d in _DEPTHS if steps % d == 0)
+        # Tiles with 8 steps, whose rows are padded by 4, are stored transposed without conflicts.
+        depth = 8 if any(product.is_steps_last(read, way) for read, way in product.sides) else 16
         return Tiles(
             tile.warps, tile.lanes, tile.own, tile.virtual, depth, depth, fetch,
             pad=4, ahead="registers", group=1, resident=0, widest=widths[-1],
