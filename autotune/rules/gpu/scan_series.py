@@ -27,8 +27,8 @@ from autotune.rules.gpu.scan_threads import THREADS, schedule_scan
 from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import rewrite
-from autotune.rules.scans.associative_scans import Series, series_of
-from autotune.rules.scans.recurrences import Recurrence, recurrence_of
+from autotune.rules.scans.associative_scans import Series, SeriesRewriter, series_of
+from autotune.rules.scans.recurrences import Recurrence
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import producers_first
@@ -49,71 +49,40 @@ _BLOCK: Final = 256
 Loops = Callable[[Schedule, Mapping[te.Tensor, te.Tensor]], None]
 
 
-class GpuSeries:
-    """The series of a graph, which are rewritten, and then scheduled.
-
-    Attributes
-    ----------
-    outputs : list of Tensor
-        The rewritten graph.
-    stages : set of Tensor
-        Its stages that are scheduled here.
-    numbers : dict of ScanOp to int
-        The number of each other scan, in which knobs are named.
-    """
+class GpuSeries(SeriesRewriter):
+    """The series of a graph, which are rewritten, and then scheduled."""
 
     def __init__(self, cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> None:
-        self.cfg = cfg
-        self.stages: set[te.Tensor] = set()
-        self.numbers: dict[ScanOp, int] = {}
-        self._loops: list[Loops] = []
         ops = producers_first([t.op for t in outputs])
-        found = series_of(ops, outputs)
-        numbers = {op: n for n, op in enumerate((o for o in ops if isinstance(o, ScanOp)), 1)}
-        results = {one.result: one for one in found if self._suits(one)}
-        made: dict[te.Tensor, te.Tensor] = {}
-
-        def refine(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
-            own = results.pop(plain, None)
-            if own is None:
-                return (tensor,)
-            series = Series(made[own.scan], tensor, own.time, own.columns)
-            assert isinstance(own.scan.op, ScanOp)
-            return (self._computed(StageKnobs(cfg, numbers[own.scan.op]), series),)
-
-        def refine_scan(scan: ScanOp, plain: ScanOp) -> Sequence[te.Tensor]:
-            made.update(zip(plain.outputs, scan.outputs, strict=True))
-            self.numbers[scan] = numbers[plain]
-            if plain.output() not in results:
-                return scan.outputs
-            return refine(scan.output(), plain.output())
-
-        self.outputs = list(rewrite(outputs, refine, refine_scan).outputs)
+        super().__init__([one for one in series_of(ops, outputs) if _suits(one)])
+        self.cfg = cfg
+        #: The stages that are scheduled here.
+        self.stages: set[te.Tensor] = set()
+        #: The number of each scan, in which knobs are named.
+        self.numbers = {op: n for n, op in enumerate((o for o in ops if isinstance(o, ScanOp)), 1)}
+        self._loops: list[Loops] = []
+        #: The rewritten graph.
+        self.outputs = list(rewrite(outputs, self.refine, self.refine_scan).outputs)
 
     def schedule(self, s: Schedule, new: Mapping[te.Tensor, te.Tensor]) -> None:
         """Write the loops of all series, given the stages that replace those of `outputs`."""
         for loops in self._loops:
             loops(s, new)
 
-    def _suits(self, series: Series) -> bool:
-        assert isinstance(series.scan.op, ScanOp)
-        own = recurrence_of(series.scan.op)
-        assert own is not None
-        if series.is_along_rows:
-            return own.weight is None
-        return own.steps >= _LEAST_STEPS
+    def refine_scan(self, made: ScanOp, plain: ScanOp) -> Sequence[te.Tensor]:
+        """Return the results that replace those of a scan."""
+        self.numbers[made] = self.numbers[plain]
+        return super().refine_scan(made, plain)
 
-    def _computed(self, cfg: StageKnobs, series: Series) -> te.Tensor:
+    def replaced(self, plain: Series, series: Series) -> te.Tensor:
         """Return what replaces the result of a series."""
-        assert isinstance(series.scan.op, ScanOp)
-        own = recurrence_of(series.scan.op)
-        assert own is not None
+        assert isinstance(plain.scan.op, ScanOp)
+        cfg, own = StageKnobs(self.cfg, self.numbers[plain.scan.op]), series.recurrence
         if series.is_along_rows:
             return self._rows(cfg, own, series.stage, series.time)
         few = ["blocks", "steps"]
-        columns = math.prod(own.columns)
-        way = cfg.define_knob("scan", few[:: -1 if columns >= _MANY_COLUMNS else 1])
-        if way == "blocks":
+        is_wide = math.prod(own.columns) >= _MANY_COLUMNS
+        if cfg.define_knob("scan", few[:: -1 if is_wide else 1]) == "blocks":
             return self._columns(cfg, own, series.stage, series.time)
         threads = cfg.define_knob("scan_threads", THREADS)
         self.stages.add(series.scan)
@@ -217,6 +186,11 @@ class GpuSeries:
 
         self._loops.append(loops)
         return result
+
+
+def _suits(series: Series) -> bool:
+    own = series.recurrence
+    return own.weight is None if series.is_along_rows else own.steps >= _LEAST_STEPS
 
 
 def _with_steps_last(own: Recurrence, element: Callable[..., Any]) -> te.Tensor:
