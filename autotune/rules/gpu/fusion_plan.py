@@ -17,7 +17,6 @@ from autotune.ir.expr import Call, Expr, Read, Var
 from autotune.ir.visitor import reads, substitute, walk_expr
 from autotune.rules.gpu.matrix_products import Product, is_same_element, product_of
 from autotune.rules.rewrite_graph import parts_of
-from autotune.rules.scans.cells import Cell, cell_of, is_contraction
 from autotune.rules.stage_graph import extent, iterations
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, producers_first
@@ -81,21 +80,18 @@ class FusionPlan:
         Inlined element-wise stages.
     hosts
         The tails of the kernels in which each stage is computed.
-    cells
-        The cells of scans that blocks compute; their stages and readers are in no kernel.
     """
 
     kernels: dict[te.Tensor, FusedKernel]
     inline: frozenset[te.Tensor]
     hosts: dict[te.Tensor, frozenset[te.Tensor]]
-    cells: tuple[Cell, ...]
 
     def flat(self) -> set[te.Tensor]:
         """Return the reductions whose elements are computed as one row of them."""
         return {t for kernel in self.kernels.values() if kernel.is_flat for t in kernel.reductions}
 
 
-def plan(outputs: Sequence[te.Tensor], apart: Collection[te.Tensor] = ()) -> FusionPlan:
+def plan(outputs: Sequence[te.Tensor], apart: Collection[Operation] = ()) -> FusionPlan:
     """Return the kernels of a computation, whose contractions are as they were written.
 
     Scans and their cells are in none of them, nor is what stands `apart`.
@@ -107,7 +103,7 @@ def plan(outputs: Sequence[te.Tensor], apart: Collection[te.Tensor] = ()) -> Fus
     for kernel in kernels.values():
         kernel.reductions.reverse()
     hosts = {t: made.hosts[t] for t in made.stages}
-    return FusionPlan(kernels, frozenset(made.inline), hosts, tuple(made.blocked))
+    return FusionPlan(kernels, frozenset(made.inline), hosts)
 
 
 def long_axes(tensor: te.Tensor) -> list[Any]:
@@ -126,29 +122,13 @@ def reads_in(tensor: te.Tensor) -> list[Read]:
     return [r for value in tensor.op.body for r in reads(value)]
 
 
-def _blocked(
-    scan: ScanOp, ops: Sequence[Operation], outputs: Collection[te.Tensor]
-) -> Cell | None:
-    """Return the cell of a scan that blocks compute; None if it has no products or is stored."""
-    cell = cell_of(scan, ops, outputs, ())
-    if cell.outside is None or not any(map(is_contraction, cell.stages)):
-        return None
-    return cell
-
-
 class _Planner:
     """Places stages, the last one first, so that the readers of a stage are already placed."""
 
-    def __init__(self, outputs: Sequence[te.Tensor], apart: Collection[te.Tensor]) -> None:
+    def __init__(self, outputs: Sequence[te.Tensor], apart: Collection[Operation]) -> None:
         ops = producers_first([t.op for t in outputs])
         scans = [op for op in ops if isinstance(op, ScanOp)]
-        found = (_blocked(op, ops, outputs) for op in scans)
-        self.blocked = [cell for cell in found if cell is not None]
-        cells = {part for op in scans for part in parts_of(op)}
-        cells |= {t.op for t in apart if isinstance(t.op, ComputeOp)}
-        for cell in self.blocked:
-            assert cell.outside is not None
-            cells |= {*cell.stages, cell.outside.op}
+        cells = {part for op in scans for part in parts_of(op)}.union(apart)
         self.stages = [
             op.output() for op in ops if isinstance(op, ComputeOp) and op not in cells
         ]

@@ -36,7 +36,7 @@ from autotune.rules.gpu.matrix_products import (
 from autotune.rules.gpu.product_loops import schedule_product
 from autotune.rules.gpu.register_rows import RegisterRows, kept_rows
 from autotune.rules.gpu.row_loops import goes_along, schedule_rows
-from autotune.rules.gpu.scan_blocks import BlockScan
+from autotune.rules.gpu.scan_blocks import block_scans
 from autotune.rules.gpu.scan_series import GpuSeries
 from autotune.rules.gpu.scan_threads import schedule_scan
 from autotune.rules.gpu.split_sums import split_sums
@@ -98,10 +98,13 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     scan_threads, scan_rows, scan_unroll
         Of scans: threads of a block, columns of a block, unrolled steps or terms of sums.
     """
-    outputs, split = split_sums(cfg, outputs, plan(outputs))
+    apart = [op for block in block_scans(outputs, cfg.target) for op in block.stages]
+    outputs, split = split_sums(cfg, outputs, plan(outputs, apart))
     series = GpuSeries(cfg, outputs)
-    outputs = series.outputs
-    made = plan(outputs, series.stages)
+    outputs, blocks = series.outputs, block_scans(series.outputs, cfg.target)
+    for block in blocks:
+        block.define_knobs(StageKnobs(cfg, series.numbers[block.cell.scan]))
+    made = plan(outputs, series.stages.union(*(block.stages for block in blocks)))
     knobs = GpuKnobs(cfg, made, first=1 + split)
     products: dict[te.Tensor, Tiled] = {}
     flat = made.flat()
@@ -109,7 +112,6 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     old: dict[te.Tensor, te.Tensor] = {}
     rewritten = _rewritten(made, knobs, old)
 
-    blocks = [BlockScan(StageKnobs(cfg, series.numbers[c.scan]), c) for c in made.cells]
     scans: dict[ScanOp, ScanOp] = {}
 
     def refine(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
@@ -159,7 +161,7 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         block.schedule(s, scans.pop(block.cell.scan), new[block.outside.output()])
     series.schedule(s, new)
     for plain, scan in scans.items():
-        if plain in series.numbers and not series.stages.intersection(plain.outputs):
+        if plain in series.numbers and plain not in series.stages:
             schedule_scan(StageKnobs(cfg, series.numbers[plain]), s, scan)
     return s
 

@@ -37,18 +37,34 @@ from autotune.rules.gpu.product_loops import Tiles, schedule_product
 from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.reductions.split_reductions import joined, partial_results
-from autotune.rules.scans.cells import Cell, cell_of
+from autotune.rules.scans.cells import Cell, cell_of, is_contraction
 from autotune.rules.stage_graph import extent
 from autotune.schedule.schedule import Schedule
+from autotune.target import Target
 from autotune.te.scan import ScanOp
-from autotune.te.tensor import ComputeOp, Operation
+from autotune.te.tensor import ComputeOp, Operation, producers_first
 
 #: Columns of a block.
 _ROWS: Final = (64, 32, 16, 8)
 #: Least number of columns of a block by default.
 _LEAST_ROWS: Final = 16
+#: Bytes for the operands of products.
+_TILES: Final = 16 << 10
 #: Least number of steps of a part of a reduction.
 _LEAST_STEPS: Final = 8
+
+
+def block_scans(outputs: Sequence[te.Tensor], target: Target) -> list[BlockScan]:
+    """Return the scans of a graph with products in their steps that blocks can compute."""
+    ops = producers_first([t.op for t in outputs])
+    scans = [op for op in ops if isinstance(op, ScanOp)]
+    cells = [cell_of(scan, ops, outputs, ()) for scan in scans]
+    found = [
+        BlockScan(cell, target)
+        for cell in cells
+        if cell.outside is not None and any(map(is_contraction, cell.stages))
+    ]
+    return [block for block in found if block.sizes]
 
 
 class BlockScan:
@@ -56,14 +72,13 @@ class BlockScan:
 
     Parameters
     ----------
-    cfg
-        Where its knobs are defined.
     cell
         What its steps compute, as it was written.
+    target
     """
 
-    def __init__(self, cfg: KnobDefiner, cell: Cell) -> None:
-        self.cfg, self.cell = cfg, cell
+    def __init__(self, cell: Cell, target: Target) -> None:
+        self.cell, self.target = cell, target
         assert cell.outside is not None
         self.outside = cell.outside.op
         lengths = [extent(axis) for axis in cell.outside.columns]
@@ -72,16 +87,40 @@ class BlockScan:
         length, grain = lengths[self.main], cell.outside.grain
         sizes = [n for n in _ROWS if grain is None or grain % n == 0] or [grain]
         sizes = [n for n in sizes if n < 2 * length] or sizes[-1:]
-        blocks = math.prod(lengths) // length
-        usual = next(
-            (n for n in sizes if blocks * -(-length // n) >= 0.95 * MULTIPROCESSORS),
-            min((n for n in sizes if n >= _LEAST_ROWS), default=sizes[0]),
-        )
-        self.rows = operator.index(cfg.define_knob("scan_rows", sizes, usual))
-        self.threads = operator.index(cfg.define_knob("scan_threads", [128, 64, 256]))
+        #: Possible numbers of columns of a block.
+        self.sizes = [n for n in sizes if self._fits(n)]
+        self.blocks = math.prod(lengths) // length, length
+        self.rows = self.threads = 0
         self.products: dict[te.Tensor, Tiled] = {}
         self.reductions: dict[te.Tensor, te.Tensor] = {}
         self.shared = set(cell.scan.state_placeholder)
+
+    @property
+    def stages(self) -> set[Operation]:
+        """All stages that are computed in its blocks."""
+        return {*self.cell.stages, self.outside}
+
+    def define_knobs(self, cfg: KnobDefiner) -> None:
+        """Define the columns and the threads of a block."""
+        others, length = self.blocks
+        usual = next(
+            (n for n in self.sizes if others * -(-length // n) >= 0.95 * MULTIPROCESSORS),
+            min((n for n in self.sizes if n >= _LEAST_ROWS), default=self.sizes[0]),
+        )
+        self.rows = operator.index(cfg.define_knob("scan_rows", self.sizes, usual))
+        self.threads = operator.index(cfg.define_knob("scan_threads", [128, 64, 256]))
+
+    def _fits(self, rows: int) -> bool:
+        """Whether states and results of a step fit in the shared memory of a block."""
+        self.rows = rows
+        total = _TILES
+        for op in self.cell.stages:
+            if not op.reduce_axis or self.cell.end_of(op) is None:
+                copies = 2 if op.outputs[0] in self.cell.scan.update else 1
+                elements = math.prod(self._length(op, axis) for axis in self._own(op))
+                total += copies * elements * sum(dtypes.itemsize(t.dtype) for t in op.outputs)
+        assert self.target.gpu is not None
+        return total <= self.target.gpu.shared_bytes
 
     # -- stages --------------------------------------------------------------------------------
 
@@ -148,7 +187,7 @@ class BlockScan:
     def _tiles(self, product: Product, m: int, n: int) -> Tiles:
         tile = tile_within(self.threads, m, n)
         types = [read.dtype for read, _ in product.sides] + [product.tensor.dtype]
-        widths = lane_counts(self.cfg.target, max(types, key=dtypes.itemsize))
+        widths = lane_counts(self.target, max(types, key=dtypes.itemsize))
         runs = [run for _, run in runs_of(product) if run % 2 == 0]
         fetch = next(w for w in widths[::-1] if w == 1 or not any(run % w for run in runs))
         # Tiles with 8 steps, whose rows are padded by 4, are stored transposed without conflicts.
@@ -231,6 +270,6 @@ class BlockScan:
         last, op = tensor.op.axis[-1], tensor.op
         length = math.gcd(self._length(op, last), extent(last))
         elements = math.prod(self._length(op, axis) for axis in self._own(op))
-        counts = lane_counts(self.cfg.target, tensor.dtype)
+        counts = lane_counts(self.target, tensor.dtype)
         usable = (n for n in counts if length % n == 0 and n * self.threads <= elements)
         return max(usable, default=1)

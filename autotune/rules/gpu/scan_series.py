@@ -31,7 +31,7 @@ from autotune.rules.scans.associative_scans import Series, SeriesRewriter, serie
 from autotune.rules.scans.recurrences import Recurrence
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
-from autotune.te.tensor import producers_first
+from autotune.te.tensor import Operation, producers_first
 
 #: Number of columns from which on each has its own thread by default.
 _MANY_COLUMNS: Final = 1 << 16
@@ -57,7 +57,7 @@ class GpuSeries(SeriesRewriter):
         super().__init__([one for one in series_of(ops, outputs) if _suits(one)])
         self.cfg = cfg
         #: The stages that are scheduled here.
-        self.stages: set[te.Tensor] = set()
+        self.stages: set[Operation] = set()
         #: The number of each scan, in which knobs are named.
         self.numbers = {op: n for n, op in enumerate((o for o in ops if isinstance(o, ScanOp)), 1)}
         self._loops: list[Loops] = []
@@ -85,7 +85,7 @@ class GpuSeries(SeriesRewriter):
         if cfg.define_knob("scan", few[:: -1 if is_wide else 1]) == "blocks":
             return self._columns(cfg, own, series.stage, series.time)
         threads = cfg.define_knob("scan_threads", THREADS)
-        self.stages.add(series.scan)
+        self.stages.add(series.scan.op)
         self._loops.append(lambda s, new: schedule_scan(cfg, s, new[series.scan].op, threads))
         return series.result
 
@@ -105,7 +105,7 @@ class GpuSeries(SeriesRewriter):
         blocks = own.by_blocks(length, self._carried if is_long else None)
         carried = None if blocks.steps is None else blocks.steps.scan
         result = stored(blocks.element)
-        self.stages |= {result, blocks.parts} | {t for t in [carried] if t is not None}
+        self.stages |= {t.op for t in (result, blocks.parts, carried) if t is not None}
 
         def loops(s: Schedule, new: Mapping[te.Tensor, te.Tensor]) -> None:
             tail, scan = new[result], new[blocks.parts]
@@ -157,7 +157,7 @@ class GpuSeries(SeriesRewriter):
                 Defaults(cfg.target), starts, partial(_with_steps_last, starts), len(own.columns)
             )
         result = stored(partial(tiles.element, before))
-        self.stages |= {result, *tiles.stages}
+        self.stages |= {t.op for t in (result, *tiles.stages)}
         is_aligned = own.steps % lanes == 0 or math.prod(own.columns) == 1
         together = max(1, _BLOCK // 2 // threads) if len(own.columns) == 1 else 1
         together = min(together, math.prod(own.columns))
