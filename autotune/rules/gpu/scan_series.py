@@ -159,6 +159,7 @@ class GpuSeries(SeriesRewriter):
         result = stored(partial(tiles.element, before))
         self.stages |= {t.op for t in (result, *tiles.stages)}
         is_aligned = own.steps % lanes == 0 or math.prod(own.columns) == 1
+        access = counts[-1] if is_aligned else 1
         together = max(1, _BLOCK // 2 // threads) if len(own.columns) == 1 else 1
         together = min(together, math.prod(own.columns))
 
@@ -178,14 +179,21 @@ class GpuSeries(SeriesRewriter):
             if row is not None:
                 bind(stage, {"threadIdx.y": row})
             stage.unroll(vector)
-            (stage.vectorize if is_aligned else stage.unroll)(lane)
+            _moved(stage, lane, access)
             for tensor in tiles.stages:
                 part = s[new[tensor]]
                 part.compute_at(stage, thread)
-                tiles.schedule(part, new[tensor].op.axis, tensor, row is not None, is_aligned)
+                tiles.schedule(part, new[tensor].op.axis, tensor, row is not None, access)
 
         self._loops.append(loops)
         return result
+
+
+def _moved(stage: Any, lane: Any, access: int) -> None:
+    """Move elements side by side, some in each access."""
+    piece, lane = stage.split(lane, factor=access)
+    stage.unroll(piece)
+    stage.vectorize(lane)
 
 
 def _suits(series: Series) -> bool:
@@ -283,13 +291,12 @@ class RowTiles:
         return own if before is None else self.own.combine(before[(*i, c)], own)
 
     def schedule(
-        self, stage: Any, axes: Sequence[Any], tensor: te.Tensor, has_rows: bool, is_aligned: bool
+        self, stage: Any, axes: Sequence[Any], tensor: te.Tensor, has_rows: bool, access: int
     ) -> None:
-        """Compute a stage in the threads of a tile."""
+        """Compute a stage in the threads of a tile, with some elements in an access."""
         if tensor in (self.loaded, self.inside):
             stage.unroll(axes[-3])
-            in_vectors = is_aligned and tensor is self.loaded
-            (stage.vectorize if in_vectors else stage.unroll)(axes[-1])
+            _moved(stage, axes[-1], access if tensor is self.loaded else 1)
             return
         if tensor is self.within:
             stage.unroll(axes[-2])
