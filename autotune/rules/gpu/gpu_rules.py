@@ -160,9 +160,9 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     for block in blocks:
         block.schedule(s, scans.pop(block.cell.scan), new[block.outside.output()])
     series.schedule(s, new)
-    for plain, scan in scans.items():
-        if plain in series.numbers and plain not in series.stages:
-            schedule_scan(StageKnobs(cfg, series.numbers[plain]), s, scan)
+    for old_scan, scan in scans.items():
+        if old_scan in series.numbers and old_scan not in series.stages:
+            schedule_scan(StageKnobs(cfg, series.numbers[old_scan]), s, scan)
     return s
 
 

@@ -85,7 +85,7 @@ class BlockScan:
         #: Position of the columns that a block has several of, among the columns.
         self.main = max((n for n, length in enumerate(lengths) if length > 1), default=0)
         length, grain = lengths[self.main], cell.outside.grain
-        sizes = [n for n in _ROWS if grain is None or grain % n == 0] or [grain]
+        sizes = [n for n in _ROWS if grain is None or grain % n == 0] or [grain or 1]
         sizes = [n for n in sizes if n < 2 * length] or sizes[-1:]
         #: Possible numbers of columns of a block.
         self.sizes = [n for n in sizes if self._fits(n)]

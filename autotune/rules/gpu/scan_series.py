@@ -76,8 +76,7 @@ class GpuSeries(SeriesRewriter):
 
     def replaced(self, plain: Series, series: Series) -> te.Tensor:
         """Return what replaces the result of a series."""
-        assert isinstance(plain.scan.op, ScanOp)
-        cfg, own = StageKnobs(self.cfg, self.numbers[plain.scan.op]), series.recurrence
+        cfg, own = StageKnobs(self.cfg, self.numbers[_scan_of(plain.scan)]), series.recurrence
         if series.is_along_rows:
             return self._rows(cfg, own, series.stage, series.time)
         few = ["blocks", "steps"]
@@ -86,7 +85,9 @@ class GpuSeries(SeriesRewriter):
             return self._columns(cfg, own, series.stage, series.time)
         threads = cfg.define_knob("scan_threads", THREADS)
         self.stages.add(series.scan.op)
-        self._loops.append(lambda s, new: schedule_scan(cfg, s, new[series.scan].op, threads))
+        self._loops.append(
+            lambda s, new: schedule_scan(cfg, s, _scan_of(new[series.scan]), threads)
+        )
         return series.result
 
     # -- columns -------------------------------------------------------------------------------
@@ -117,9 +118,9 @@ class GpuSeries(SeriesRewriter):
             bind(stage, {"blockIdx.x": block, "threadIdx.x": thread})
             stage.unroll(inner)
             s[scan].compute_at(stage, thread)
-            s[scan].unroll(scan.op.scan_axis)
+            s[scan].unroll(_scan_of(scan).scan_axis)
             if carried is not None:
-                schedule_scan(Defaults(self.cfg.target), s, new[carried].op)
+                schedule_scan(Defaults(self.cfg.target), s, _scan_of(new[carried]))
 
         self._loops.append(loops)
         return result
@@ -187,6 +188,11 @@ class GpuSeries(SeriesRewriter):
 
         self._loops.append(loops)
         return result
+
+
+def _scan_of(tensor: te.Tensor) -> ScanOp:
+    assert isinstance(tensor.op, ScanOp)
+    return tensor.op
 
 
 def _moved(stage: Any, lane: Any, access: int) -> None:

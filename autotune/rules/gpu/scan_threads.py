@@ -45,7 +45,7 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
     inside = max(_inside(cell, op) for op in _parts(scan))
     if inside <= 1:
         if threads is None:
-            columns = math.prod(map(int, scan.outputs[0].shape[1:]))
+            columns = math.prod(map(extent, scan.update[0].op.axis[1:]))
             usual = _within(WARP, columns // MULTIPROCESSORS, 128)
             threads = cfg.define_knob("scan_threads", THREADS, usual)
         for op in _parts(scan):

@@ -113,8 +113,12 @@ class Recurrence:
         count = te.ceildiv(self.steps, length)
         ends, factors = self._ends(count, length)
         before = self.before(count, ends, factors)
-        steps = before.by_steps() if carried is None else None
-        carry = carried(before) if steps is None else steps.scan
+        steps: StepByStep | None = None
+        if carried is not None:
+            carry = carried(before)
+        else:
+            steps = before.by_steps()
+            carry = steps.scan
 
         def step(value: Any, b: Any, t: Any, i: Any) -> Any:
             own = value if self.weight is None else value * self._weight_in(length, b, t, i)
