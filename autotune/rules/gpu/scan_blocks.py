@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any, Final
 
 from autotune import te
@@ -188,7 +189,8 @@ class BlockScan:
         tile = tile_within(self.threads, m, n)
         types = [read.dtype for read, _ in product.sides] + [product.tensor.dtype]
         widths = lane_counts(self.target, max(types, key=dtypes.itemsize))
-        runs = [run for _, run in runs_of(product) if run % 2 == 0]
+        fetched = [read.tensor not in self.shared for read, _ in product.sides]
+        runs = [run for _, run in compress(runs_of(product), fetched) if run % 2 == 0]
         fetch = next(w for w in widths[::-1] if w == 1 or not any(run % w for run in runs))
         # Tiles with 8 steps, whose rows are padded by 4, are stored transposed without conflicts.
         depth = 8 if any(product.is_steps_last(read, way) for read, way in product.sides) else 16
