@@ -54,7 +54,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "rnn_cell": [{"steps": 4, "batch": 3, "units": 21}],
     "lstm_cell": [{"steps": 3, "batch": 3, "units": 33}],
     "attention": [
-        {"b": 1, "heads": 2, "s": 70, "d": 20},
+        {"b": 1, "heads": 2, "s": 70, "d": 9},
         {"b": 2, "heads": 1, "s": 130, "d": 16, "causal": True, "dtype": "float16"},
     ],
 }
