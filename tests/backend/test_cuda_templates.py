@@ -54,8 +54,8 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "rnn_cell": [{"steps": 4, "batch": 3, "units": 21}],
     "lstm_cell": [{"steps": 3, "batch": 3, "units": 33}],
     "attention": [
-        {"b": 1, "heads": 2, "s": 70, "d": 9},
-        {"b": 2, "heads": 1, "s": 130, "d": 16, "causal": True, "dtype": "float16"},
+        {"b": 1, "heads": 2, "s": 77, "d": 9},
+        {"b": 2, "heads": 1, "s": 40, "d": 16, "causal": True},
     ],
 }
 WORKLOADS = [(name, args) for name, workloads in CASES.items() for args in workloads]
