@@ -164,8 +164,9 @@ class _Planner:
             self.repeated[tensor] = operations
 
     def _can_be_rewritten(self, tensor: te.Tensor) -> bool:
-        """Whether a stage is a reduction to one tensor."""
-        return is_reduction(tensor) and len(tensor.op.outputs) == 1
+        """Whether a stage is a reduction of some elements to one tensor."""
+        is_one = is_reduction(tensor) and len(tensor.op.outputs) == 1
+        return is_one and iterations(tensor) > 0
 
     def place(self, tensor: te.Tensor) -> None:
         """Decide in which kernel a stage is computed, and how."""
