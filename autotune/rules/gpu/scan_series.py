@@ -104,7 +104,7 @@ class GpuSeries(SeriesRewriter):
         threads = cfg.define_knob("scan_threads", THREADS)
         is_long = -(-own.steps // length) > _LONG
         blocks = own.by_blocks(length, self._carried if is_long else None)
-        carried = None if blocks.steps is None else blocks.steps.scan
+        carried = None if is_long else blocks.carry
         result = stored(blocks.element)
         self.stages |= {t.op for t in (result, blocks.parts, carried) if t is not None}
 

@@ -72,7 +72,7 @@ class Recurrence:
         """Combine two values."""
         return binary(self.op, x, y)
 
-    def by_steps(self) -> StepByStep:
+    def by_steps(self) -> Any:
         """Return the scan over all steps."""
         shape = (self.steps, *self.columns)
         state = te.placeholder(shape, self.dtype, name="state")
@@ -84,24 +84,7 @@ class Recurrence:
 
         init = te.compute((1, *self.columns), lambda _, *i: self.value(0, *i), name="first")
         update = te.compute(shape, later, name="later")
-        return StepByStep(init, update, te.scan(init, update, state, name="steps"))
-
-    def before(self, count: Any, ends: Any, factors: Any = None) -> Recurrence:
-        """Return what is before each of some blocks, given their ends and factors (None for 1)."""
-
-        def earlier(values: Any, neutral: Any, b: Any, i: Any) -> Any:
-            if isinstance(b, int):
-                return neutral if b == 0 else values[(b - 1, *i)]
-            return te.if_then_else(b > 0, values[(te.max(b - 1, 0), *i)], neutral)
-
-        def weight(b: Any, *i: Any) -> Any:
-            return earlier(factors, const(1, self.dtype), b, i)
-
-        return Recurrence(
-            count, self.columns, self.dtype, self.op,
-            lambda b, *i: earlier(ends, self.neutral, b, i),
-            None if factors is None else weight,
-        )  # fmt: skip
+        return te.scan(init, update, state, name="steps")
 
     def by_blocks(
         self, length: Any, carried: Callable[[Recurrence], Any] | None = None
@@ -112,13 +95,10 @@ class Recurrence:
         """
         count = te.ceildiv(self.steps, length)
         ends, factors = self._ends(count, length)
-        before = self.before(count, ends, factors)
-        steps: StepByStep | None = None
-        if carried is not None:
-            carry = carried(before)
+        if carried is None:
+            carry = self.before_blocks(ends, factors)
         else:
-            steps = before.by_steps()
-            carry = steps.scan
+            carry = carried(self.before(count, ends, factors))
 
         def step(value: Any, b: Any, t: Any, i: Any) -> Any:
             own = value if self.weight is None else value * self._weight_in(length, b, t, i)
@@ -133,7 +113,35 @@ class Recurrence:
             inside, lambda t, b, *i: step(state[(t - 1, b, *i)], b, t, i), name="later"
         )
         parts = te.scan(first, later, state, name="parts")
-        return Blocks(length, ends, steps, carry, first, later, parts)
+        return Blocks(length, ends, carry, parts)
+
+    def before(self, count: Any, ends: Any, factors: Any = None) -> Recurrence:
+        """Return what is before each of some blocks as a recurrence over their ends."""
+
+        def earlier(values: Any, neutral: Any, b: Any, i: Any) -> Any:
+            return te.if_then_else(b > 0, values[(te.max(b - 1, 0), *i)], neutral)
+
+        def weight(b: Any, *i: Any) -> Any:
+            return earlier(factors, const(1, self.dtype), b, i)
+
+        return Recurrence(
+            count, self.columns, self.dtype, self.op,
+            lambda b, *i: earlier(ends, self.neutral, b, i),
+            None if factors is None else weight,
+        )  # fmt: skip
+
+    def before_blocks(self, ends: Any, factors: Any = None) -> Any:
+        """Return the value before each block, a scan over the results of blocks."""
+        before = te.placeholder(ends.shape, self.dtype, name="before")
+
+        def carried(b: Any, *i: Any) -> Any:
+            own = before[(b - 1, *i)]
+            own = own if factors is None else own * factors[(b - 1, *i)]
+            return self.combine(own, ends[(b - 1, *i)])
+
+        none = te.compute((1, *self.columns), lambda _, *i: self.neutral, name="none")
+        more = te.compute(ends.shape, carried, name="more")
+        return te.scan(none, more, before, name="carry")
 
     def _ends(self, count: Any, length: Any) -> tuple[Any, Any]:
         """Return the result of each block for a neutral start, and its factor (None for 1)."""
@@ -172,31 +180,12 @@ class Recurrence:
 
 
 @dataclass(frozen=True)
-class StepByStep:
-    """A scan over all steps."""
-
-    init: Any
-    update: Any
-    scan: Any
-
-    def element(self, t: Any, *i: Any) -> Any:
-        """Return the value of a column at a step."""
-        return self.scan[(t, *i)]
-
-
-@dataclass(frozen=True)
 class Blocks:
-    """The phases: the ends of blocks, the values before them, the steps inside each.
-
-    `steps` is the scan over what is before blocks, if a scan computes that.
-    """
+    """The phases: the ends of blocks, the values before them, the steps inside each."""
 
     length: Any
     ends: Any
-    steps: StepByStep | None
     carry: Any
-    first: Any
-    later: Any
     parts: Any
 
     def element(self, t: Any, *i: Any) -> Any:
