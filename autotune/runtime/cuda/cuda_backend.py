@@ -46,11 +46,6 @@ def compile_binary(function: PrimFunc, target: Target, arch: str | None = None) 
     return gpu_source(function).compiled(arch or arch_for(target))
 
 
-def read_binary(data: bytes) -> GpuProgram:
-    """Return what `GpuProgram.to_bytes` wrote."""
-    return GpuProgram.from_bytes(data)
-
-
 def build_function(function: PrimFunc, target: Target) -> GPUFunction:
     """Return a function in final form, to be called with arrays in a GPU's memory."""
     from autotune.runtime.cuda.gpu_source import gpu_source
