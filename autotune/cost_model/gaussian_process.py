@@ -35,34 +35,19 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class KernelPrior:
-    """The prior of a kernel's parameters: normal in their logarithms.
+    """The prior of a kernel's parameters: normal in their logarithms."""
 
-    Attributes
-    ----------
-    groups : int64 (d,)
-        Group of each coordinate; a group has one length scale.
-    log_lengths : float64 (g,)
-        Centres of the groups' length scales.
-    length_spread : float
-    log_noise, noise_spread : float
-        Of the variance of the noise, relative to that of the values.
-    signal_spread : float
-        Of the variance of the signal, centred on 1.
-    log_trend, trend_spread : float
-        Of the variance of the weight that each linear trend has.
-    trends : int
-        Number of functions that the values may depend on linearly.
-    """
-
-    groups: IndexVector
-    log_lengths: FloatVector
+    groups: IndexVector  # int64 (d,): Group of each coordinate; a group has one length scale.
+    log_lengths: FloatVector  # float64 (g,): Centres of the groups' length scales.
     length_spread: float = 1.0
+    # Of the variance of the noise, relative to that of the values.
     log_noise: float = -3.9
     noise_spread: float = 1.5
-    signal_spread: float = 1.0
+    signal_spread: float = 1.0  # Of the variance of the signal, centred on 1.
+    # Of the variance of the weight that each linear trend has.
     log_trend: float = 0.0
     trend_spread: float = 1.0
-    trends: int = 0
+    trends: int = 0  # Number of functions that the values may depend on linearly.
 
 
 class GaussianProcess:
@@ -71,10 +56,6 @@ class GaussianProcess:
     The caller standardises `y`; the prior's mean is 0 and its variance about 1. Parameters maximise
     the posterior density. They are found by resilient propagation from the previous ones
     (Riedmiller and Braun, 1993). The smoothness of the kernel is one of them.
-
-    Parameters
-    ----------
-    prior : KernelPrior
     """
 
     def __init__(self, prior: KernelPrior) -> None:
@@ -100,14 +81,10 @@ class GaussianProcess:
     ) -> None:
         """Fit the parameters to data.
 
-        Parameters
-        ----------
-        x : float64 (n, d)
-        y : float64 (n,)
-            About standardised.
-        trends : float64 (n, t), optional
-            Functions of the inputs that `y` may depend on linearly; needed if the prior has any.
-        steps : int
+        x: float64 (n, d).
+        y: float64 (n,); about standardised.
+        trends: float64 (n, t), optional; functions of the inputs that `y` may depend on linearly;
+            needed if the prior has any.
         """
         basis = np.zeros((len(x), 0)) if trends is None else trends
         distances = self._group_distances(x)
@@ -226,11 +203,7 @@ def matern(squared: FloatVector, smoothness: int) -> tuple[FloatVector, FloatVec
     The slope by the logarithm of a length scale is the second value times the part of the
     squared distance that this length scale has.
 
-    Parameters
-    ----------
-    squared : float64 array
-    smoothness : int
-        Twice the parameter nu: 1, 3 or 5.
+    smoothness: twice the parameter nu: 1, 3 or 5.
     """
     root = np.sqrt(smoothness * squared)
     decay = np.exp(-root)
@@ -263,13 +236,8 @@ class Posterior:
     An update takes time in proportion to the places and the measurements so far; only new
     parameters need a full computation.
 
-    Parameters
-    ----------
-    process : GaussianProcess
-    places : float64 (m, d)
-        Where to predict.
-    trends : float64 (m, t), optional
-        The trends' values there.
+    places: float64 (m, d); where to predict.
+    trends: float64 (m, t), optional; the trends' values there.
     """
 
     def __init__(

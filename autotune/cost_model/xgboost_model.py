@@ -67,39 +67,26 @@ def load_alone() -> None:
 
 @dataclass(frozen=True)
 class XGBSettings:
-    """Settings of the trees.
+    """Settings of the trees."""
 
-    Attributes
-    ----------
-    trees, depth, learning_rate, bins : int, int, float, int
-        Boosting rounds, greatest depth, shrinkage, histogram bins per column.
-    top_pairs : int
-        Pairs are formed with the candidates that currently rank this high, so that trees
-        are spent on the order at the top.
-    columns_per_tree : int
-        Wide rows are thinned to about this many random columns per tree.
-    threads : int
-        Threads of a prediction. Results do not depend on it; training is too small to gain from it.
-    """
-
+    # Boosting rounds, greatest depth, shrinkage, histogram bins per column.
     trees: int = 40
     depth: int = 6
     learning_rate: float = 0.2
     bins: int = 32
+    # Pairs are formed with the candidates that currently rank this high, so that trees are spent on
+    # the order at the top.
     top_pairs: int = 16
-    columns_per_tree: int = 100
+    columns_per_tree: int = 100  # Wide rows are thinned to about this many random columns per tree.
+    # Threads of a prediction. Results do not depend on it; training is too small to gain from it.
     threads: int = 1
 
 
 class XGBCostModel(CostModel):
     """Boosted trees trained to order candidates by throughput.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the column samples.
-    settings : XGBSettings
-        Number and shape of the trees.
+    seed: seed of the column samples.
+    settings: number and shape of the trees.
 
     Notes
     -----
@@ -120,10 +107,7 @@ class XGBCostModel(CostModel):
     def fit(self, features: FloatMatrix, throughput: FloatVector) -> None:
         """Grow trees on the measured rows; see :meth:`CostModel.fit`.
 
-        Raises
-        ------
-        AutotuneError
-            If XGBoost cannot be loaded, or fails.
+        AutotuneError if XGBoost cannot be loaded, or fails.
         """
         check_training_data(features, throughput)
         self._grown = _Trees.grow(self.settings, self.seed, features, throughput)

@@ -23,21 +23,14 @@ _MAX_WORKLOADS = 50
 
 @dataclass
 class ExportStatistics:
-    """Counters that are updated while rows are written.
+    """Counters that are updated while rows are written."""
 
-    Attributes
-    ----------
-    missing : Counter of (str, str)
-        Rows without features from loops, by reason and template.
-    splits, device_splits : Counter of str
-        Rows by split.
-    workloads : dict of str to set of str
-        Workloads' fingerprints by split.
-    """
-
+    # Rows without features from loops, by reason and template.
     missing: Counter[tuple[str, str]] = field(default_factory=Counter)
+    # Rows by split.
     splits: Counter[str] = field(default_factory=Counter)
     device_splits: Counter[str] = field(default_factory=Counter)
+    # Workloads' fingerprints by split.
     workloads: dict[str, set[str]] = field(default_factory=dict)
 
 

@@ -18,27 +18,10 @@ from search_spaces import IntArray, SpaceError
 class ResolvedRecords:
     """The indices of a group's records in the present space of their task.
 
-    Parameters
-    ----------
-    task : Task
-    configs : sequence of str
-        Knob values as JSON, n of them.
-    fingerprints : sequence of str or None
-        Fingerprint of the template that made each; None matches any.
+    configs: knob values as JSON, n of them.
+    fingerprints: fingerprint of the template that made each; None matches any.
 
-    Attributes
-    ----------
-    indices : int64 (n,)
-        Configuration of each record, -1 where `reasons` says why there is none.
-    labels : int32 (n,)
-        Number of its structure, -1 where there is none.
-    reasons : list of str or None
-        Why a record has no loops.
-
-    Raises
-    ------
-    UsageError
-        If the template fails whatever its knobs are.
+    UsageError if the template fails whatever its knobs are.
     """
 
     def __init__(
@@ -46,10 +29,13 @@ class ResolvedRecords:
     ) -> None:
         self._task = task
         find = lru_cache(maxsize=1 << 16)(self._index_of)
+        # int64 (n,); configuration of each record, -1 where `reasons` says why there is none.
         self.indices: IntArray = np.fromiter(map(find, configs), np.int64, len(configs))
+        # Why a record has no loops.
         self.reasons: list[str | None] = [
             NOT_IN_SPACE if index < 0 else None for index in self.indices.tolist()
         ]
+        # int32 (n,); number of its structure, -1 where there is none.
         self.labels = np.full(len(configs), -1, np.int32)
         known = np.flatnonzero(self.indices >= 0)
         self.labels[known] = self._labels(self.indices[known])

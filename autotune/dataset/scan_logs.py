@@ -19,33 +19,19 @@ from records.formats import stream_any
 
 @dataclass
 class Group:
-    """Records of one workload, target and width of vectors, in the order of the logs.
-
-    Attributes
-    ----------
-    number : int
-    workload : Workload
-    target : str
-    vector_bytes : int or None
-        Width of the vectors of the processor that they were measured on, where it is recorded.
-    records : int
-        Number of records.
-    configs : list of str
-        Knob values of each record as JSON; until `free`.
-    fingerprints : list of str or None
-        Fingerprint of the template that each record was made by; until `free`.
-    best_s : dict of str to float
-        Lowest cost by device.
-    """
+    """Records of one workload, target and width of vectors, in the order of the logs."""
 
     number: int
     workload: Workload
     target: str
+    # Width of the vectors of the processor that they were measured on, where it is recorded.
     vector_bytes: int | None
-    records: int = 0
+    records: int = 0  # Number of records.
+    # Knob values of each record as JSON; until `free`.
     configs: list[str] = field(default_factory=list)
+    # Fingerprint of the template that each record was made by; until `free`.
     fingerprints: list[str | None] = field(default_factory=list)
-    best_s: dict[str | None, float] = field(default_factory=dict)
+    best_s: dict[str | None, float] = field(default_factory=dict)  # Lowest cost by device.
 
     def free(self) -> None:
         """Free the memory that the single records take."""
@@ -55,37 +41,19 @@ class Group:
 class LogIndex:
     """Contents of some logs. Only the group and the knob values of a record stay in memory.
 
-    Parameters
-    ----------
-    logs : sequence of Path
-        In any format that can be read.
+    logs: in any format that can be read.
 
-    Attributes
-    ----------
-    groups : list of Group
-        In order of appearance.
-    devices : Counter of str or None
-        Records by device.
-    errors : Counter of str
-        Failures by code.
-    raced : int
-        Records whose timing stopped early.
-    knobs : KnobStatistics
-
-    Raises
-    ------
-    RecordError
-        If a log cannot be read.
+    RecordError if a log cannot be read.
     """
 
     def __init__(self, logs: Sequence[Path]) -> None:
         self._logs = tuple(logs)
         self._lengths: list[int] = []
         self._numbers = array("l")
-        self.groups: list[Group] = []
-        self.devices: Counter[str | None] = Counter()
-        self.errors: Counter[str] = Counter()
-        self.raced = 0
+        self.groups: list[Group] = []  # in order of appearance
+        self.devices: Counter[str | None] = Counter()  # records by device
+        self.errors: Counter[str] = Counter()  # failures by code
+        self.raced = 0  # records whose timing stopped early
         self.knobs = KnobStatistics()
         groups: dict[tuple[str, int | None], Group] = {}
         for log in self._logs:
@@ -111,10 +79,7 @@ class LogIndex:
     def reread(self) -> Iterator[tuple[Path, Record, Group]]:
         """Read the logs again; yield each record with its log and its group.
 
-        Raises
-        ------
-        RecordError
-            If a log has lost some of them meanwhile.
+        RecordError if a log has lost some of them meanwhile.
         """
         numbers = iter(self._numbers)
         for log, length in zip(self._logs, self._lengths, strict=True):

@@ -37,44 +37,20 @@ _Single = tuple[tuple[str, ...], FloatMatrix]
 
 
 class RecordBlock(NamedTuple):
-    """Some records of a group, in order.
+    """Some records of a group, in order."""
 
-    Attributes
-    ----------
-    features : float32 (n, width) or None
-        NaN in rows without features; None if there are none at all.
-    reasons : list of str or None
-        Why a record has none.
-    programs : list of ProgramText or None
-    """
-
+    # float32 (n, width) or None: NaN in rows without features; None if there are none at all.
     features: FloatMatrix | None
-    reasons: list[str | None]
+    reasons: list[str | None]  # Why a record has none.
     programs: list[ProgramText | None]
 
 
 class GroupFeatureStore:
     """Features, programs and operation count of one group; its task is freed afterwards.
 
-    Parameters
-    ----------
-    group : Group
-    finder : TaskFinder
-    layouts : sequence of str
-        Layouts of the features; those that need no loops are passed over.
-    programs : bool
-        Whether programs are wanted.
-    folder : Path
-        Where to put what is large.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the features.
-    reasons : list of str or None
-        Why a record has no features, one of `task_finder.REASONS`.
-    flops : float or None
-        Floating-point operations of one run, if the template says.
+    layouts: layouts of the features; those that need no loops are passed over.
+    programs: whether programs are wanted.
+    folder: where to put what is large.
     """
 
     def __init__(
@@ -85,8 +61,10 @@ class GroupFeatureStore:
         programs: bool,
         folder: Path,
     ) -> None:
-        self.names: tuple[str, ...] = ()
+        self.names: tuple[str, ...] = ()  # names of the features
+        # Floating-point operations of one run, if the template says.
         self.flops: float | None = None
+        # Why a record has no features, one of `task_finder.REASONS`.
         self.reasons: list[str | None] = [None] * group.records
         self._path = folder / f"{group.number}.f4"
         self._programs = folder / f"{group.number}.jsonl"

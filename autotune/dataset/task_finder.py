@@ -53,16 +53,10 @@ REASONS = {
 class TaskFinder:
     """Finds tasks of recorded workloads; what a log names is never run as a file.
 
-    Parameters
-    ----------
-    references : sequence of str
-        Templates without a name of their own, as ``path/to/file.py:function`` or
+    references: templates without a name of their own, as ``path/to/file.py:function`` or
         ``path/to/file.tile``.
 
-    Raises
-    ------
-    UsageError
-        If one of them is not there, or two are of one name and kind.
+    UsageError if one of them is not there, or two are of one name and kind.
     """
 
     def __init__(self, references: Sequence[str] = ()) -> None:

@@ -32,11 +32,7 @@ LARGEST_UNSCHEDULED = 3 * 10**8
 class BuildBench:
     """Builds candidates of one task in this process.
 
-    Parameters
-    ----------
-    task : Task
-    arch : str, optional
-        Architecture that a target for GPUs compiles for.
+    arch: architecture that a target for GPUs compiles for.
     """
 
     def __init__(self, task: Task, arch: str | None = None) -> None:
@@ -90,16 +86,9 @@ class BuildBench:
     def build(self, values: Mapping[str, KnobValue], again: bool = False) -> Built:
         """Instantiate and compile the candidate with these knob values.
 
-        Parameters
-        ----------
-        values : mapping
-        again : bool
-            Compile it even if its result is known.
+        again: compile it even if its result is known.
 
-        Raises
-        ------
-        CandidateError
-            If the template refuses them, or the compiler the code.
+        CandidateError if the template refuses them, or the compiler the code.
         """
         try:
             # What one candidate changes of the process is not the next one's.

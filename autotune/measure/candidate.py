@@ -47,37 +47,20 @@ def describe(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class WorkloadDescription:
-    """Description of a workload for a runner, which never runs the template itself.
+    """Description of a workload for a runner, which never runs the template itself."""
 
-    Attributes
-    ----------
-    signature : Signature
-        Name of the template, and the arrays that every candidate takes; no sizes.
-    target : str
-        What candidates are compiled for.
-    accumulator, intermediate : str or None
-        Float types that sums and other intermediate values have, if the template says so.
-    terms : int
-        Terms that one element of an output accumulates.
-    work : int
-        Elements computed, every term of a sum counted.
-    uses : tuple of InputUse or None
-        What each input is used for, if that is known.
-    functions : frozenset of str or None
-        Names of the functions that are applied, if they are known.
-    constant : tuple of int
-        Positions of the inputs that do not change; candidates are `PreparedBinary` if there are
-        any.
-    """
-
+    # Name of the template, and the arrays that every candidate takes; no sizes.
     signature: Signature
-    target: str = "llvm"
+    target: str = "llvm"  # What candidates are compiled for.
+    # Float types that sums and other intermediate values have, if the template says so.
     accumulator: str | None = None
     intermediate: str | None = None
-    terms: int = 1
-    work: int = 0
-    uses: tuple[InputUse, ...] | None = None
+    terms: int = 1  # Terms that one element of an output accumulates.
+    work: int = 0  # Elements computed, every term of a sum counted.
+    uses: tuple[InputUse, ...] | None = None  # What each input is used for, if that is known.
+    # Names of the functions that are applied, if they are known.
     functions: frozenset[str] | None = None
+    # Positions of the inputs that do not change; candidates are `PreparedBinary` if there are any.
     constant: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from autotune.measure.pool.messages import Message
-from autotune.measure.pool.worker_failures import failure_result
 from autotune.measure.pool.worker_pool import Worker
-from autotune.measure.pool.worker_slot import Response, killed_from_outside
-from autotune.measure.result import MeasureError, MeasureInput, MeasureResult
+from autotune.measure.pool.worker_slot import killed_from_outside
+from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.measure.scheduler import BuildJob, Scheduler
 from search_spaces import Config
 
@@ -23,12 +21,8 @@ LONGER = 4.0
 class Rounds:
     """Builds finalists once, and has them timed in turns.
 
-    Parameters
-    ----------
-    scheduler : Scheduler
-        Whose builders and runner do the work.
-    timeout_s : float
-        Seconds a candidate may take to build, and again for its first calls.
+    scheduler: whose builders and runner do the work.
+    timeout_s: seconds a candidate may take to build, and again for its first calls.
     """
 
     def __init__(self, scheduler: Scheduler, timeout_s: float) -> None:
@@ -72,7 +66,7 @@ class Rounds:
         """
         assert job.response is not None
         number = job.candidate.config.index
-        failure = _failure(job.response, self._timeout_s)
+        failure = job.response.error(self._timeout_s)
         if failure is not None:
             return MeasureResult(error=failure), False
         if self._runner is not None and self._runner is not self._scheduler.runner:
@@ -84,7 +78,7 @@ class Rounds:
         response = self._scheduler.load_for_round(job)
         if killed_from_outside(response.outcome):
             return None, True
-        failure = _failure(response, self._timeout_s)
+        failure = response.error(self._timeout_s)
         if not isinstance(response.outcome, Message):
             return MeasureResult(error=failure), False
         self._runner = self._scheduler.runner
@@ -101,7 +95,7 @@ class Rounds:
         response = self._scheduler.time_round(
             {"numbers": numbers, "seconds": seconds, "seed": seed}, timeout_s
         )
-        failure = _failure(response, timeout_s)
+        failure = response.error(timeout_s)
         if failure is not None:
             self._runner = None
             _log.warning("a round of the final comparison is lost: %s", failure.message)
@@ -111,28 +105,11 @@ class Rounds:
         return {
             number: MeasureResult(
                 costs_s=(cost_s,),
-                code_hash=self._built(number)["code_hash"],
                 max_error=self._entered[number],
                 noise=answer["noise"],
                 clocks=answer["clocks"],
-                kernels=self._kernels(number),
                 run_span=response.span,
+                **self._jobs[number].facts,
             )
             for number, cost_s in zip(numbers, answer["costs_s"], strict=True)
         }
-
-    def _kernels(self, number: int) -> tuple[dict[str, Any], ...] | None:
-        kernels = self._built(number)["kernels"]
-        return None if kernels is None else tuple(kernels)
-
-    def _built(self, number: int) -> dict[str, Any]:
-        """Return what the builder said of a candidate."""
-        return self._jobs[number].built.body
-
-
-def _failure(response: Response, timeout_s: float) -> MeasureError | None:
-    """Return how something that a worker was asked has failed, None if it has not."""
-    if not isinstance(response.outcome, Message):
-        return failure_result(response, timeout_s).error
-    error = response.outcome.body.get("error")
-    return None if error is None else MeasureError.from_json(error)

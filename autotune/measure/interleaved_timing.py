@@ -56,25 +56,15 @@ def time_interleaved(
     other turns of the same lap is taken out, by a median polish (Tukey, 1977) of their logarithms;
     the lower quartile of the laps is added again.
 
-    Parameters
-    ----------
-    calls : mapping of int to callable
-        Runs each kernel once. Each has been called before.
-    seconds : float
-        How long all of it should take: every kernel has at least one turn.
-    rng : numpy.random.Generator
-        Draws the order.
-    loop : callable, optional
-        Makes a number of calls in a row and returns the seconds they take; by the clock, if it is
+    calls: runs each kernel once. Each has been called before.
+    seconds: how long all of it should take: every kernel has at least one turn.
+    rng: draws the order.
+    loop: makes a number of calls in a row and returns the seconds they take; by the clock, if it is
         not given.
-    flush : callable, optional
-        Empties the caches before each sample, which is then a single call.
-    begin : callable
-        Called when a turn begins.
-    clock_ns : callable
-        Monotonic time in nanoseconds.
-    waiting_share : callable
-        Begins to count how long threads wait for a processor.
+    flush: empties the caches before each sample, which is then a single call.
+    begin: called when a turn begins.
+    clock_ns: monotonic time in nanoseconds.
+    waiting_share: begins to count how long threads wait for a processor.
     """
     loop = loop or partial(timed_loop, clock_ns=clock_ns)
     share_s = seconds / len(calls)
@@ -107,10 +97,8 @@ POLISHES = 4
 def polished(turns: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
     """Return the cost of each kernel without what was peculiar to a lap.
 
-    Parameters
-    ----------
-    turns : mapping of int to mapping of int to float
-        Seconds of each kernel in each lap in which it has a turn that counts; it has one at least.
+    turns: seconds of each kernel in each lap in which it has a turn that counts; it has one at
+        least.
     """
     laps = sorted({lap for found in turns.values() for lap in found})
     left = np.full((len(turns), len(laps)), np.nan)
@@ -131,10 +119,7 @@ def polished(turns: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
 class _Turn:
     """Times one kernel for a moment.
 
-    Parameters
-    ----------
-    loop, flush, begin, clock_ns
-        As of `time_interleaved`.
+    loop, flush, begin, clock_ns: as of `time_interleaved`.
     """
 
     def __init__(

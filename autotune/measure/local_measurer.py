@@ -17,9 +17,8 @@ from autotune.measure.comparison_rounds import Rounds
 from autotune.measure.measurer import Measurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.measure.pool.messages import BYTES_AS_TEXT, Message
-from autotune.measure.pool.worker_failures import failure_result
 from autotune.measure.pool.worker_slot import Response, killed_from_outside
-from autotune.measure.result import MeasureError, MeasureInput, MeasureResult
+from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.measure.roofline import Ceiling
 from autotune.measure.scheduler import BuildJob, Scheduler, open_timeout_s
 from autotune.measure.timing_policy import TimingPolicy
@@ -310,30 +309,20 @@ class LocalMeasurer(Measurer):
     def _must_run(self, job: BuildJob) -> bool:
         """Whether a job was built, and is not a kernel whose result is known."""
         assert job.response is not None
-        if not isinstance(job.response.outcome, Message) or "error" in job.response.outcome.body:
-            return False
-        return job.response.outcome.body["code_hash"] not in self._results
+        failed = job.response.error(self.timeout_s) is not None
+        return not failed and job.facts["code_hash"] not in self._results
 
     def _result(self, job: BuildJob) -> MeasureResult:
         """Return the result of a candidate that was built; run it, unless that is known."""
-        response = job.response
-        assert response is not None
-        if not isinstance(response.outcome, Message):
-            return failure_result(response, self.timeout_s)
-        answer = response.outcome.body
-        span = tuple(answer["span"])
-        if "error" in answer:
-            return MeasureResult(error=MeasureError.from_json(answer["error"]), build_span=span)
-        known = self._results.get(answer["code_hash"])
+        assert job.response is not None
+        error, span = job.response.error(self.timeout_s), job.response.span
+        if error is not None:
+            return MeasureResult(error=error, build_span=span)
+        build_s = job.built.body["seconds"]
+        known = self._results.get(job.facts["code_hash"])
         if known is not None:
-            return known.as_reused(answer["seconds"], span)
-        built = {
-            "code_hash": answer["code_hash"],
-            "build_s": answer["seconds"],
-            "build_span": span,
-            "kernels": None if answer["kernels"] is None else tuple(answer["kernels"]),
-        }
-        result = replace(self._run(job), **built)
+            return known.as_reused(build_s, span)
+        result = replace(self._run(job), build_s=build_s, build_span=span, **job.facts)
         self.remember(result)
         return result
 
@@ -344,20 +333,21 @@ class LocalMeasurer(Measurer):
             index = job.candidate.config.index
             _log.warning("the runner %s; candidate %d is run again", response.outcome, index)
             response = self._scheduler.run(job)
+        error, span = response.error(self.timeout_s), response.span
         if not isinstance(response.outcome, Message):
-            return failure_result(response, self.timeout_s)
+            return MeasureResult(error=error, run_span=span)
         answer = response.outcome.body
-        times = {"run_s": answer["seconds"], "run_span": tuple(answer["span"])}
-        if "error" in answer:
-            error = MeasureError.from_json(answer["error"])
-            return MeasureResult(error=error, max_error=answer["max_error"], **times)
+        run_s, max_error = answer["seconds"], answer["max_error"]
+        if error is not None:
+            return MeasureResult(error=error, max_error=max_error, run_s=run_s, run_span=span)
         return MeasureResult(
             costs_s=tuple(answer["costs_s"]),
-            max_error=answer["max_error"],
+            max_error=max_error,
             raced=answer["raced"],
             noise=answer["noise"],
             clocks=answer["clocks"],
-            **times,
+            run_s=run_s,
+            run_span=span,
         )
 
 

@@ -119,17 +119,11 @@ class SupportsComparison(Protocol):
     ) -> Mapping[int, MeasureResult]:
         """Time candidates in turns, in one process and on one set of arrays.
 
-        Parameters
-        ----------
-        configs : sequence of Config
-        seconds : float
-            How long the timing may take, about; what is needed to build and begin comes on top.
-        seed : int
-            Of the order, and of the places of the arrays.
-        fresh : bool
-            Whether the round is in a new process; otherwise it is in that of the round before.
-        check : bool
-            Whether a new process computes the right answers and checks each candidate once. The
+        seconds: how long the timing may take, about; what is needed to build and begin comes on
+            top.
+        seed: of the order, and of the places of the arrays.
+        fresh: whether the round is in a new process; otherwise it is in that of the round before.
+        check: whether a new process computes the right answers and checks each candidate once. The
             one process that owns a GPU always does, and is kept.
 
         Returns

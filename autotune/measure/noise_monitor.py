@@ -65,12 +65,8 @@ class WaitingShare:
     Others then had the processors: how noisy the machine was *during* that stretch, where
     `NoiseMonitor` tells how noisy it is most of the time.
 
-    Parameters
-    ----------
-    waited_s : callable, optional
-        Like `run_queue_wait_s`.
-    clock : callable, optional
-        Monotonic time in seconds.
+    waited_s: like `run_queue_wait_s`.
+    clock: monotonic time in seconds.
     """
 
     def __init__(
@@ -101,14 +97,9 @@ class NoiseMonitor:
     lasts for several time slices of the system, but not every call. One slow loop in a while does
     not count, as it does not for medians of candidates.
 
-    Parameters
-    ----------
-    call : callable
-        Runs the reference kernel once.
-    clock : callable
-        Monotonic time in seconds.
-    timed : callable, optional
-        Runs it once and returns the seconds it takes; by the clock, if it is not given.
+    call: runs the reference kernel once.
+    clock: monotonic time in seconds.
+    timed: runs it once and returns the seconds it takes; by the clock, if it is not given.
     """
 
     def __init__(

@@ -35,21 +35,11 @@ class RecordedKnob(ChoiceKnob):
 
 @dataclass(frozen=True)
 class Recording:
-    """The measurements of one workload, as a space and what became of each configuration in it.
+    """The measurements of one workload, as a space and what became of each configuration in it."""
 
-    Attributes
-    ----------
-    name : str
-        What tables call it.
-    space : ListedSpace
-        Exactly the configurations that were recorded.
-    results : mapping of int to MeasureResult
-        By index in `space`.
-    """
-
-    name: str
-    space: ListedSpace
-    results: Mapping[int, MeasureResult]
+    name: str  # What tables call it.
+    space: ListedSpace  # Exactly the configurations that were recorded.
+    results: Mapping[int, MeasureResult]  # By index in `space`.
 
     @property
     def optimum_s(self) -> float | None:
@@ -63,10 +53,7 @@ class Recording:
 
         Of several trials of a configuration the fastest counts; a failure, if there is no other.
 
-        Raises
-        ------
-        UsageError
-            If there are no records, or they do not all have the same knobs.
+        UsageError if there are no records, or they do not all have the same knobs.
         """
         records = [record for record in records if record.is_trial]
         if not records:
@@ -107,12 +94,7 @@ def recordings(records: Iterable[Record], name: str) -> list[Recording]:
 
 
 class ReplayMeasurer(Measurer):
-    """Answers with what was recorded; a measurer like any other.
-
-    Parameters
-    ----------
-    recording : Recording
-    """
+    """Answers with what was recorded; a measurer like any other."""
 
     policy = TimingPolicy(repeats=1)  # one number for each configuration
 
@@ -122,10 +104,7 @@ class ReplayMeasurer(Measurer):
     def run(self, candidate: MeasureInput) -> MeasureResult:
         """Return the recorded result of a candidate.
 
-        Raises
-        ------
-        UsageError
-            If the configuration was not recorded.
+        UsageError if the configuration was not recorded.
         """
         result = self._recording.results.get(candidate.config.index)
         if result is None:

@@ -37,21 +37,13 @@ class MeasureErrorNo(StrEnum):
 
 @dataclass(frozen=True)
 class MeasureError:
-    """Why a candidate has no costs.
-
-    Attributes
-    ----------
-    code : MeasureErrorNo
-    stage : str
-        Where it happened: "instantiate", "compile", "run" or "check"; "build" where a death or a
-        time-out leaves open which of the first two it was.
-    message : str
-        One line.
-    """
+    """Why a candidate has no costs."""
 
     code: MeasureErrorNo
+    # Where it happened: "instantiate", "compile", "run" or "check"; "build" where a death or a
+    # time-out leaves open which of the first two it was.
     stage: str
-    message: str
+    message: str  # One line.
 
     def to_json(self) -> dict[str, str]:
         """Return the form records have: ``{"code", "stage", "message"}``."""
@@ -67,67 +59,43 @@ class MeasureError:
 
 @dataclass(frozen=True)
 class MeasureInput:
-    """A candidate to measure; workload and target belong to the measurer.
-
-    Attributes
-    ----------
-    config : Config
-    incumbent_s : float or None
-        Seconds that the fastest candidate so far takes, which a policy with racing holds this one
-        against; None: it is timed to the end.
-    """
+    """A candidate to measure; workload and target belong to the measurer."""
 
     config: Config
+    # Seconds that the fastest candidate so far takes, which a policy with racing holds this one
+    # against; None: it is timed to the end.
     incumbent_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureResult:
-    """What became of one candidate: costs or an error.
+    """What became of one candidate: costs or an error."""
 
-    Attributes
-    ----------
-    costs_s : tuple of float or None
-        Seconds per call, one number per repeat.
-    error : MeasureError or None
-        Exactly one of `costs_s` and `error` is given.
-    build_s, run_s : float or None
-        Seconds the worker spent instantiating and compiling, and checking and timing; None where
-        it did not get to an end.
-    code_hash : str or None
-        Digest of the finalised code; equal for candidates that are one and the same kernel.
-    max_error : float or None
-        Largest absolute error of any output element (NaN or infinite included); None if unchecked.
-    raced : bool
-        Whether it was clearly slower than the incumbent and so got fewer repeats than others.
-    noise : float or None
-        How noisy the machine was, as the worker's `NoiseMonitor` saw it at that time; None if it
-        was not looked at.
-    kernels : tuple of dict or None
-        What each kernel of a GPU takes: "name", "registers", "spill_store_bytes",
-        "spill_load_bytes", "stack_bytes", "shared_bytes"; None of other code, or if not compiled.
-    clocks : dict or None
-        A GPU's clocks in MHz when it was timed, "sm_mhz" and "memory_mhz"; None if not known.
-    reused : bool
-        Whether the costs (or the error) are those of an identical kernel measured earlier.
-    timestamp : float
-        Unix time in seconds when it was finished.
-    build_span, run_span : tuple of (float, float) or None
-        Unix times between which it was built, and checked and timed; not recorded.
-    """
-
-    costs_s: tuple[float, ...] | None = None
-    error: MeasureError | None = None
+    costs_s: tuple[float, ...] | None = None  # Seconds per call, one number per repeat.
+    error: MeasureError | None = None  # Exactly one of `costs_s` and `error` is given.
+    # Seconds the worker spent instantiating and compiling, and checking and timing; None where it
+    # did not get to an end.
     build_s: float | None = None
     run_s: float | None = None
+    # Digest of the finalised code; equal for candidates that are one and the same kernel.
     code_hash: str | None = None
+    # Largest absolute error of any output element (NaN or infinite included); None if unchecked.
     max_error: float | None = None
+    # Whether it was clearly slower than the incumbent and so got fewer repeats than others.
     raced: bool = False
+    # How noisy the machine was, as the worker's `NoiseMonitor` saw it at that time; None if it was
+    # not looked at.
     noise: float | None = None
+    # What each kernel of a GPU takes: "name", "registers", "spill_store_bytes", "spill_load_bytes",
+    # "stack_bytes", "shared_bytes"; None of other code, or if not compiled.
     kernels: tuple[dict[str, Any], ...] | None = None
+    # A GPU's clocks in MHz when it was timed, "sm_mhz" and "memory_mhz"; None if not known.
     clocks: dict[str, int] | None = None
+    # Whether the costs (or the error) are those of an identical kernel measured earlier.
     reused: bool = False
+    # Unix time in seconds when it was finished.
     timestamp: float = field(default_factory=time.time)
+    # Unix times between which it was built, and checked and timed; not recorded.
     build_span: tuple[float, float] | None = None
     run_span: tuple[float, float] | None = None
 

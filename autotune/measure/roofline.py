@@ -23,36 +23,24 @@ _LOOP_S = 2e-3
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What a machine can do at best.
+    """What a machine can do at best."""
 
-    Attributes
-    ----------
-    peak_flops : mapping of str to float
-        Operations per second of multiply-adds in registers, with all threads, by element type; a
-        multiply-add counts as two. Half floats are computed as float32 and have its peak; integers
-        have none.
-    copy_bytes_s : float
-        Bytes per second, those read and those written, of the fastest of several ways to copy.
-    library_s : float or None
-        Seconds that the vendor's library takes for the very same work; None if there is none that
-        does it, or it was not tried. It is not a ceiling, but a time to compare with.
-    """
-
+    # Operations per second of multiply-adds in registers, with all threads, by element type; a
+    # multiply-add counts as two. Half floats are computed as float32 and have its peak; integers
+    # have none.
     peak_flops: Mapping[str, float]
+    # Bytes per second, those read and those written, of the fastest of several ways to copy.
     copy_bytes_s: float
+    # Seconds that the vendor's library takes for the very same work; None if there is none that
+    # does it, or it was not tried. It is not a ceiling, but a time to compare with.
     library_s: float | None = None
 
     def of_work(self, flops: float | None, touched_bytes: float, dtype: str) -> float:
         """Return the least seconds for some work: the roofline of Williams, Waterman, Patterson.
 
-        Parameters
-        ----------
-        flops : float or None
-            Operations; None if they do not count.
-        touched_bytes : float
-            Bytes of its inputs and outputs, each counted once.
-        dtype : str
-            Type of its elements; for one without a peak only the bytes count.
+        flops: operations; None if they do not count.
+        touched_bytes: bytes of its inputs and outputs, each counted once.
+        dtype: type of its elements; for one without a peak only the bytes count.
         """
         moving_s = touched_bytes / self.copy_bytes_s
         peak = self.peak_flops.get(dtype)
@@ -87,18 +75,11 @@ def measure_ceiling(
 ) -> Ceiling:
     """Measure what a device can do, with nothing else going on there.
 
-    Parameters
-    ----------
-    device : Device
-    kinds : sequence of str
-        Element types whose peak is wanted; those that have none are left out.
-    touched_bytes : float, optional
-        Bytes that the work to be judged reads and writes: as many are copied, so that work whose
-        data stay in a cache is held against that cache. None: more than any cache holds.
-    library : callable, optional
-        Starts the vendor's kernel for the same work.
-    seconds : float
-        Time to spend on running.
+    kinds: element types whose peak is wanted; those that have none are left out.
+    touched_bytes: bytes that the work to be judged reads and writes: as many are copied, so that
+        work whose data stay in a cache is held against that cache. None: more than any cache holds.
+    library: starts the vendor's kernel for the same work.
+    seconds: time to spend on running.
     """
     wide = sorted({dtypes.accumulator(kind) for kind in kinds if dtypes.is_float(kind)})
     ways = device.copies(touched_bytes)

@@ -37,36 +37,20 @@ from autotune.runtime.prepared_binary import PreparedBinary, PreparedCandidate
 
 @dataclass(frozen=True)
 class RunResult:
-    """What became of a candidate that ran and was right, or of a round.
+    """What became of a candidate that ran and was right, or of a round."""
 
-    Attributes
-    ----------
-    costs_s : tuple of float
-        Seconds per call: one number per repeat, or per kernel of a round.
-    max_error : float or None
-        Largest error of any output element; None where there is no reference, and of a round.
-    raced : bool
-        Whether timing stopped early, as it was clearly slower than the incumbent.
-    noise : float or None
-        How noisy the machine was at that time.
-    clocks : dict or None
-        A GPU's clocks in MHz, "sm_mhz" and "memory_mhz", when it was timed; None if not known.
-    """
-
-    costs_s: tuple[float, ...]
+    costs_s: tuple[float, ...]  # Seconds per call: one number per repeat, or per kernel of a round.
+    # Largest error of any output element; None where there is no reference, and of a round.
     max_error: float | None = None
+    # Whether timing stopped early, as it was clearly slower than the incumbent.
     raced: bool = False
-    noise: float | None = None
+    noise: float | None = None  # How noisy the machine was at that time.
+    # A GPU's clocks in MHz, "sm_mhz" and "memory_mhz", when it was timed; None if not known.
     clocks: dict[str, int] | None = None
 
 
 class _PreparedCheck:
-    """A check, with the arrays on the device to run candidates on.
-
-    Attributes
-    ----------
-    buffers : Buffers
-    """
+    """A check, with the arrays on the device to run candidates on."""
 
     def __init__(self, device: Device, subject: WorkloadDescription, check: AnswerCheck) -> None:
         self._check_name = check.what
@@ -104,10 +88,7 @@ class _PreparedCheck:
     def compare_outputs(self) -> float | None:
         """Return the largest error of the outputs as they are now, None if unchecked.
 
-        Raises
-        ------
-        CandidateError
-            If one is wrong, or something was written to that is no output.
+        CandidateError if one is wrong, or something was written to that is no output.
         """
         code = MeasureErrorNo.WRONG_ANSWER
         damage = self.buffers.find_damage()
@@ -135,39 +116,22 @@ class _PreparedCheck:
 class RunBench:
     """Runs candidates of one workload on the device that this process owns.
 
-    Parameters
-    ----------
-    device : Device
-    subject : WorkloadDescription
-        What is known of the workload.
-    reference : callable or None
-        Function of the input arrays that returns the right answer: arrays of the device's library,
-        or NumPy's.
-    unscheduled : callable or None
-        The program without a schedule, for the CPU; computes the right answers if there is no
-        reference.
-    policy : TimingPolicy
-    seed : int
-        Seed of the inputs.
-    given : callable, optional
-        Draws realistic inputs, if the template does so itself.
+    subject: what is known of the workload.
+    reference: function of the input arrays that returns the right answer: arrays of the device's
+        library, or NumPy's.
+    unscheduled: the program without a schedule, for the CPU; computes the right answers if there is
+        no reference.
+    seed: seed of the inputs.
+    given: draws realistic inputs, if the template does so itself.
+
+    UsageError if the template's reference fails or does not fit its outputs, or the device has too
+    little memory.
 
     Attributes
     ----------
-    subject
-        As given.
-    reference : str
-        What answers are checked with: "given" by the template, "unscheduled" program, or "none".
-    notes : list of str
-        What could not be had here, a line each.
-    checks : list of str
-        How precise answers must be, a line each.
-
-    Raises
-    ------
-    UsageError
-        If the template's reference fails or does not fit its outputs, or the device has too little
-        memory.
+    reference: what answers are checked with: "given" by the template, "unscheduled" program, or
+        "none".
+    checks: how precise answers must be, a line each.
     """
 
     def __init__(
@@ -186,7 +150,7 @@ class RunBench:
         self.subject = subject
         self._device = device
         self._monitor = _noise_monitor(device)
-        self.notes = device.notes
+        self.notes = device.notes  # what could not be had here, a line each
         try:
             prepared = prepare(subject, self._reference, unscheduled, given, seed)
             self.reference, self.checks = prepared.reference, prepared.words
@@ -226,15 +190,12 @@ class RunBench:
     def baseline(self) -> tuple[float, ...] | None:
         """Time the reference itself, as candidates are timed; None if there is none.
 
+        CandidateError if it is for NumPy's arrays alone, and candidates run elsewhere.
+
         Returns
         -------
         tuple of float
             Seconds per call, one number per repeat.
-
-        Raises
-        ------
-        CandidateError
-            If it is for NumPy's arrays alone, and candidates run elsewhere.
         """
         buffers, reference = self._buffers, self._reference
         if reference is None:
@@ -252,10 +213,7 @@ class RunBench:
     def load(self, binary: Binary) -> Any:
         """Load a candidate that was compiled for this kind of device.
 
-        Raises
-        ------
-        CandidateError
-            If it cannot be linked, or the driver refuses it.
+        CandidateError if it cannot be linked, or the driver refuses it.
         """
         with self._as_candidate_error():
             if isinstance(binary, PreparedBinary):
@@ -265,18 +223,11 @@ class RunBench:
     def run(self, loaded: Any, incumbent_s: float | None = None) -> RunResult:
         """Check and time a candidate.
 
-        Parameters
-        ----------
-        loaded : object
-            What `load` returned.
-        incumbent_s : float, optional
-            Seconds that the fastest candidate so far takes.
+        loaded: what `load` returned.
+        incumbent_s: seconds that the fastest candidate so far takes.
 
-        Raises
-        ------
-        CandidateError
-            If it fails, computes something wrong, or writes where it may not; fatal if nothing can
-            be run after it in this process.
+        CandidateError if it fails, computes something wrong, or writes where it may not; fatal if
+        nothing can be run after it in this process.
         """
         with self._as_candidate_error():
             self._monitor.sample()
@@ -290,10 +241,7 @@ class RunBench:
     def enter(self, loaded: Any) -> float | None:
         """Check a kernel that is to be timed beside others; return its largest error.
 
-        Raises
-        ------
-        CandidateError
-            As `run`.
+        CandidateError as `run`.
         """
         with self._as_candidate_error():
             return _largest(self._check(self._bound(loaded)))
@@ -303,14 +251,9 @@ class RunBench:
 
         On a CPU they are called as a program would call them, with its arrays.
 
-        Parameters
-        ----------
-        loaded : sequence of object
-            What `load` returned of each.
-        seconds : float
-            How long it may take, about.
-        seed : int
-            Of the order and the places of the arrays.
+        loaded: what `load` returned of each.
+        seconds: how long it may take, about.
+        seed: of the order and the places of the arrays.
         """
         device, arrays = self._device, self._buffers.arrays
         rng = np.random.default_rng(seed)

@@ -36,12 +36,8 @@ MIN_OPEN_TIMEOUT_S = 10.0
 def open_timeout_s(timeout_s: float, left_s: float | None) -> float:
     """Return how long a worker may take to open the workload: the reference is computed then.
 
-    Parameters
-    ----------
-    timeout_s : float
-        Seconds that a candidate may take to build, and again to run.
-    left_s : float or None
-        Seconds that are left for the run; None for any.
+    timeout_s: seconds that a candidate may take to build, and again to run.
+    left_s: seconds that are left for the run; None for any.
     """
     most_s = max(OPEN_TIMEOUT_S, OPEN_TIMEOUT_FACTOR * timeout_s)
     return most_s if left_s is None else min(most_s, max(left_s, MIN_OPEN_TIMEOUT_S))
@@ -49,40 +45,23 @@ def open_timeout_s(timeout_s: float, left_s: float | None) -> float:
 
 @dataclass(eq=False)
 class Request:
-    """A request to the runner.
+    """A request to the runner."""
 
-    Attributes
-    ----------
-    response : Response or None
-        Its response, once there is one.
-    """
-
-    response: Response | None = None
+    response: Response | None = None  # Its response, once there is one.
 
 
 @dataclass(eq=False)
 class BuildJob:
-    """A candidate to build.
-
-    Attributes
-    ----------
-    candidate : MeasureInput
-    remeasure : bool
-        Whether it is compiled even if its code hash is known: it is to be timed once more.
-    response : Response or None
-        The builder's response, once there is one.
-    suspect : bool
-        Whether a builder was killed from outside while it built this. The second time it is built
-        alone, so that it is clear which candidate caused it.
-    request : Request or None
-        The pending request to run it.
-    """
+    """A candidate to build."""
 
     candidate: MeasureInput
+    # Whether it is compiled even if its code hash is known: it is to be timed once more.
     remeasure: bool = False
-    response: Response | None = None
+    response: Response | None = None  # The builder's response, once there is one.
+    # Whether a builder was killed from outside while it built this. The second time it is built
+    # alone, so that it is clear which candidate caused it.
     suspect: bool = False
-    request: Request | None = None
+    request: Request | None = None  # The pending request to run it.
 
     @property
     def built(self) -> Message:
@@ -90,6 +69,13 @@ class BuildJob:
         assert self.response is not None
         assert isinstance(self.response.outcome, Message)
         return self.response.outcome
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the builder says of the code, as fields of a result."""
+        body = self.built.body
+        kernels = None if body["kernels"] is None else tuple(body["kernels"])
+        return {"code_hash": body["code_hash"], "kernels": kernels}
 
 
 class _Builder(WorkerSlot):
@@ -107,33 +93,15 @@ class _Builder(WorkerSlot):
 class Scheduler:
     """Gives candidates to worker processes, which build and run them.
 
-    Parameters
-    ----------
-    opening : mapping
-        Template, arguments and target.
-    running : mapping
-        What a runner needs in addition: policy and seed.
-    runner : str
-        Role of the runner: "run", or "gpu" if it owns a GPU.
-    builders : int
-        Number of builders.
-    timeout_s : float
-        Seconds a candidate may take to build, and again to run.
-    known : sequence of str
-        Code hashes of candidates that need not be compiled; the owner appends to it.
-    overlap : bool
-        Whether candidates are built while another one runs.
-    left_s : callable
-        Returns the seconds that are left for the run; None without a limit.
-    fork_server : ForkServerProcess, optional
-        The fork server, if it was started before.
-
-    Attributes
-    ----------
-    reference : str or None
-        How answers are checked: "given", "unscheduled" or "none"; None before the first runner.
-    opening_s : float or None
-        Seconds that the last runner which knows that took to begin.
+    opening: template, arguments and target.
+    running: what a runner needs in addition: policy and seed.
+    runner: role of the runner: "run", or "gpu" if it owns a GPU.
+    builders: number of builders.
+    timeout_s: seconds a candidate may take to build, and again to run.
+    known: code hashes of candidates that need not be compiled; the owner appends to it.
+    overlap: whether candidates are built while another one runs.
+    left_s: returns the seconds that are left for the run; None without a limit.
+    fork_server: the fork server, if it was started before.
     """
 
     def __init__(
@@ -148,7 +116,9 @@ class Scheduler:
         left_s: Callable[[], float | None] = lambda: None,
         fork_server: ForkServerProcess | None = None,
     ) -> None:
+        # How answers are checked: "given", "unscheduled" or "none"; None before the first runner.
         self.reference: str | None = None
+        # Seconds that the last runner which knows that took to begin.
         self.opening_s: float | None = None
         self._opening = dict(opening)
         self._running = dict(running)
@@ -240,10 +210,7 @@ class Scheduler:
     def replace_runner(self, check: bool) -> None:
         """Replace the runner by a new process.
 
-        Parameters
-        ----------
-        check : bool
-            Whether the new runner computes the right answers, which may take long.
+        check: whether the new runner computes the right answers, which may take long.
         """
         self._runner.release()
         self._checks = check

@@ -42,17 +42,10 @@ PAUSE_S = 0.06
 
 @dataclass(frozen=True)
 class TimedRepeats:
-    """What timing a kernel gave.
+    """What timing a kernel gave."""
 
-    Attributes
-    ----------
-    costs_s : tuple of float
-        Seconds per call, one number per repeat.
-    raced : bool
-        Whether it stopped early, as the kernel was clearly slower than the incumbent.
-    """
-
-    costs_s: tuple[float, ...]
+    costs_s: tuple[float, ...]  # Seconds per call, one number per repeat.
+    # Whether it stopped early, as the kernel was clearly slower than the incumbent.
     raced: bool = False
 
     @property
@@ -75,19 +68,12 @@ def time_kernel(
     but whose repeats differ by more than a machine at rest makes them, is timed again, `RETRIES`
     times at most; of all tries the one whose repeats differ least counts, fast or slow.
 
-    Parameters
-    ----------
-    call : callable
-        Runs the kernel once.
-    policy : TimingPolicy
-    incumbent_s : float, optional
-        Seconds per call of the fastest candidate so far; without it nothing is raced or retried.
-    flush : callable, optional
-        Empties the caches; a policy that flushes needs it.
-    clock_ns : callable
-        Monotonic time in nanoseconds.
-    loop : callable, optional
-        Makes a number of calls in a row and returns the seconds they take; by the clock, if it is
+    call: runs the kernel once.
+    incumbent_s: seconds per call of the fastest candidate so far; without it nothing is raced or
+        retried.
+    flush: empties the caches; a policy that flushes needs it.
+    clock_ns: monotonic time in nanoseconds.
+    loop: makes a number of calls in a row and returns the seconds they take; by the clock, if it is
         not given.
     """
     loop = loop or partial(timed_loop, clock_ns=clock_ns)
@@ -119,17 +105,10 @@ def retry_if_disturbed(
     reference kernel takes longer than it should right afterwards, where the machine is noisy also
     before: `RETRIES` times at most. Of all tries the fastest counts.
 
-    Parameters
-    ----------
-    timed : callable
-        Times the kernel; told whether the machine is noisy.
-    monitor : NoiseMonitor
-    incumbent_s : float, optional
-        Seconds per call of the fastest candidate so far.
-    sleep : callable
-        Waits for so many seconds.
-    waiting_share : callable
-        Begins to count how long threads wait for a processor.
+    timed: times the kernel; told whether the machine is noisy.
+    incumbent_s: seconds per call of the fastest candidate so far.
+    sleep: waits for so many seconds.
+    waiting_share: begins to count how long threads wait for a processor.
     """
     tries: list[TimedRepeats] = []
     noisy = monitor.noisy

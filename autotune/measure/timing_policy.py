@@ -15,33 +15,22 @@ FLUSHES = ("off", "repeats")
 
 @dataclass(frozen=True)
 class TimingPolicy:
-    """How a candidate is timed.
+    """How a candidate is timed."""
 
-    Attributes
-    ----------
-    warmup : int
-        Calls before the first timed one, >= 1; the checked call is the first of them.
-    repeats : int
-        Costs to take, >= 1; a candidate counts by their median.
-    min_repeat_ms : float
-        A repeat calls the kernel in a loop that lasts at least this long; its cost is the mean.
-    budget_ms : float
-        No further repeat begins after this much timed running, so that slow candidates, whose
-        timing is relatively exact anyway, do not hold up the run.
-    flush : {"off", "repeats"}
-        "off" times a kernel on data as warm as its own calls leave them. "repeats" evicts the
-        caches before each repeat, which is then a single call, whatever `min_repeat_ms` says: the
-        second call in a row would find warm data again.
-    race : float
-        A candidate even whose fastest repeat is slower than this many times the fastest candidate
-        so far gets no further repeats; 0 lets every candidate finish, as a noisy machine does.
-    """
-
+    # Calls before the first timed one, >= 1; the checked call is the first of them.
     warmup: int = 1
-    repeats: int = 5
+    repeats: int = 5  # Costs to take, >= 1; a candidate counts by their median.
+    # A repeat calls the kernel in a loop that lasts at least this long; its cost is the mean.
     min_repeat_ms: float = 8.0
+    # No further repeat begins after this much timed running, so that slow candidates, whose timing
+    # is relatively exact anyway, do not hold up the run.
     budget_ms: float = 250.0
+    # {"off", "repeats"}: "off" times a kernel on data as warm as its own calls leave them.
+    # "repeats" evicts the caches before each repeat, which is then a single call, whatever
+    # `min_repeat_ms` says: the second call in a row would find warm data again.
     flush: str = "off"
+    # A candidate even whose fastest repeat is slower than this many times the fastest candidate so
+    # far gets no further repeats; 0 lets every candidate finish, as a noisy machine does.
     race: float = 1.5
 
     def __post_init__(self) -> None:

@@ -21,20 +21,11 @@ Speed = float | None
 
 @dataclass(frozen=True)
 class Point:
-    """A configuration, and how it was measured.
+    """A configuration, and how it was measured."""
 
-    Attributes
-    ----------
-    values : mapping of str to value
-        Its knobs.
-    record : Record or None
-    missing : str
-        Why there is no record; else empty.
-    """
-
-    values: Mapping[str, Any]
+    values: Mapping[str, Any]  # Its knobs.
     record: Record | None
-    missing: str = ""
+    missing: str = ""  # Why there is no record; else empty.
 
     @property
     def cost_s(self) -> float | None:
@@ -61,29 +52,15 @@ class Point:
 
 @dataclass(frozen=True)
 class BenchmarkedTemplate:
-    """What is computed, for what, and where it was measured.
-
-    Attributes
-    ----------
-    template : str
-    args : mapping of str to value
-        Arguments that are the same everywhere.
-    target, device : str
-    baseline : str
-        What the reference runs on: "NumPy" or "CuPy".
-    meaningless : bool
-        Whether the times are none of the target's device.
-    cache_bytes : float or None
-        Size of the device's largest cache, if it is known.
-    """
+    """What is computed, for what, and where it was measured."""
 
     template: str
-    args: Mapping[str, Any]
+    args: Mapping[str, Any]  # Arguments that are the same everywhere.
     target: str
     device: str
-    baseline: str
-    meaningless: bool = False
-    cache_bytes: float | None = None
+    baseline: str  # What the reference runs on: "NumPy" or "CuPy".
+    meaningless: bool = False  # Whether the times are none of the target's device.
+    cache_bytes: float | None = None  # Size of the device's largest cache, if it is known.
 
     @property
     def title(self) -> str:
@@ -100,19 +77,11 @@ class BenchmarkedTemplate:
 
 @dataclass(frozen=True)
 class Setting:
-    """One size of the data.
+    """One size of the data."""
 
-    Attributes
-    ----------
-    args : mapping of str to int
-        The arguments that make it.
-    work : Work
-    baseline_costs_s : sequence of float or None
-        Seconds of the reference, one per repeat; None if it was not timed.
-    """
-
-    args: Mapping[str, int]
+    args: Mapping[str, int]  # The arguments that make it.
     work: Work
+    # Seconds of the reference, one per repeat; None if it was not timed.
     baseline_costs_s: Sequence[float] | None
 
     @property
@@ -138,10 +107,7 @@ def spread_text(named: Iterable[tuple[str, Point]]) -> str:
 
     Spread is the range of the middle half of the repeats over their median.
 
-    Parameters
-    ----------
-    named : iterable of (str, Point)
-        Points, each with what it is called.
+    named: points, each with what it is called.
     """
     found = [(point.spread, name) for name, point in named if point.spread is not None]
     most, where = max(found, default=(0.0, ""))
@@ -180,18 +146,11 @@ def unit_of(settings: Sequence[Setting]) -> str:
 
 @dataclass(frozen=True)
 class Speeds:
-    """Speeds over sizes, a line for each way to compute it.
-
-    Attributes
-    ----------
-    subject : BenchmarkedTemplate
-    settings : sequence of Setting
-    lines : mapping of str to sequence of (Point or None)
-        Points of each line, by size; None where the line has none.
-    """
+    """Speeds over sizes, a line for each way to compute it."""
 
     subject: BenchmarkedTemplate
     settings: Sequence[Setting]
+    # Points of each line, by size; None where the line has none.
     lines: Mapping[str, Sequence[Point | None]]
 
     @property
@@ -241,27 +200,17 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Grid:
-    """Speeds over the values of two knobs, at one size.
-
-    Attributes
-    ----------
-    subject : BenchmarkedTemplate
-    setting : Setting
-    across, down : str
-        The knobs.
-    columns, rows : sequence of number
-        Their values, ascending.
-    panels : mapping of str to (sequence of sequences of Point)
-        By name: points row by row.
-    """
+    """Speeds over the values of two knobs, at one size."""
 
     subject: BenchmarkedTemplate
     setting: Setting
+    # The knobs.
     across: str
     down: str
+    # Their values, ascending.
     columns: Sequence[float]
     rows: Sequence[float]
-    panels: Mapping[str, Sequence[Sequence[Point]]]
+    panels: Mapping[str, Sequence[Sequence[Point]]]  # By name: points row by row.
 
     @property
     def unit(self) -> str:

@@ -28,11 +28,7 @@ UNSURE = "~"
 def as_text(found: Speeds | Grid, width: int) -> str:
     """Return speeds as a table with a row per size, or as one per panel over two knobs.
 
-    Parameters
-    ----------
-    found : Speeds or Grid
-    width : int
-        Columns of the terminal.
+    width: columns of the terminal.
     """
     return _grid_text(found, width) if isinstance(found, Grid) else _lines_text(found, width)
 

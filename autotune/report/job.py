@@ -10,36 +10,17 @@ from autotune.task.workload import Workload
 
 @dataclass(frozen=True)
 class WorkloadInfo:
-    """A workload of a run.
-
-    Attributes
-    ----------
-    workload : Workload
-    target : str
-    log : str
-        Path of its log.
-    seed : int
-    work : Work
-        What one run of its kernel amounts to.
-    label : str
-        What events call it; "" if it is the only one.
-    seed_chosen : bool
-        Whether this run chose the seed.
-    space : tuple of str
-        What there is to say of its search space, a line each.
-    default_index : int or None
-        Index of the space's default configuration.
-    """
+    """A workload of a run."""
 
     workload: Workload
     target: str
-    log: str
+    log: str  # Path of its log.
     seed: int
-    work: Work
-    label: str = ""
-    seed_chosen: bool = False
-    space: tuple[str, ...] = ()
-    default_index: int | None = None
+    work: Work  # What one run of its kernel amounts to.
+    label: str = ""  # What events call it; "" if it is the only one.
+    seed_chosen: bool = False  # Whether this run chose the seed.
+    space: tuple[str, ...] = ()  # What there is to say of its search space, a line each.
+    default_index: int | None = None  # Index of the space's default configuration.
 
     @property
     def heading(self) -> list[str]:

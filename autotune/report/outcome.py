@@ -41,12 +41,8 @@ def over_default(status: WorkloadStatus) -> Ratio | None:
 def outcome_table(statuses: Sequence[WorkloadStatus], width: int) -> list[str]:
     """Return the table that a run ends with as lines; none if there is nothing to compare.
 
-    Parameters
-    ----------
-    statuses : sequence of WorkloadStatus
-        Of the workloads that were tuned to their end, each with its summary.
-    width : int
-        Columns of the terminal.
+    statuses: of the workloads that were tuned to their end, each with its summary.
+    width: columns of the terminal.
     """
     if len(statuses) == 1:
         return _one_table(statuses[0], width)
@@ -191,14 +187,9 @@ def last_line(
 ) -> str:
     """Return what a run achieved, in one line.
 
-    Parameters
-    ----------
-    statuses : sequence of WorkloadStatus
-        Of the workloads that were tuned to their end, each with its summary.
-    elapsed_s : float
-        Wall time of the whole run.
-    noise : float, optional
-        By what share a reference kernel was slower at worst, if the machine was noisy.
+    statuses: of the workloads that were tuned to their end, each with its summary.
+    elapsed_s: wall time of the whole run.
+    noise: by what share a reference kernel was slower at worst, if the machine was noisy.
     """
     said = _best_of_one(statuses[0]) if len(statuses) == 1 else _best_of_several(statuses)
     summaries = [status.summary for status in statuses if status.summary is not None]

@@ -45,17 +45,10 @@ def check_picture(path: Path) -> None:
 def draw_curves(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
     """Write a picture with one panel per axis and one line per tuner; see `check_picture`.
 
-    Parameters
-    ----------
-    panels : mapping of str to (mapping of str to Curve)
-        By the axis's label, then by tuner.
-    path : Path
-        Its suffix says the format: .png, .svg, .pdf.
+    panels: by the axis's label, then by tuner.
+    path: its suffix says the format: .png, .svg, .pdf.
 
-    Raises
-    ------
-    UsageError
-        If Matplotlib cannot write the file.
+    UsageError if Matplotlib cannot write the file.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -79,18 +72,11 @@ def draw_curves(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
 def draw_speeds(found: Speeds | Grid, path: Path) -> None:
     """Write a picture of speeds; see `check_picture`.
 
-    Parameters
-    ----------
-    found : Speeds or Grid
-        Lines over the size of the data, both logarithmic; or a map over two knobs for each panel,
-        where the fastest cell is framed, and those without a time are hatched.
-    path : Path
-        Its suffix says the format.
+    found: lines over the size of the data, both logarithmic; or a map over two knobs for each
+        panel, where the fastest cell is framed, and those without a time are hatched.
+    path: its suffix says the format.
 
-    Raises
-    ------
-    UsageError
-        If Matplotlib cannot write the file.
+    UsageError if Matplotlib cannot write the file.
     """
     from matplotlib import rc_context
 

@@ -30,57 +30,30 @@ RECENT = 64
 
 @dataclass(frozen=True)
 class WorkloadStatus:
-    """One workload at one moment.
-
-    Attributes
-    ----------
-    job : WorkloadInfo
-    trial : int
-        Records of the workload so far, earlier runs included.
-    trials : int or None
-        Records wanted in all, or more if there are; None for as many as there is time for.
-    best : Record or None
-        The fastest.
-    best_trial : int
-        Trial at which this run found it; 0 if an earlier one did.
-    default_s : tuple of float or None
-        Times of the default configuration, in seconds, once known.
-    ceiling_s : float or None
-        The least time possible, in seconds, once known.
-    library_s : float or None
-        Seconds that the vendor's library takes for the same work; None if not measured.
-    roof : str
-        What the ceiling comes from: "peak" for operations, "copy" for moving the arrays; "ceiling"
-        where that is not known.
-    failures : mapping of str to int
-        This run's failures by error code.
-    recent : tuple of float or None
-        Seconds of the latest trials of this run, the oldest first; None for a failure.
-    gain : float or None
-        By what share all further measurements are expected to better the best time.
-    improved : bool
-        Whether the last measurement was the fastest so far.
-    round : ComparisonRound or None
-        The latest of the final comparison.
-    summary : TuneSummary or None
-        What it came to, once it is tuned no further.
-    """
+    """One workload at one moment."""
 
     job: WorkloadInfo
-    trial: int = 0
+    trial: int = 0  # Records of the workload so far, earlier runs included.
+    # Records wanted in all, or more if there are; None for as many as there is time for.
     trials: int | None = None
-    best: Record | None = None
-    best_trial: int = 0
+    best: Record | None = None  # The fastest.
+    best_trial: int = 0  # Trial at which this run found it; 0 if an earlier one did.
+    # Times of the default configuration, in seconds, once known.
     default_s: tuple[float, ...] | None = None
-    ceiling_s: float | None = None
+    ceiling_s: float | None = None  # The least time possible, in seconds, once known.
+    # Seconds that the vendor's library takes for the same work; None if not measured.
     library_s: float | None = None
+    # What the ceiling comes from: "peak" for operations, "copy" for moving the arrays; "ceiling"
+    # where that is not known.
     roof: str = "ceiling"
-    failures: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[str, int] = field(default_factory=dict)  # This run's failures by error code.
+    # Seconds of the latest trials of this run, the oldest first; None for a failure.
     recent: tuple[float | None, ...] = ()
+    # By what share all further measurements are expected to better the best time.
     gain: float | None = None
-    improved: bool = False
-    round: ComparisonRound | None = None
-    summary: TuneSummary | None = None
+    improved: bool = False  # Whether the last measurement was the fastest so far.
+    round: ComparisonRound | None = None  # The latest of the final comparison.
+    summary: TuneSummary | None = None  # What it came to, once it is tuned no further.
 
     @property
     def best_s(self) -> float | None:
@@ -135,25 +108,8 @@ class WorkloadStatus:
 class RunProgress:
     """Follows a run by its events.
 
-    Parameters
-    ----------
-    clock : callable
-        Returns monotonic seconds.
-    begin : float, optional
-        When the run began, by that clock; by default now.
-
-    Attributes
-    ----------
-    standings : dict of str to WorkloadStatus
-        Every workload's, by label, in the order they were opened in.
-    latest : str
-        Label of the workload that the last event was about.
-    left_s : float or None
-        Seconds until the whole run ends; None if that is not known.
-    noise : float or None
-        By what share a reference kernel is slower at times, if the machine is noisy at present.
-    worst_noise : float or None
-        The largest share that was seen.
+    clock: returns monotonic seconds.
+    begin: when the run began, by that clock; by default now.
     """
 
     def __init__(
@@ -161,11 +117,14 @@ class RunProgress:
     ) -> None:
         self._clock = clock
         self._begin = clock() if begin is None else begin
+        # Every workload's, by label, in the order they were opened in.
         self.standings: dict[str, WorkloadStatus] = {}
-        self.latest = ""
+        self.latest = ""  # label of the workload that the last event was about
+        # Seconds until the whole run ends; None if that is not known.
         self.left_s: float | None = None
+        # By what share a reference kernel is slower at times, if the machine is noisy at present.
         self.noise: float | None = None
-        self.worst_noise: float | None = None
+        self.worst_noise: float | None = None  # the largest share that was seen
 
     @property
     def elapsed_s(self) -> float:

@@ -15,24 +15,16 @@ WIDEST = 2.0
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast as a baseline something is.
+    """How many times as fast as a baseline something is."""
 
-    Attributes
-    ----------
-    value : float
-        The baseline's median time over its own.
-    low, high : float
-        Of a final comparison, what its rounds leave open (`autotune.tuner.run.finalists.Interval`).
-        Of others, the baseline's lower quartile over its own upper one, and the other way round:
-        what the middle half of the repeats leave open, so that one disturbed repeat of five does
-        not count. Of fewer than four repeats, the quickest and the slowest count as quartiles.
-    repeated : bool
-        Whether both were timed more than once: else `low` and `high` mean nothing.
-    """
-
-    value: float
+    value: float  # The baseline's median time over its own.
+    # Of a final comparison, what its rounds leave open (`autotune.tuner.run.finalists.Interval`).
+    # Of others, the baseline's lower quartile over its own upper one, and the other way round: what
+    # the middle half of the repeats leave open, so that one disturbed repeat of five does not
+    # count. Of fewer than four repeats, the quickest and the slowest count as quartiles.
     low: float
     high: float
+    # Whether both were timed more than once: else `low` and `high` mean nothing.
     repeated: bool = True
 
     @classmethod

@@ -26,22 +26,13 @@ NEAR = 0.95
 
 @dataclass(frozen=True)
 class Score:
-    """What some runs on one space came to, or the mean over spaces.
+    """What some runs on one space came to, or the mean over spaces."""
 
-    Attributes
-    ----------
-    share : mapping of int to float or None
-        Mean share of the optimum after so many measurements; None beyond the budget.
-    within : float
-        Share of runs that came within 5 % of the optimum.
-    to_near : float
-        Measurements to come within 5 %, at most the budget (of at most 200): the median over
-        runs, over spaces the geometric mean.
-    runs : int
-    """
-
+    # Mean share of the optimum after so many measurements; None beyond the budget.
     share: Mapping[int, float | None]
-    within: float
+    within: float  # Share of runs that came within 5 % of the optimum.
+    # Measurements to come within 5 %, at most the budget (of at most 200): the median over runs,
+    # over spaces the geometric mean.
     to_near: float
     runs: int
 
@@ -133,17 +124,10 @@ def score_table(title: str, rows: Mapping[str, Score], width: int) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """A tuner's mean share of the optimum along an axis.
+    """A tuner's mean share of the optimum along an axis."""
 
-    Attributes
-    ----------
-    x : float64 (n,)
-        Measurements, or simulated seconds.
-    mean, low, high : float64 (n,)
-        Mean over runs and spaces, and the middle half of the runs.
-    """
-
-    x: FloatVector
+    x: FloatVector  # float64 (n,): Measurements, or simulated seconds.
+    # float64 (n,): Mean over runs and spaces, and the middle half of the runs.
     mean: FloatVector
     low: FloatVector
     high: FloatVector

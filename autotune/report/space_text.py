@@ -25,17 +25,9 @@ def space_text(
 ) -> str:
     """Return the description of a space.
 
-    Parameters
-    ----------
-    title : str
-    space : Space
-    counts : FeasibilityCounts
-        What its rules reject, and those that show only when a configuration is tried.
-    index : int or None
-        A configuration to show under `label`.
-    label : str
-    width : int
-        Columns of the terminal.
+    counts: what its rules reject, and those that show only when a configuration is tried.
+    index: a configuration to show under `label`.
+    width: columns of the terminal.
     """
     parts = [wrap(title, width, "    "), wrap(_sizes(counts), width, "    ")]
     if space.knobs:

@@ -14,13 +14,8 @@ GAP = "  "
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
     """Return rows under headers as text; the last column takes what room is left.
 
-    Parameters
-    ----------
-    headers : sequence of str
-        One per column; a header that ends in "#" has its column aligned to the right.
-    rows : sequence of sequences of str
-    width : int
-        Columns of the terminal. A line is longer only if the columns but the last leave no room.
+    headers: one per column; a header that ends in "#" has its column aligned to the right.
+    width: columns of the terminal. A line is longer only if the columns but the last leave no room.
     """
     names = [header.rstrip("#") for header in headers]
     lines = [names, *rows]
@@ -62,23 +57,12 @@ def wrap_clauses(text: str, width: int, indent: str = "  ") -> str:
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of a table that leaves columns out where there is no room.
-
-    Attributes
-    ----------
-    header : str
-    cells : sequence of str
-        One per row; those of the first column may be several lines.
-    rank : int
-        The higher, the sooner it is left out; the column of rank 0 stays.
-    right : bool
-        Whether it is aligned to the right.
-    """
+    """A column of a table that leaves columns out where there is no room."""
 
     header: str
-    cells: Sequence[str]
-    rank: int
-    right: bool = True
+    cells: Sequence[str]  # One per row; those of the first column may be several lines.
+    rank: int  # The higher, the sooner it is left out; the column of rank 0 stays.
+    right: bool = True  # Whether it is aligned to the right.
 
     @property
     def width(self) -> int:

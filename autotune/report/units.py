@@ -60,18 +60,10 @@ def percent_text(share: float) -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """What one run of a kernel amounts to.
+    """What one run of a kernel amounts to."""
 
-    Attributes
-    ----------
-    flops : float or None
-        Floating-point operations, if known.
-    bytes : float
-        Size of its arrays.
-    """
-
-    flops: float | None
-    bytes: float
+    flops: float | None  # Floating-point operations, if known.
+    bytes: float  # Size of its arrays.
 
     def speed_text(self, cost_s: float) -> str:
         """Return the speed of a run of `cost_s` seconds: in GFLOPS if these are known, or GB/s."""

@@ -14,19 +14,12 @@ T = TypeVar("T")
 
 
 class _Interrupts(threading.local):
-    """Interrupts of the main thread; other threads have none.
+    """Interrupts of the main thread; other threads have none."""
 
-    Attributes
-    ----------
-    held : int
-        Number of sections that defer interrupts. Adding to it is not a call, so no interrupt can
-        occur in between.
-    waiting : KeyboardInterrupt or None
-        An interrupt that came and was deferred.
-    """
-
+    # Number of sections that defer interrupts. Adding to it is not a call, so no interrupt can
+    # occur in between.
     held = 0
-    waiting: KeyboardInterrupt | None = None
+    waiting: KeyboardInterrupt | None = None  # an interrupt that came and was deferred
 
     def raise_waiting(self) -> None:
         """Raise the deferred interrupt, if there is one, unless interrupts are still deferred."""
@@ -85,10 +78,6 @@ class ThreadedCall(Generic[T]):
 
     A waiting thread may be interrupted at any moment. `concurrent.futures` does not support this: a
     lock that it holds then stays locked, and both threads wait forever.
-
-    Parameters
-    ----------
-    do : callable
     """
 
     def __init__(self, do: Callable[[], T]) -> None:

@@ -131,16 +131,10 @@ def supervise(
     Ends, as the child did, once the child and all its descendants have. They are killed when the
     child ends, `lifeline` hangs up, the parent dies or the time is over.
 
-    Parameters
-    ----------
-    child_main : callable
-        The function of the child, which starts with default signal handling.
-    lifeline : int, optional
-        A file descriptor of a pipe whose other end the served process holds.
-    seconds : float, optional
-        Time-out of the child.
-    child_only : collection of int
-        File descriptors that the supervisor closes.
+    child_main: the function of the child, which starts with default signal handling.
+    lifeline: a file descriptor of a pipe whose other end the served process holds.
+    seconds: time-out of the child.
+    child_only: file descriptors that the supervisor closes.
     """
     parent = os.getppid()
     die_by_signal(PARENT_DIED)

@@ -13,20 +13,11 @@ from autotune.trace.fingerprint import digest
 
 @dataclass(frozen=True)
 class Workload:
-    """What is computed: a template's name, all its arguments, and which inputs do not change.
+    """What is computed: a template's name, all its arguments, and which inputs do not change."""
 
-    Attributes
-    ----------
-    template : str
-        Name of the template.
-    args : mapping of str to int, float, str or bool
-        Arguments, defaults included.
-    constant : tuple of int
-        Positions of the inputs that do not change, in ascending order.
-    """
-
-    template: str
-    args: Mapping[str, Any]
+    template: str  # Name of the template.
+    args: Mapping[str, Any]  # Arguments, defaults included.
+    # Positions of the inputs that do not change, in ascending order.
     constant: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -61,24 +52,12 @@ class Workload:
 
 @dataclass(frozen=True)
 class Argument:
-    """An array of the built function.
+    """An array of the built function."""
 
-    Attributes
-    ----------
-    name : str
-        Name of its tensor.
-    shape : tuple of int
-        Its sizes.
-    dtype : str
-        Type of its elements.
-    is_output : bool
-        Whether the function writes it.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    is_output: bool
+    name: str  # Name of its tensor.
+    shape: tuple[int, ...]  # Its sizes.
+    dtype: str  # Type of its elements.
+    is_output: bool  # Whether the function writes it.
 
     @property
     def nbytes(self) -> int:

@@ -29,22 +29,12 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class Node:
-    """A decision with a child per outcome, a leaf with its structure, or not explored yet.
-
-    Attributes
-    ----------
-    expr : Expr or None
-        The expression of the decision.
-    children : dict of int to Node
-        By value of `expr`.
-    structure : int or None
-        Number of the structure that the path leads to.
-    """
+    """A decision with a child per outcome, a leaf with its structure, or not explored yet."""
 
     def __init__(self) -> None:
-        self.expr: Expr | None = None
-        self.children: dict[int, Node] = {}
-        self.structure: int | None = None
+        self.expr: Expr | None = None  # the expression of the decision
+        self.children: dict[int, Node] = {}  # by value of `expr`
+        self.structure: int | None = None  # number of the structure that the path leads to
         self._program: ColumnProgram | None = None
 
     @property
@@ -76,10 +66,7 @@ class DecisionTree:
     def insert(self, decisions: Iterable[Decision], structure: int) -> None:
         """Add the path of a run.
 
-        Raises
-        ------
-        TracingError
-            If an earlier run made the same decisions and then a different one.
+        TracingError if an earlier run made the same decisions and then a different one.
         """
         node = self.root
         for expr, outcome in decisions:
@@ -154,12 +141,8 @@ class KnobColumns(dict[str, npt.NDArray[Any]]):
 
     Adds, to the columns of the space, the positions of knobs that are decided by position.
 
-    Parameters
-    ----------
-    table : KnobTable
-        Definitions of the knobs.
-    read : callable
-        Returns the space's column of a name.
+    table: definitions of the knobs.
+    read: returns the space's column of a name.
     """
 
     def __init__(self, table: KnobTable, read: Callable[[str], npt.NDArray[Any]]) -> None:

@@ -23,15 +23,12 @@ def default_structure(structures: Structures) -> Structure | None:
     The template runs with plain numbers. Only if the defaults break a rule, it is traced with
     symbols: then the rules of the traced paths are known for all values.
 
+    InstantiationError if the template fails for the defaults, other than by a rule about knobs.
+
     Returns
     -------
     Structure or None
         None if no tried configuration around the defaults is legal.
-
-    Raises
-    ------
-    InstantiationError
-        If the template fails for the defaults, other than by a rule about knobs.
     """
     found = structures.alone({})
     if found.error and not isinstance(found.cause, InstantiationError):

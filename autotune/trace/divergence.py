@@ -28,14 +28,9 @@ def divergence_line(
     the line after which a number, a text or a flag first differs, or else the line of the first
     step in which the schedules differ.
 
-    Parameters
-    ----------
-    one, other : callable
-        The runs; an exception ends a run.
-    file : str
-        The template's.
-    steps : two sequences of str
-        Steps of the schedules that they make.
+    one, other: the runs; an exception ends a run.
+    file: the template's.
+    steps: steps of the schedules that they make.
     """
     if sys.version_info >= (3, 12):  # instructions are traced from a function's second run on
         _Execution(file).follow(one)
@@ -60,19 +55,12 @@ def divergence_line(
 
 
 class _Execution:
-    """The executed instructions of a file in a run.
-
-    Attributes
-    ----------
-    instructions : list of (str, int, int)
-        Function, place in it, and line.
-    values : list of (int, tuple)
-        Lines, and the values of plain variables after each of them.
-    """
+    """The executed instructions of a file in a run."""
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self.instructions: list[tuple[str, int, int]] = []
+        self.instructions: list[tuple[str, int, int]] = []  # function, place in it, and line
+        # Lines, and the values of plain variables after each of them.
         self.values: list[tuple[int, tuple[object, ...]]] = []
         self._steps: list[tuple[int, int]] = []
         self._latest: dict[FrameType, int] = {}

@@ -48,18 +48,10 @@ _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 
 
 class Fault(NamedTuple):
-    """How a run of a template ended its process.
+    """How a run of a template ended its process."""
 
-    Attributes
-    ----------
-    decisions : int
-        Decisions on knobs that came before.
-    message : str
-        What happened.
-    """
-
-    decisions: int
-    message: str
+    decisions: int  # Decisions on knobs that came before.
+    message: str  # What happened.
 
 
 def probe(
@@ -72,12 +64,8 @@ def probe(
     would have the same fault, or take it for the user's Ctrl-C. If a signal that may come from
     outside ends the child, it is tried once more.
 
-    Parameters
-    ----------
-    run : callable
-        The function to run; it calls its argument at every decision.
-    timeout_s : float
-        Seconds after which the child is killed, with all that it started.
+    run: the function to run; it calls its argument at every decision.
+    timeout_s: seconds after which the child is killed, with all that it started.
     """
     if not hasattr(os, "fork"):
         return None

@@ -46,10 +46,7 @@ UNKNOWN = -1
 def explore(structures: Structures) -> Space:
     """Return the search space of a template, with the errors of its structures as constraints.
 
-    Raises
-    ------
-    UsageError
-        If the template makes a mistake that no configuration avoids.
+    UsageError if the template makes a mistake that no configuration avoids.
     """
     structures.of({})
     met: set[Node] = set()
@@ -186,13 +183,8 @@ def _get(conditions: dict[int, Expr], structure: int) -> Expr:
 class _Rule:
     """A condition over symbols as a predicate over the columns of a space.
 
-    Parameters
-    ----------
-    structures : Structures
-    expr : Expr
-        The condition in all configurations.
-    conditions : dict of int to Expr
-        The condition of each structure that has one.
+    expr: the condition in all configurations.
+    conditions: the condition of each structure that has one.
     """
 
     def __init__(self, structures: Structures, expr: Expr, conditions: dict[int, Expr]) -> None:

@@ -50,10 +50,7 @@ def digest(lines: Iterable[str]) -> str:
 def code_hash(function: PrimFunc) -> str:
     """16 hexadecimal digits that are equal for functions with the same statements.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        In final form, as backends take it.
+    function: in final form, as backends take it.
     """
     return digest(function_lines(function))
 
@@ -206,11 +203,8 @@ def schedule_lines(
 
     There are no lines for a schedule of None, of a template that failed.
 
-    Parameters
-    ----------
-    schedule : Schedule or None
-    values : mapping of KnobVar to int, optional
-        Values that replace knobs: the lines are then those of the template run with these numbers.
+    values: values that replace knobs: the lines are then those of the template run with these
+        numbers.
     """
     if schedule is None:
         return []

@@ -17,38 +17,24 @@ from autotune.trace.value_sources import Decision, SymbolicValues, ValueSource
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """One path through a template.
+    """One path through a template."""
 
-    Attributes
-    ----------
-    number : int
-        Position in order of discovery; -1 for a run of a single configuration.
-    decisions : tuple of Decision
-        Decisions of the path; evaluate each only where the earlier ones hold.
-    symbols : dict of str to ir.KnobVar
-        Symbols of the knobs that it uses, by column.
-    schedule, tensors, function
-        The result of the template and its loops, with symbolic knobs; None if it failed. A kernel
-        as text has no schedule. ``function.info.requirements`` holds the conditions on knobs,
-        with messages.
-    error : str
-        Error of the template; empty if there was none.
-    fault : str
-        How the template ended the process that probed it; empty if it did not. Its configurations
-        are legal: they are measured in a worker, where they fail without harm.
-    cause : Exception or None
-        The exception behind `error`.
-    """
-
-    number: int
+    number: int  # Position in order of discovery; -1 for a run of a single configuration.
+    # Decisions of the path; evaluate each only where the earlier ones hold.
     decisions: tuple[Decision, ...] = ()
+    # Symbols of the knobs that it uses, by column.
     symbols: Mapping[str, KnobVar] = field(default_factory=dict)
+    # The result of the template and its loops, with symbolic knobs; None if it failed. A kernel as
+    # text has no schedule. ``function.info.requirements`` holds the conditions on knobs, with
+    # messages.
     schedule: Schedule | None = None
     tensors: tuple[Tensor, ...] = ()
     function: PrimFunc | None = None
-    error: str = ""
+    error: str = ""  # Error of the template; empty if there was none.
+    # How the template ended the process that probed it; empty if it did not. Its configurations are
+    # legal: they are measured in a worker, where they fail without harm.
     fault: str = ""
-    cause: Exception | None = None
+    cause: Exception | None = None  # The exception behind `error`.
 
     @property
     def requirements(self) -> tuple[tuple[Expr, str], ...]:
@@ -58,15 +44,9 @@ class Structure:
     def instantiate(self, columns: Mapping[str, Any]) -> PrimFunc:
         """Return the analysed function of one configuration.
 
-        Parameters
-        ----------
-        columns : mapping of str to int
-            Value of each column of `symbols`.
+        columns: value of each column of `symbols`.
 
-        Raises
-        ------
-        InstantiationError
-            If the template refuses this configuration.
+        InstantiationError if the template refuses this configuration.
         """
         if self.function is None:
             raise InstantiationError(self.error or self.fault) from self.cause

@@ -33,14 +33,9 @@ _TEMPLATES = "autotune.operators."
 class _Symbol:
     """What stands for a number or a flag that depends on knobs.
 
-    Parameters
-    ----------
-    expr : Expr
-        The expression over `ir.Knob` variables.
-    value : int or bool
-        Its value under the guiding configuration.
-    decisions : Decisions
-        Told whenever the value is asked for.
+    expr: the expression over `ir.Knob` variables.
+    value: its value under the guiding configuration.
+    decisions: told whenever the value is asked for.
     """
 
     __slots__ = ("_decisions", "_value", "expr")

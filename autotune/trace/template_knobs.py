@@ -154,16 +154,10 @@ def _names(axes: Sequence[Any]) -> list[str]:
 
 
 class SplitSizes(Sequence[Any]):
-    """Sizes of the loops an axis is split into, outermost first.
-
-    Attributes
-    ----------
-    size : tuple
-        The sizes: ints, or symbols during a trace.
-    """
+    """Sizes of the loops an axis is split into, outermost first."""
 
     def __init__(self, size: tuple[Any, ...]) -> None:
-        self.size = size
+        self.size = size  # the sizes: ints, or symbols during a trace
 
     def __len__(self) -> int:
         return len(self.size)

@@ -55,34 +55,14 @@ class TracingWarning(UserWarning):
 class Structures:
     """All known structures of one template for given arguments and target.
 
-    Parameters
-    ----------
-    name : str
-        Name of the template, for messages.
-    run : callable
-        The template with its arguments filled in: takes `Knobs`, returns schedule and tensors.
-    target : Target
-        The target.
-    source_file : str
-        File of the template, to report the line that prevents tracing.
-    guarded : bool
-        Probe each new path through the template in a child process first, discard its output, and
-        undo its changes to the process: for untrusted code.
-    trace_timeout_s : float
-        Seconds that the template may take in the child process, each time.
-    constants : tuple of int
-        Positions of the inputs that do not change.
-
-    Attributes
-    ----------
-    known : list of Structure
-        In order of discovery.
-    table : KnobTable
-        Knobs met so far.
-    untraceable : str
-        Why every configuration runs separately; empty if the template can be traced.
-    explored : bool
-        Whether all structures are known.
+    name: name of the template, for messages.
+    run: the template with its arguments filled in: takes `Knobs`, returns schedule and tensors.
+    target: the target.
+    source_file: file of the template, to report the line that prevents tracing.
+    guarded: probe each new path through the template in a child process first, discard its output,
+        and undo its changes to the process: for untrusted code.
+    trace_timeout_s: seconds that the template may take in the child process, each time.
+    constants: positions of the inputs that do not change.
     """
 
     def __init__(
@@ -100,11 +80,12 @@ class Structures:
         self.guarded = guarded
         self.trace_timeout_s = trace_timeout_s
         self.target = target
-        self.table = KnobTable(name)
+        self.table = KnobTable(name)  # knobs met so far
         self.tree = DecisionTree(name)
-        self.known: list[Structure] = []
+        self.known: list[Structure] = []  # in order of discovery
+        # Why every configuration runs separately; empty if the template can be traced.
         self.untraceable = ""
-        self.explored = False
+        self.explored = False  # whether all structures are known
         self._run = run
         self._source_file = source_file
         self._compared: Mapping[str, object] | None = None
@@ -137,10 +118,7 @@ class Structures:
     def instantiate(self, values: Mapping[str, object]) -> PrimFunc:
         """Return the analysed function of one configuration.
 
-        Raises
-        ------
-        InstantiationError
-            If the template refuses this configuration.
+        InstantiationError if the template refuses this configuration.
         """
         structure = self.of(values)
         if structure.number >= 0 and not self.guarded:
@@ -218,10 +196,7 @@ class Structures:
     def _traced(self, source: SymbolicValues) -> Structure:
         """Return the structure of a run with symbols.
 
-        Raises
-        ------
-        TracingError
-            If it used an operation that symbols do not support.
+        TracingError if it used an operation that symbols do not support.
         """
         try:
             return self._attempt(source)

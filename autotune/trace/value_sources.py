@@ -52,32 +52,20 @@ def position_name(knob: SpaceKnob) -> str:
 
 
 class KnobTable:
-    """All knobs a template has defined so far, in order of first definition.
-
-    Attributes
-    ----------
-    knobs : dict of str to search_spaces.KnobVar
-        Definitions by name.
-    owners : dict of str to search_spaces.KnobVar
-        The knob that each column belongs to, positions of decided knobs included.
-    symbols : dict of str to ir.KnobVar
-        Symbols by name of column.
-    """
+    """All knobs a template has defined so far, in order of first definition."""
 
     def __init__(self, template: str) -> None:
         self.template = template
-        self.knobs: dict[str, SpaceKnob] = {}
+        self.knobs: dict[str, SpaceKnob] = {}  # definitions by name
+        # The knob that each column belongs to, positions of decided knobs included.
         self.owners: dict[str, SpaceKnob] = {}
-        self.symbols: dict[str, KnobVar] = {}
+        self.symbols: dict[str, KnobVar] = {}  # symbols by name of column
         self.intervals = Intervals()
 
     def define(self, knob: SpaceKnob) -> SpaceKnob:
         """Add a knob, or return the known one of the same definition.
 
-        Raises
-        ------
-        UsageError
-            If the name is taken by a knob with other values.
+        UsageError if the name is taken by a knob with other values.
         """
         known = self.knobs.setdefault(knob.name, knob)
         if known is not knob and known.spec() != knob.spec():
@@ -104,12 +92,8 @@ def _summary(knob: SpaceKnob) -> str:
 class ValueSource(ABC):
     """Gives a template the values of its knobs during one run.
 
-    Parameters
-    ----------
-    table : KnobTable
-        Where definitions are noted.
-    values : mapping of str to value
-        The configuration; other knobs have their default.
+    table: where definitions are noted.
+    values: the configuration; other knobs have their default.
     """
 
     def __init__(self, table: KnobTable, values: Mapping[str, object]) -> None:
@@ -168,23 +152,8 @@ class PlainValues(ConcreteValues):
 class SymbolicValues(ValueSource):
     """Symbols, guided by one configuration; decisions of the template are recorded.
 
-    Parameters
-    ----------
-    table, values
-        As for `ValueSource`.
-    on_decision : callable, optional
-        Called after each decision; its exception ends the run.
-
-    Attributes
-    ----------
-    decisions : list of Decision
-        In order; each depends on the outcomes of the earlier ones.
-    requirements : list of (Expr, str)
-        Constraints with their messages.
-    symbols : dict of str to ir.KnobVar
-        Symbols in use, by column.
-    refused : TracingError or None
-        The first unsupported use of a symbol, even if the template caught the error.
+    table, values: as for `ValueSource`.
+    on_decision: called after each decision; its exception ends the run.
     """
 
     def __init__(
@@ -195,9 +164,11 @@ class SymbolicValues(ValueSource):
     ) -> None:
         super().__init__(table, values)
         self._on_decision = on_decision
+        # In order; each depends on the outcomes of the earlier ones.
         self.decisions: list[Decision] = []
-        self.requirements: list[tuple[Expr, str]] = []
-        self.symbols: dict[str, KnobVar] = {}
+        self.requirements: list[tuple[Expr, str]] = []  # constraints with their messages
+        self.symbols: dict[str, KnobVar] = {}  # symbols in use, by column
+        # The first unsupported use of a symbol, even if the template caught the error.
         self.refused: TracingError | None = None
         self._decided: dict[Expr, int] = {}
         self._over = False
@@ -272,10 +243,8 @@ class SymbolicValues(ValueSource):
 def checked_condition(condition: Any, message: str) -> Expr:
     """Return a constraint's condition as an expression over knobs alone.
 
-    Raises
-    ------
-    UsageError
-        If it is not a condition, depends on anything but knobs, or the message is not a text.
+    UsageError if it is not a condition, depends on anything but knobs, or the message is not a
+    text.
     """
     if not isinstance(message, str) or not message.strip():
         raise UsageError(f"add_constraint: the message must say what is demanded, got {message!r}")

@@ -23,20 +23,12 @@ from search_spaces.space_errors import SpaceError
 
 @dataclass(frozen=True)
 class Observation:
-    """The result of one candidate.
+    """The result of one candidate."""
 
-    Attributes
-    ----------
-    index : int
-        The candidate's index in its space.
-    cost_s : float or None
-        Measured time in seconds; None, NaN, infinity or a value <= 0 stand for a failure.
-    error : str or None
-        Code of the failure; an observation with an error is a failure whatever its cost.
-    """
-
-    index: int
+    index: int  # The candidate's index in its space.
+    # Measured time in seconds; None, NaN, infinity or a value <= 0 stand for a failure.
     cost_s: float | None = None
+    # Code of the failure; an observation with an error is a failure whatever its cost.
     error: str | None = None
 
     @property

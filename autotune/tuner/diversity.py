@@ -37,12 +37,8 @@ def pick_diverse(
     A near copy differs from one picked before in one knob only, or has the same score from
     every member of the model, which then knows no difference. Copies fill up what is left.
 
-    Parameters
-    ----------
-    ranked : int64 (m,)
-        Candidates, best first.
-    member_scores : float64 (members, m)
-        The model's scores of these candidates.
+    ranked: int64 (m,); candidates, best first.
+    member_scores: float64 (members, m); the model's scores of these candidates.
     """
     positions = knobs.positions(ranked)
     picked: list[int] = []

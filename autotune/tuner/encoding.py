@@ -45,10 +45,6 @@ class KnobEncoding:
     A size gives its logarithm and, unless all are powers of two, how often two divides it and
     whether it is one; one with few values also a category. A category gives a corner of a
     simplex. A tuple gives the coordinates of its members.
-
-    Parameters
-    ----------
-    space : Space
     """
 
     def __init__(self, space: Space) -> None:
@@ -79,10 +75,6 @@ class KnobDistances:
 
     A numeric knob contributes the mean difference of its columns on a logarithmic scale, a
     categorical knob 0 or 1; each knob at most 1.
-
-    Parameters
-    ----------
-    space : Space
     """
 
     def __init__(self, space: Space) -> None:
@@ -117,12 +109,7 @@ class KnobDistances:
 
 
 class KnobFeatures:
-    """A `FeatureSource` of the knob values themselves, which needs no template.
-
-    Parameters
-    ----------
-    space : Space
-    """
+    """A `FeatureSource` of the knob values themselves, which needs no template."""
 
     def __init__(self, space: Space) -> None:
         self._space = space

@@ -14,26 +14,14 @@ from records import Record, RecordStore
 
 @dataclass(frozen=True)
 class MeasuredConfigs:
-    """The results of given configurations.
+    """The results of given configurations."""
 
-    Attributes
-    ----------
-    records : dict of int to Record
-        By configuration; those that another process is measuring just now are missing.
-    refused : dict of int to str
-        The rule that rejects a configuration, which was not built.
-    measured : int
-        How many of the records were made now.
-    best : Record or None
-        The fastest of all records of the workload, chosen or not.
-    foreign : int
-        How many of the records are of another device, other versions, or timed otherwise.
-    """
-
+    # By configuration; those that another process is measuring just now are missing.
     records: dict[int, Record]
-    refused: dict[int, str]
-    measured: int
-    best: Record | None
+    refused: dict[int, str]  # The rule that rejects a configuration, which was not built.
+    measured: int  # How many of the records were made now.
+    best: Record | None  # The fastest of all records of the workload, chosen or not.
+    # How many of the records are of another device, other versions, or timed otherwise.
     foreign: int
 
 
@@ -47,23 +35,12 @@ def measure_configs(
 ) -> MeasuredConfigs:
     """Measure the configurations that the log does not know; append them to it.
 
-    Parameters
-    ----------
-    task : Task
-    measurer : Measurer
-        Measures candidates of this task; the caller closes it.
-    store : RecordStore
-    seed : int
-        Recorded with each measurement.
-    indices : iterable of int
-        Configurations; one that comes twice counts once.
-    notify : callable
-        Is told each new record.
+    measurer: measures candidates of this task; the caller closes it.
+    seed: recorded with each measurement.
+    indices: configurations; one that comes twice counts once.
+    notify: is told each new record.
 
-    Raises
-    ------
-    AutotuneError
-        If the workload cannot be measured at all.
+    AutotuneError if the workload cannot be measured at all.
     """
     wanted = list(dict.fromkeys(indices))
     refused = {index: rule for index in wanted if (rule := task.refusal(index))}

@@ -34,15 +34,9 @@ Key = TypeVar("Key", bound=Hashable)
 class Measurements:
     """Measures configurations of tasks of one template, and what they are compared with.
 
-    Parameters
-    ----------
-    store : RecordStore
-        What it holds is not measured again; what is measured goes there.
-    policy : TimingPolicy
-    timeout_s : float
-        Seconds that a candidate may take to build, and again to run.
-    varied : sequence of str
-        Arguments in which the tasks differ.
+    store: what it holds is not measured again; what is measured goes there.
+    timeout_s: seconds that a candidate may take to build, and again to run.
+    varied: arguments in which the tasks differ.
     """
 
     def __init__(

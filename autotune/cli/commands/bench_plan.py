@@ -105,10 +105,7 @@ def sizes_of(options: BenchOptions, template: Template, target: Target) -> list[
 
     By default those vary together that must be whole numbers and are not set: over powers of two.
 
-    Raises
-    ------
-    UsageError
-        If they are not written as they should be, or set as well.
+    UsageError if they are not written as they should be, or set as well.
     """
     settings = parse_settings(options.settings)
     if options.sizes:
@@ -158,10 +155,7 @@ def _written(words: Iterable[str]) -> list[dict[str, str]]:
 def fixed_knobs(words: Sequence[str] | None, space: Space) -> dict[str, KnobValue]:
     """Return the knobs that --knob NAME=VALUE fixes.
 
-    Raises
-    ------
-    UsageError
-        If a knob or a value of it is not known, or a knob is given twice.
+    UsageError if a knob or a value of it is not known, or a knob is given twice.
     """
     fixed: dict[str, KnobValue] = {}
     for word in words or ():
@@ -206,10 +200,7 @@ def line_knob(space: Space, name: str | None, fixed: Mapping[str, KnobValue]) ->
 def grid_knobs(space: Space, words: str, fixed: Mapping[str, KnobValue]) -> tuple[Knob, Knob]:
     """Return the two knobs of --heatmap, by default the first two of more than one number.
 
-    Raises
-    ------
-    UsageError
-        If there are no such knobs, or those named are none.
+    UsageError if there are no such knobs, or those named are none.
     """
     if not words:
         free = [knob for knob in space.knobs if _is_axis(knob) and knob.name not in fixed]

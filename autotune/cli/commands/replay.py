@@ -35,9 +35,9 @@ from autotune.report.replay_scores import (
 )
 from autotune.report.units import duration_text, time_text
 from autotune.system.words import counted
+from autotune.tuner.factory import check_tuner
 from autotune.tuner.replay.compare_tuners import (
     ReplayJob,
-    check_replayed,
     distinct,
     find_recording,
     load_recordings,
@@ -61,8 +61,7 @@ class ReplayOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME ...",
-            help="model, random, grid, genetic, local, optuna:SAMPLER, kernel_tuner:STRATEGY.  "
-            "[model]",
+            help="model, random, grid, genetic, local or optuna:SAMPLER.  [model]",
         ),
     ] = None
     budget: Annotated[int, typer.Option(min=1, help="Measurements per run.")] = 200
@@ -191,7 +190,7 @@ def _workloads(folder: str) -> list[tuple[str, str]]:
 def _run(workloads: Sequence[tuple[str, str]], options: ReplayOptions) -> dict[str, TracesBySpace]:
     """Run every tuner on every workload; traces by tuner and space."""
     for tuner in options.tuners:
-        check_replayed(tuner, bool(options.transfer))
+        check_tuner(tuner, bool(options.transfer))
     optima = {(path, name): find_recording(path, name).optimum_s or 0.0 for path, name in workloads}
     common = (options.budget, options.repeats, options.seed, options.batch, options.patience)
     pairs = [(tuner, path, name) for tuner in options.tuners for path, name in optima]

@@ -43,20 +43,11 @@ from search_spaces import SpaceError
 def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProcess) -> None:
     """Tune the workloads of a run, showing what its view shows.
 
-    Parameters
-    ----------
-    options : RunOptions
-    begin : float
-        When the run began, in monotonic seconds.
-    fork_server : ForkServerProcess
-        Of the first workload; others start their own.
+    begin: when the run began, in monotonic seconds.
+    fork_server: of the first workload; others start their own.
 
-    Raises
-    ------
-    StopError
-        3 if nothing valid was found; 130 (or 128 and the signal) if interrupted.
-    UsageError
-        If a template or a log is not what it should be.
+    StopError with 3 if nothing valid was found, with 130 (or 128 and the signal) if interrupted;
+    UsageError if a template or a log is not what it should be.
     """
     deadline = Deadline(options.time_s, begin=begin)
     plans = make_plans(options, deadline)

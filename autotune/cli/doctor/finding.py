@@ -8,35 +8,18 @@ from typing import Any, NamedTuple
 
 
 class Finding(NamedTuple):
-    """A problem, and what to do about it.
-
-    Attributes
-    ----------
-    what, remedy : str
-    problem : bool
-        Whether something that should work does not; otherwise this is a note.
-    """
+    """A problem, and what to do about it."""
 
     what: str
     remedy: str
-    problem: bool = True
+    problem: bool = True  # Whether something that should work does not; otherwise this is a note.
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check.
-
-    Attributes
-    ----------
-    name : str
-    text : str
-        One line.
-    facts : dict
-        For programs; fit for JSON.
-    findings : tuple of Finding
-    """
+    """The result of one check."""
 
     name: str
-    text: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    text: str  # one line
+    facts: Mapping[str, Any] = field(default_factory=dict)  # for programs; fit for JSON
     findings: tuple[Finding, ...] = ()

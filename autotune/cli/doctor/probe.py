@@ -27,18 +27,10 @@ TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """The result of a step, or why it failed.
+    """The result of a step, or why it failed."""
 
-    Attributes
-    ----------
-    found : dict
-        Empty if it failed.
-    error : str or None
-        One line; None if it succeeded.
-    """
-
-    found: dict[str, Any] = field(default_factory=dict)
-    error: str | None = None
+    found: dict[str, Any] = field(default_factory=dict)  # Empty if it failed.
+    error: str | None = None  # One line; None if it succeeded.
 
 
 def probe_libraries(steps: Sequence[str], timeout_s: float = TIMEOUT_S) -> dict[str, ProbeResult]:

@@ -32,15 +32,9 @@ def config_file() -> Path:
 def load_defaults(command: Any) -> Defaults:
     """Return the defaults that the file gives to a group of commands; none if there is no file.
 
-    Parameters
-    ----------
-    command
-        The group, as Typer makes it. Values are checked by the options when they are used.
+    command: the group, as Typer makes it. Values are checked by the options when they are used.
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be read, or names what is no command or no option of it.
+    UsageError if the file cannot be read, or names what is no command or no option of it.
     """
     path = config_file()
     if not path.exists():

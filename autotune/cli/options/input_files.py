@@ -18,16 +18,9 @@ def check_readable(path: str | os.PathLike[str], what: str = "") -> Path:
 
     A device or a pipe is none: reading it may never end.
 
-    Parameters
-    ----------
-    path : str or path
-    what : str, optional
-        What the message begins with, such as the option that names the file.
+    what: what the message begins with, such as the option that names the file.
 
-    Raises
-    ------
-    UsageError
-        If there is no such file, it is something else, or may not be read.
+    UsageError if there is no such file, it is something else, or may not be read.
     """
     found, label = Path(path), f"{what} {path}".strip()
     if not str(path):
@@ -49,10 +42,7 @@ def check_readable(path: str | os.PathLike[str], what: str = "") -> Path:
 def read_array(path: str | os.PathLike[str], what: str = "") -> Array:
     """Return the array of a file of NumPy (.npy).
 
-    Raises
-    ------
-    UsageError
-        As `check_readable`, or if it is no such file.
+    UsageError as `check_readable`, or if it is no such file.
     """
     from numpy.lib.format import read_array as read
 
@@ -72,10 +62,7 @@ MAX_BYTES = 1 << 20
 def read_text(path: str | os.PathLike[str], what: str = "") -> str:
     """Return the text of a file of options, without the mark that some editors begin it with.
 
-    Raises
-    ------
-    UsageError
-        As `check_readable`, or if it is not UTF-8, or larger than `MAX_BYTES`.
+    UsageError as `check_readable`, or if it is not UTF-8, or larger than `MAX_BYTES`.
     """
     found, label = check_readable(path, what), f"{what} {path}".strip()
     try:

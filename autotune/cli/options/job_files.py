@@ -47,19 +47,11 @@ class RunOptions:
 def run_options(words: Values, defaults: Values, view: str) -> RunOptions:
     """Return what a command line asks for, with or without --job.
 
-    Parameters
-    ----------
-    words : mapping
-        Options that the command line gives, by name; TEMPLATE is "template".
-    defaults : mapping
-        Those that the user's configuration gives. A job file goes before them, and the command
-        line before both.
-    view : str
+    words: options that the command line gives, by name; TEMPLATE is "template".
+    defaults: those that the user's configuration gives. A job file goes before them, and the
+        command line before both.
 
-    Raises
-    ------
-    UsageError
-        If something is wrong with them or with the job file.
+    UsageError if something is wrong with them or with the job file.
     """
     words, defaults = dict(words), dict(defaults)
     usual_job = defaults.pop("job", None)
@@ -119,10 +111,7 @@ def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
     Values are as the file has them; names have dashes for underscores.
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be read, or is not laid out as job files are.
+    UsageError if the file cannot be read, or is not laid out as job files are.
     """
     data = _names(_parsed(path), path)
     defaults = _names(_table(data.pop("defaults", {}), f"{path}: defaults"), path)

@@ -16,10 +16,7 @@ from records.formats import load_own
 def check_log(name: str) -> Path:
     """Return the path of a log, which is a regular file or may become one.
 
-    Raises
-    ------
-    UsageError
-        If it is something else, its folder is missing, or it is where the output goes.
+    UsageError if it is something else, its folder is missing, or it is where the output goes.
     """
     if not name:
         raise UsageError("--log is empty: give the name of a file, such as --log matmul.jsonl")
@@ -56,16 +53,9 @@ def _check_file(path: Path) -> None:
 def open_log(path: Path, left_s: Callable[[], float | None] = lambda: None) -> RecordStore:
     """Return a log that was checked, known to be readable and writable.
 
-    Parameters
-    ----------
-    path : Path
-    left_s : callable
-        Returns the seconds there are to wait while another process has locked it; None for any.
+    left_s: returns the seconds there are to wait while another process has locked it; None for any.
 
-    Raises
-    ------
-    UsageError, RecordError
-        If it is not.
+    UsageError or RecordError if it is not.
     """
     store = RecordStore(path, left_s)
     load_own(store)

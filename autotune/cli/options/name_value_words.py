@@ -17,10 +17,7 @@ _EXAMPLES = {
 def parse_settings(settings: Sequence[str] | None, option: str = "--set") -> dict[str, str]:
     """Read NAME=VALUE words of an option; spaces around the name and the value do not count.
 
-    Raises
-    ------
-    UsageError
-        If a word is not of that form, or a name is given twice.
+    UsageError if a word is not of that form, or a name is given twice.
     """
     values: dict[str, str] = {}
     for setting in settings or ():

@@ -33,8 +33,7 @@ from autotune.errors import UsageError
 from autotune.measure.timing_policy import FLUSHES, TimingPolicy
 from autotune.system.words import did_you_mean
 from autotune.tuner.run.goal import Goal
-from autotune.tuner.run.limits import BATCH, Limits
-from autotune.tuner.run.patience import check_share
+from autotune.tuner.run.limits import BATCH, Limits, check_share
 
 TRIALS = 64
 """Trials of a workload where neither they nor the time are given."""
@@ -64,17 +63,10 @@ def option(
 ) -> Any:
     """Return a field of `WorkloadOptions`.
 
-    Parameters
-    ----------
-    declared
-        The annotation of Typer; None if the command line does not have it.
-    read : callable, optional
-        Checks a value and returns what the field holds.
-    default
-        What the field holds if the option is not given, or what makes that.
-    scope : OptionScope
-    name : str, optional
-        That of the option; by default the field's, with dashes for underscores.
+    declared: the annotation of Typer; None if the command line does not have it.
+    read: checks a value and returns what the field holds.
+    default: what the field holds if the option is not given, or what makes that.
+    name: that of the option; by default the field's, with dashes for underscores.
     """
     data = {"declared": declared, "read": read, "scope": scope, "name": name}
     if callable(default):
@@ -354,10 +346,7 @@ def workload_options(values: Values) -> WorkloadOptions:
 def read(values: Values, readers: Mapping[str, Callable[[Any], Any]], prefix: str) -> Values:
     """Return options read; `prefix` goes before their names in messages.
 
-    Raises
-    ------
-    UsageError
-        If a name is not known, or a value is not what it should be.
+    UsageError if a name is not known, or a value is not what it should be.
     """
     found = {}
     for name, value in values.items():

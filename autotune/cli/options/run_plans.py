@@ -22,32 +22,19 @@ from records import RecordStore
 
 @dataclass(frozen=True)
 class WorkloadPlan:
-    """The plan of one workload of a run.
-
-    Attributes
-    ----------
-    options : WorkloadOptions
-    task : Task
-        Not traced yet.
-    store : RecordStore
-        Its log.
-    label : str
-        What it is called; "" if it is the only one.
-    """
+    """The plan of one workload of a run."""
 
     options: WorkloadOptions
-    task: Task
-    store: RecordStore
-    label: str
+    task: Task  # Not traced yet.
+    store: RecordStore  # Its log.
+    label: str  # What it is called; "" if it is the only one.
 
 
 def make_plans(options: RunOptions, deadline: Deadline) -> list[WorkloadPlan]:
     """Return the workloads of a run; a log that is locked is waited for until the deadline.
 
-    Raises
-    ------
-    UsageError, RecordError
-        If a template, target, argument or log is not what it should be, or two workloads are one.
+    UsageError or RecordError if a template, target, argument or log is not what it should be, or
+    two workloads are one.
     """
     found = []
     for number, workload in enumerate(options.workloads, 1):

@@ -48,24 +48,13 @@ def task_of(
 ) -> Task:
     """Return the task of a template.
 
-    Parameters
-    ----------
-    reference : str
-        A template's name, ``path/to/file.py:function`` or ``path/to/file.tile``.
-    values : mapping of str to str
-        Its arguments as texts.
-    shapes : mapping of str to str
-        Shapes of the inputs of a Tile function that have no dimensions in the header.
-    target : str
-    timeout_s : float
-        Seconds that a template which is not our own may take, each time it is run here.
-    constant : sequence of int
-        Positions of the inputs that do not change.
+    reference: a template's name, ``path/to/file.py:function`` or ``path/to/file.tile``.
+    values: its arguments as texts.
+    shapes: shapes of the inputs of a Tile function that have no dimensions in the header.
+    timeout_s: seconds that a template which is not our own may take, each time it is run here.
+    constant: positions of the inputs that do not change.
 
-    Raises
-    ------
-    UsageError
-        If the target, the template or an argument is not what it should be.
+    UsageError if the target, the template or an argument is not what it should be.
     """
     parsed = Target.parse(target)
     template = template_of(reference, parsed, timeout_s)
@@ -75,10 +64,7 @@ def task_of(
 def template_of(reference: str, target: Target, timeout_s: float = 10.0) -> Template:
     """Return a template that the user names; see `task_of`.
 
-    Raises
-    ------
-    UsageError
-        If there is none, or its file cannot be loaded.
+    UsageError if there is none, or its file cannot be loaded.
     """
     limit = max(_MIN_IMPORT_S, timeout_s)
     # Importing it runs it.
@@ -96,10 +82,7 @@ def task_with(
 ) -> Task:
     """Return the task of a template that was found by `reference`; see `task_of`.
 
-    Raises
-    ------
-    UsageError
-        If an argument is not what it should be.
+    UsageError if an argument is not what it should be.
     """
     tile = names_tile(reference)
     if tile:
@@ -129,10 +112,7 @@ def task_with(
 def load_log(path: str) -> list[Record]:
     """Return the records of a log.
 
-    Raises
-    ------
-    UsageError, RecordError
-        If there is no such file, or it is no log.
+    UsageError or RecordError if there is no such file, or it is no log.
     """
     return load_own(RecordStore(check_readable(path)), must_exist=True)
 
@@ -145,9 +125,6 @@ def load_logs(paths: Sequence[str]) -> list[Record]:
 def work_of(task: Task) -> Work:
     """Return what one run of the task's kernel amounts to.
 
-    Raises
-    ------
-    UsageError
-        If the template's count of operations fails.
+    UsageError if the template's count of operations fails.
     """
     return Work(task.flops, task.bytes)

@@ -23,21 +23,13 @@ def tile_arguments(
 ) -> dict[str, str]:
     """Return the arguments of a Tile function's template as texts, shapes and sizes read.
 
-    Parameters
-    ----------
-    template : Template
-        That of the function.
-    path : str
-        Its file.
-    settings : mapping of str to str
-        Sizes of the dimensions in the header and inputs that are sizes, and ``dtype``.
-    shapes : mapping of str to str
-        Shapes of the inputs that have no dimensions there: ``"4,5"``, or ``"scalar"``.
+    template: that of the function.
+    path: its file.
+    settings: sizes of the dimensions in the header and inputs that are sizes, and ``dtype``.
+    shapes: shapes of the inputs that have no dimensions there: ``"4,5"``, or ``"scalar"``.
 
-    Raises
-    ------
-    UsageError
-        If one is missing, not known or no size, or (a TileError) they do not fit the function.
+    UsageError if one is missing, not known or no size, or (a TileError) they do not fit the
+    function.
     """
     sizes = [p.name for p in template.parameters if p.type is int]
     inputs = [p.name for p in template.parameters if p.type is str and p.required]

@@ -63,10 +63,7 @@ def print_line(text: str) -> None:
 def print_raw(text: str) -> None:
     """Print to the standard output at once; a closed pipe is no error.
 
-    Raises
-    ------
-    UsageError
-        If the output cannot be written for another reason.
+    UsageError if the output cannot be written for another reason.
     """
     try:
         sys.stdout.write(f"{text}\n")  # at once: an interrupt comes before a line or after it
@@ -78,10 +75,7 @@ def print_raw(text: str) -> None:
 def output_failed(error: OSError) -> None:
     """Stop writing to the standard output after an error; a closed pipe is no error.
 
-    Raises
-    ------
-    UsageError
-        If it failed for another reason.
+    UsageError if it failed for another reason.
     """
     _discard(sys.stdout)
     if error.errno == errno.EBADF:

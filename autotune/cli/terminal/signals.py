@@ -74,10 +74,7 @@ def redeliver_interrupts() -> None:
 class _Redelivery:
     """The hook that Python calls for exceptions that cannot be caught.
 
-    Parameters
-    ----------
-    others : callable
-        Is given all but interrupts.
+    others: is given all but interrupts.
     """
 
     def __init__(self, others: Callable[[sys.UnraisableHookArgs], object]) -> None:

@@ -85,65 +85,35 @@ Given = Callable[[np.random.Generator], Sequence[Array]]
 
 @dataclass(frozen=True)
 class AnswerCheck:
-    """One check of a candidate: the inputs, the right outputs and the allowed errors.
+    """One check of a candidate: the inputs, the right outputs and the allowed errors."""
 
-    Attributes
-    ----------
-    what : str
-        The inputs in a few words, for messages, such as "whole numbers up to 64".
-    inputs : list of ndarray
-        C-contiguous, of the parameters' types.
-    expected : list of ndarray
-        The right outputs; none if there is no reference.
-    allowed : list of Allowance
-        What error the elements of each output may have; none if there is no right output.
-    """
-
-    what: str
-    inputs: list[Array]
+    what: str  # The inputs in a few words, for messages, such as "whole numbers up to 64".
+    inputs: list[Array]  # C-contiguous, of the parameters' types.
+    # The right outputs; none if there is no reference.
     expected: list[Array] = field(default_factory=list)
+    # What error the elements of each output may have; none if there is no right output.
     allowed: list[Allowance] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class CheckSpec:
-    """What the checks of a workload's candidates are made from.
-
-    Attributes
-    ----------
-    inputs : sequence of InputSpec
-    outputs : sequence of str
-        Types of the outputs.
-    elements : int
-        Elements of all inputs and outputs.
-    accumulator, intermediate : str or None
-        Float types that the template declares sums and other intermediate values to have. By
-        default float32 for half types, and the type itself otherwise; but what computes half types
-        element by element may round each intermediate value to them.
-    is_declared : bool
-        Whether the template says so of intermediate values.
-    terms : int
-        Terms of the longest sum.
-    work : float
-        Operations of one run; references of large workloads are called less often.
-    functions : frozenset of str or None
-        Names of the functions that it applies, None if they are not known. They say which inputs
-        are worth a try, and never what is right.
-    given : callable or None
-        Draws realistic inputs, if the template does so itself.
-    seed : int
-    """
+    """What the checks of a workload's candidates are made from."""
 
     inputs: Sequence[InputSpec]
-    outputs: Sequence[str]
-    elements: int = 0
+    outputs: Sequence[str]  # Types of the outputs.
+    elements: int = 0  # Elements of all inputs and outputs.
+    # Float types that the template declares sums and other intermediate values to have. By default
+    # float32 for half types, and the type itself otherwise; but what computes half types element by
+    # element may round each intermediate value to them.
     accumulator: str | None = None
     intermediate: str | None = None
-    is_declared: bool = True
-    terms: int = 1
-    work: float = 0.0
+    is_declared: bool = True  # Whether the template says so of intermediate values.
+    terms: int = 1  # Terms of the longest sum.
+    work: float = 0.0  # Operations of one run; references of large workloads are called less often.
+    # Names of the functions that it applies, None if they are not known. They say which inputs are
+    # worth a try, and never what is right.
     functions: frozenset[str] | None = None
-    given: Given | None = None
+    given: Given | None = None  # Draws realistic inputs, if the template does so itself.
     seed: int = 0
 
     @property
@@ -178,16 +148,9 @@ class CheckSpec:
 def answer_checks(workload: CheckSpec, reference: Reference | None) -> list[AnswerCheck]:
     """Return the checks of a workload's candidates, exact ones first.
 
-    Parameters
-    ----------
-    workload : CheckSpec
-    reference : Reference or None
-        Computes the right outputs. Without one there is a single check, on realistic inputs.
+    reference: computes the right outputs. Without one there is a single check, on realistic inputs.
 
-    Raises
-    ------
-    UsageError
-        If the reference fails, does not fit the outputs, or says NaN everywhere.
+    UsageError if the reference fails, does not fit the outputs, or says NaN everywhere.
     """
     if reference is None:
         inputs = _inputs_of_template(workload)
@@ -213,10 +176,7 @@ def _with_intermediate(workload: CheckSpec, reference: Reference) -> CheckSpec:
 def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) -> list[Array]:
     """Return realistic inputs that a template draws itself.
 
-    Raises
-    ------
-    UsageError
-        If they are not of the inputs' number, shapes and types.
+    UsageError if they are not of the inputs' number, shapes and types.
     """
     arrays = list(given(np.random.default_rng(list(seed))))
     wanted = [(spec.shape, spec.dtype) for spec in specs]

@@ -24,19 +24,11 @@ SATURATED = 1024.0
 
 @dataclass(frozen=True)
 class InputSpec:
-    """An input of a workload.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    dtype : str
-    use : InputUse
-        What its values are used for.
-    """
+    """An input of a workload."""
 
     shape: tuple[int, ...]
     dtype: str
-    use: InputUse
+    use: InputUse  # What its values are used for.
 
     @property
     def is_float(self) -> bool:
@@ -66,19 +58,12 @@ def draw_all(specs: Sequence[InputSpec], draw: Draw, seed: Sequence[int]) -> lis
 
 @dataclass(frozen=True)
 class MagnitudeRange:
-    """Which magnitudes realistic floats have.
+    """Which magnitudes realistic floats have."""
 
-    Attributes
-    ----------
-    tiny, huge : bool
-        Whether a few are far smaller (from 2^-15), or far larger (up to 384) than the others.
-    scale : float
-        What all are multiplied with.
-    """
-
+    # Whether a few are far smaller (from 2^-15), or far larger (up to 384) than the others.
     tiny: bool = True
     huge: bool = True
-    scale: float = 1.0
+    scale: float = 1.0  # What all are multiplied with.
 
 
 def realistic(
@@ -92,11 +77,7 @@ def realistic(
     multiplied in sums of n terms has no such eight elements, and is divided by sqrt(n). Integers
     are from -8 to 8.
 
-    Parameters
-    ----------
-    zeros, signed : bool
-        Whether there are zeros, and negative values.
-    magnitudes : MagnitudeRange, optional
+    zeros, signed: whether there are zeros, and negative values.
     """
     wanted = magnitudes or MagnitudeRange()
 
@@ -197,12 +178,8 @@ def _integers(
 def whole_numbers(largest: int, part: int = 0, parts: int = 1) -> Draw:
     """Return how whole numbers are drawn, of magnitudes from 1 to `largest`, most of them small.
 
-    Parameters
-    ----------
-    largest : int
-        Types that do not have all whole numbers up to it get fewer.
-    part, parts : int
-        All elements but those of one of `parts` random parts are 0.
+    largest: types that do not have all whole numbers up to it get fewer.
+    part, parts: all elements but those of one of `parts` random parts are 0.
     """
 
     def draw(spec: InputSpec, rng: np.random.Generator) -> Array:
@@ -236,11 +213,7 @@ def saturated_along(axis: int, shifted: bool) -> Draw:
     So sums of it along that axis are powers of two, and dividing by them is exact. In some rows
     the largest value stands alone, at an end.
 
-    Parameters
-    ----------
-    axis : int
-    shifted : bool
-        Whether something is added to all along that axis, as softmax allows for.
+    shifted: whether something is added to all along that axis, as softmax allows for.
     """
 
     def draw(spec: InputSpec, rng: np.random.Generator) -> Array:

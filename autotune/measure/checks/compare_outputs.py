@@ -18,24 +18,12 @@ from autotune.runtime.device import Device, DeviceArray, Host
 
 @dataclass(frozen=True)
 class Verdict:
-    """How an output compares with what was expected.
+    """How an output compares with what was expected."""
 
-    Attributes
-    ----------
-    max_error : float
-        Largest absolute error; NaN or infinite if an element is.
-    wrong : int
-        Elements with a larger error than allowed.
-    first : tuple of int or None
-        Where the first of them is.
-    allowed : float
-        Error that this one may have.
-    """
-
-    max_error: float
-    wrong: int = 0
-    first: tuple[int, ...] | None = None
-    allowed: float = 0.0
+    max_error: float  # Largest absolute error; NaN or infinite if an element is.
+    wrong: int = 0  # Elements with a larger error than allowed.
+    first: tuple[int, ...] | None = None  # Where the first of them is.
+    allowed: float = 0.0  # Error that this one may have.
 
 
 class OutputCheck:
@@ -43,14 +31,9 @@ class OutputCheck:
 
     NaN and infinities are right only where they are expected; 0 equals -0.
 
-    Parameters
-    ----------
-    device : Device
-        Where the outputs are.
-    expected : ndarray
-        The right answer, C-contiguous; it is copied.
-    allowed : ndarray or float
-        Absolute error that each element may have: floats of the same shape, or one for all.
+    device: where the outputs are.
+    expected: the right answer, C-contiguous; it is copied.
+    allowed: absolute error that each element may have: floats of the same shape, or one for all.
         Integers and bools must be equal, but where it is infinite.
     """
 

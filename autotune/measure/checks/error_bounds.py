@@ -51,20 +51,13 @@ _GROUPS = 64
 
 @dataclass(frozen=True)
 class Allowance:
-    """What error each element of one output may have.
+    """What error each element of one output may have."""
 
-    Attributes
-    ----------
-    errors : ndarray or float
-        Absolute errors of the output's shape, float64 if that is its type and float32 otherwise, or
-        one for all; infinite for elements of which nothing can be said (integers that rounding
-        decides).
-    share : float
-        Median of errors over the elements' scales; 0 where answers must be equal.
-    """
-
+    # Absolute errors of the output's shape, float64 if that is its type and float32 otherwise, or
+    # one for all; infinite for elements of which nothing can be said (integers that rounding
+    # decides).
     errors: Array | float = 0.0
-    share: float = 0.0
+    share: float = 0.0  # Median of errors over the elements' scales; 0 where answers must be equal.
 
     @property
     def is_tight(self) -> bool:
@@ -74,27 +67,17 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Precision:
-    """What is assumed of the precision of candidates.
+    """What is assumed of the precision of candidates."""
 
-    Attributes
-    ----------
-    accumulator : str
-        Float type in which sums are computed.
-    intermediate : str
-        Float type that other intermediate values are rounded to: the accumulator's, or narrower.
-    is_declared : bool
-        Whether the template says so; otherwise each element is computed from a few inputs alone.
-    terms : int
-        Terms of the longest sum, as the owner says; the reference may show that it is shorter.
-    samples : int
-        How often inputs are changed at random: twice at least. Where neighbours change together,
-        as in scans, inputs are changed more often.
-    """
-
-    accumulator: str
+    accumulator: str  # Float type in which sums are computed.
+    # Float type that other intermediate values are rounded to: the accumulator's, or narrower.
     intermediate: str
+    # Whether the template says so; otherwise each element is computed from a few inputs alone.
     is_declared: bool
+    # Terms of the longest sum, as the owner says; the reference may show that it is shorter.
     terms: int
+    # How often inputs are changed at random: twice at least. Where neighbours change together, as
+    # in scans, inputs are changed more often.
     samples: int
 
     @property
@@ -124,17 +107,9 @@ def allowances(
     type, SAFETY eps_mid (s + |y|) is added, and with m if that is declared. All that is at most
     `LARGEST_SHARE` of the largest of s, |y| and m, and at least the smallest numbers of the types.
 
-    Parameters
-    ----------
-    reference : Reference
-    inputs : sequence of ndarray
-    expected : sequence of ndarray
-        What the reference returns for them.
-    types : sequence of str
-        Types of the outputs.
-    precision : Precision
-    rng : numpy.random.Generator
-        Draws the changes.
+    expected: what the reference returns for them.
+    types: types of the outputs.
+    rng: draws the changes.
     """
     study = _SensitivityAnalysis(reference, inputs, expected, precision, rng)
     return [study.allowance(number, dtype) for number, dtype in enumerate(types)]
@@ -308,17 +283,10 @@ def perturbed_inputs(
 ) -> list[Array]:
     """Return inputs with floats changed, up or down by a share of themselves.
 
-    Parameters
-    ----------
-    inputs : sequence of ndarray
-    change : float
-        That share.
-    rng : numpy.random.Generator
-        Draws which way.
-    wide : bool
-        Whether floats are returned as float64; they keep their type otherwise.
-    density : float
-        Share of the elements that are changed.
+    change: that share.
+    rng: draws which way.
+    wide: whether floats are returned as float64; they keep their type otherwise.
+    density: share of the elements that are changed.
     """
     return [
         _perturbed(array, density, change, rng, wide) if is_floating(array) else array

@@ -27,25 +27,16 @@ class Buffers:
     On a CPU the arrays have the same offset from a cache line as NumPy's own, because users' arrays
     have it.
 
-    Parameters
-    ----------
-    device : Device
-    parameters : sequence of ArrayParameter
-        Inputs and outputs, of known sizes.
-
-    Attributes
-    ----------
-    arrays : list of array
-        In the order of the parameters, on the device, of types as `Device.stored_as` says.
-    inputs, outputs : list of array
-        Those among them.
+    parameters: inputs and outputs, of known sizes.
     """
 
     def __init__(self, device: Device, parameters: Sequence[ArrayParameter]) -> None:
         self._device = device
         self._pattern = device.keep(zone_pattern())
         self._guarded = [_Guarded(device, p, self._pattern.array) for p in parameters]
+        # In the order of the parameters, on the device, of types as `Device.stored_as` says.
         self.arrays = [guarded.array for guarded in self._guarded]
+        # Those among them.
         self.inputs = [g.array for g in self._guarded if not g.is_output]
         self.outputs = [g.array for g in self._guarded if g.is_output]
         self._sources: list[Copy] = []

@@ -20,24 +20,15 @@ _SMALL = 8
 
 @dataclass(frozen=True)
 class InputUse:
-    """How an input is used.
+    """How an input is used."""
 
-    Attributes
-    ----------
-    limit : int or None
-        Set for an index or a shift count: values are drawn from 0 up to this, exclusive.
-    divides : bool
-        It is a divisor: it is never 0, and integers stay small.
-    factors : int
-        Terms of a sum in which it is multiplied with something else, 1 if there is no such sum.
-        Realistic inputs are divided by the root of it, so that results stay of order 1.
-    converted : bool
-        It is an integer in a computation that converts integers to floats: it stays small.
-    """
-
+    # Set for an index or a shift count: values are drawn from 0 up to this, exclusive.
     limit: int | None = None
-    divides: bool = False
+    divides: bool = False  # It is a divisor: it is never 0, and integers stay small.
+    # Terms of a sum in which it is multiplied with something else, 1 if there is no such sum.
+    # Realistic inputs are divided by the root of it, so that results stay of order 1.
     factors: int = 1
+    # It is an integer in a computation that converts integers to floats: it stays small.
     converted: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -53,12 +44,8 @@ class InputUse:
 def input_uses(inputs: Sequence[Tensor], operations: Iterable[ComputeOp]) -> list[InputUse]:
     """Return how each input of a computation is used.
 
-    Parameters
-    ----------
-    inputs : sequence of Tensor
-        Made by `te.placeholder`, of constant sizes.
-    operations : iterable of ComputeOp
-        All that is computed, producers first.
+    inputs: made by `te.placeholder`, of constant sizes.
+    operations: all that is computed, producers first.
     """
     found = _Uses(inputs)
     for op in operations:

@@ -43,10 +43,7 @@ def changes_needed(first: Array, second: Array) -> int:
     by the root of u^2 + v^2, the square of their cosine is 1 for neighbours that change together,
     and between 1/(2 r) and 1/r for r independent ones.
 
-    Parameters
-    ----------
-    first, second : ndarray
-        What `sampled_blocks` returns for an output after two changes of the inputs.
+    first, second: what `sampled_blocks` returns for an output after two changes of the inputs.
     """
     with np.errstate(all="ignore"):
         size = np.hypot(first, second)

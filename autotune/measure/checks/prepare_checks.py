@@ -19,21 +19,13 @@ from autotune.measure.checks.reference import Function, Reference
 
 @dataclass(frozen=True)
 class Prepared:
-    """What candidates are checked with.
+    """What candidates are checked with."""
 
-    Attributes
-    ----------
-    reference : str
-        What answers are checked with: "given" by the template, "unscheduled" program, or "none".
-    checks : list of AnswerCheck
-        Exact ones first; the last is the one whose inputs candidates are timed on.
-    words : list of str
-        How precise answers must be, a line for each output.
-    """
-
+    # What answers are checked with: "given" by the template, "unscheduled" program, or "none".
     reference: str
+    # Exact ones first; the last is the one whose inputs candidates are timed on.
     checks: list[AnswerCheck]
-    words: list[str]
+    words: list[str]  # how precise answers must be, a line for each output
 
 
 def prepare(
@@ -45,22 +37,12 @@ def prepare(
 ) -> Prepared:
     """Return what the candidates of a workload are checked with.
 
-    Parameters
-    ----------
-    subject : WorkloadDescription
-    reference : callable or None
-        The template's, a function of the input arrays.
-    unscheduled : callable or None
-        The program without a schedule, a function of inputs and outputs; asked where there is no
-        reference.
-    given : callable or None
-        Draws realistic inputs, if the template does so itself.
-    seed : int
+    reference: the template's, a function of the input arrays.
+    unscheduled: the program without a schedule, a function of inputs and outputs; asked where there
+        is no reference.
+    given: draws realistic inputs, if the template does so itself.
 
-    Raises
-    ------
-    UsageError
-        If the reference fails, or does not fit the outputs.
+    UsageError if the reference fails, or does not fit the outputs.
     """
     who, function = _reference(subject, reference, unscheduled)
     found = answer_checks(_workload(subject, given, seed), function)

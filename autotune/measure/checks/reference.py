@@ -25,22 +25,9 @@ WIDE = "float64"
 class Reference:
     """A function that computes the right answers, in a wide type where it takes one.
 
-    Parameters
-    ----------
-    function : callable
-    parameters : sequence of ArrayParameter
-        Inputs and outputs of the workload, of fixed shapes.
-    name : str
-        The template's name, for messages.
-    only_own_types : bool
-        Whether it takes arrays of the parameters' types alone, as compiled programs do.
-
-    Attributes
-    ----------
-    takes_wide : bool
-        Whether it takes float64 arrays in place of narrower floats, as far as is known.
-    own_precision : float
-        Distance from 1 to the next number of the least precise type that it returned last.
+    parameters: inputs and outputs of the workload, of fixed shapes.
+    name: the template's name, for messages.
+    only_own_types: whether it takes arrays of the parameters' types alone, as compiled programs do.
     """
 
     def __init__(
@@ -53,24 +40,19 @@ class Reference:
         self._function = function
         self._outputs = [parameter for parameter in parameters if parameter.is_output]
         self._name = name
+        # Whether it takes float64 arrays in place of narrower floats, as far as is known.
         self.takes_wide = not only_own_types
+        # Distance from 1 to the next number of the least precise type that it returned last.
         self.own_precision = 0.0
 
     def __call__(self, inputs: Sequence[Array], dtype: str = WIDE) -> list[Array]:
         """Return the outputs, computed in a wide type: float64 arrays in place of all floats.
 
-        Parameters
-        ----------
-        inputs : sequence of ndarray
-            Of the parameters' types.
-        dtype : str
-            Type that floats are converted to before; a reference that does not take it computes in
-            the parameters' own types.
+        inputs: of the parameters' types.
+        dtype: type that floats are converted to before; a reference that does not take it computes
+            in the parameters' own types.
 
-        Raises
-        ------
-        UsageError
-            If it fails, or returns something of another number, shape or kind.
+        UsageError if it fails, or returns something of another number, shape or kind.
         """
         if self.takes_wide:
             converted = [_as(array, dtype) if is_floating(array) else array for array in inputs]

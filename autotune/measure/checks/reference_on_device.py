@@ -21,11 +21,7 @@ class ReferenceOnDevice:
     NumPy's functions hand their work to the library that an array is of. So a reference that is
     written with them may run on either; what it raises on the device decides.
 
-    Parameters
-    ----------
-    device : Device
-    function : callable
-        Function of the input arrays: of the device's library, or of NumPy alone.
+    function: function of the input arrays: of the device's library, or of NumPy alone.
     """
 
     def __init__(self, device: Device, function: Callable[..., Any]) -> None:

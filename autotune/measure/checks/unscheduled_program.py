@@ -35,12 +35,8 @@ from search_spaces import KnobValue
 class Computation:
     """The computation itself, without a schedule.
 
-    Parameters
-    ----------
-    tensors : sequence of Tensor
-        Inputs, then outputs; no symbolic sizes.
-    terms : int, optional
-        `reduction_length` as the author of a kernel as text states it.
+    tensors: inputs, then outputs; no symbolic sizes.
+    terms: `reduction_length` as the author of a kernel as text states it.
     """
 
     tensors: Sequence[Tensor]
@@ -148,15 +144,12 @@ class Computation:
 def float_operations(task: Task) -> float | None:
     """Return the operations of one run: those that the template states, else those of its formula.
 
+    UsageError if the template's count fails, or its formula cannot be found.
+
     Returns
     -------
     float or None
         None of a template that only moves elements, and of a kernel as text that states none.
-
-    Raises
-    ------
-    UsageError
-        If the template's count fails, or its formula cannot be found.
     """
     if task.flops is not None:
         return task.flops

@@ -81,10 +81,7 @@ class ForkServerProcess:
     def reports(self) -> list[dict[str, Any]] | None:
         """Return the reports that have come, without waiting; None if it has ended.
 
-        Raises
-        ------
-        AutotuneError
-            If it cannot start.
+        AutotuneError if it cannot start.
         """
         found: list[dict[str, Any]] = []
         while True:

@@ -30,27 +30,16 @@ class GarbledMessageError(Exception):
 
 
 class Message(NamedTuple):
-    """One message.
+    """One message."""
 
-    Attributes
-    ----------
-    body : dict
-        A JSON object.
-    payload : bytes
-        Whatever else there is.
-    """
-
-    body: dict[str, Any]
-    payload: bytes = b""
+    body: dict[str, Any]  # A JSON object.
+    payload: bytes = b""  # Whatever else there is.
 
 
 class Channel:
     """One end of a connection between two processes.
 
-    Parameters
-    ----------
-    end : socket
-        One of a pair of stream sockets, which the channel owns from now on.
+    end: one of a pair of stream sockets, which the channel owns from now on.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -76,12 +65,7 @@ class Channel:
             raise ChannelClosedError from error
 
     def receive(self) -> Message:
-        """Wait for the next message.
-
-        Raises
-        ------
-        ChannelClosedError, GarbledMessageError
-        """
+        """Wait for the next message; it may raise what `poll` does."""
         while (message := self.poll()) is None:
             poller = select.poll()
             poller.register(self._end, select.POLLIN)
@@ -96,9 +80,7 @@ class Channel:
     def poll(self) -> Message | None:
         """Return the next message if it has come completely; never wait.
 
-        Raises
-        ------
-        ChannelClosedError, GarbledMessageError
+        It may raise ChannelClosedError or GarbledMessageError.
         """
         while (message := self._cut()) is None:
             try:

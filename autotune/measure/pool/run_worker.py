@@ -6,8 +6,8 @@ import pickle
 from typing import Any
 
 from autotune.measure.candidate import WorkloadDescription
+from autotune.measure.pool.build_worker import requested_task
 from autotune.measure.pool.messages import Message
-from autotune.measure.pool.operations import refusing, requested_task
 from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.backends import backend_of
@@ -20,7 +20,7 @@ class Runner:
 
     def __init__(self) -> None:
         self.operations = {
-            "open": refusing(self._open),
+            "open": self._open,
             "run": self._run,
             "enter": self._enter,
             "round": self._round,

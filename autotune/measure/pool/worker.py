@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 from autotune.measure.candidate import CandidateError, describe
 from autotune.measure.pool.build_worker import Builder
 from autotune.measure.pool.messages import Channel, ChannelClosedError, Message
-from autotune.measure.pool.operations import Operation
 from autotune.measure.pool.run_worker import Runner
 from autotune.measure.result import MeasureErrorNo
 from autotune.system.processes import adopt_orphans, die_by_signal, is_terminating, kill_children
+
+Operation = Callable[[dict[str, Any], bytes], Message]
+"""Takes the body and the payload of a request; returns the answer."""
 
 LOST = os.EX_IOERR
 """Exit code of a worker that has lost its channel."""
@@ -50,15 +53,23 @@ def _leave_to_parent(channel: Channel) -> None:
 
 
 def answer(operation: Operation, request: Message) -> Message:
-    """Do what a request asks for; return what came of it, errors included."""
-    begin, begin_s = time.time(), time.perf_counter()
+    """Do what a request asks for; return what came of it, errors included.
+
+    Errors of "open", which prepares for candidates, are ``{"refused": one line}``.
+    """
+    op, begin, begin_s = request.body["op"], time.time(), time.perf_counter()
     try:
         body, payload = operation(*request)
     except CandidateError as error:
         body, payload = _failure(error), b""
-    except Exception as error:  # of the measurer itself: without a word, nobody could mend it
-        unknown = CandidateError(MeasureErrorNo.UNKNOWN, request.body["op"], describe(error))
-        body, payload = _failure(unknown), b""
+    except BaseException as error:  # a template may raise whatever it likes
+        payload = b""
+        if op == "open":
+            body = {"refused": describe(error)}
+        elif isinstance(error, Exception):  # of the measurer: without a word, nobody could mend it
+            body = _failure(CandidateError(MeasureErrorNo.UNKNOWN, op, describe(error)))
+        else:
+            raise
     seconds = time.perf_counter() - begin_s
     return Message({**body, "seconds": seconds, "span": (begin, begin + seconds)}, payload)
 

@@ -35,17 +35,11 @@ length."""
 
 
 class WorkerDiedError(Exception):
-    """The process ended before it sent a response.
-
-    Attributes
-    ----------
-    signal : signal.Signals or None
-        The signal that killed it; None if it ended otherwise.
-    """
+    """The process ended before it sent a response."""
 
     def __init__(self, how: str, killed_by: signal.Signals | None = None) -> None:
         super().__init__(how)
-        self.signal = killed_by
+        self.signal = killed_by  # the signal that killed it; None if it ended otherwise
 
     @classmethod
     def of(cls, status: int) -> WorkerDiedError:
@@ -67,25 +61,14 @@ Outcome = Message | WorkerDiedError | WorkerTimeoutError
 
 
 class Worker:
-    """One worker process, which handles one request at a time.
-
-    Attributes
-    ----------
-    channel : Channel
-        To speak with it.
-    status : int or None
-        Its wait status, once it and all processes that it started have ended.
-    busy : bool
-        Whether it has a request whose outcome is not known yet.
-    deadline : float
-        Time by `time.monotonic` at which the request times out.
-    """
+    """One worker process, which handles one request at a time."""
 
     def __init__(self, channel: Channel) -> None:
-        self.channel = channel
+        self.channel = channel  # to speak with it
+        # Its wait status, once it and all processes that it started have ended.
         self.status: int | None = None
-        self.busy = False
-        self.deadline = math.inf
+        self.busy = False  # whether it has a request whose outcome is not known yet
+        self.deadline = math.inf  # time by `time.monotonic` at which the request times out
         self._timeout_s = math.inf
         self._channel_closed = False
         self._extended = False
@@ -141,10 +124,7 @@ class Worker:
 class WorkerPool:
     """Workers of a fork server, which starts with the first one and is replaced if it dies.
 
-    Parameters
-    ----------
-    fork_server : ForkServerProcess, optional
-        The first one, if it was started before. It is closed with the pool.
+    fork_server: the first one, if it was started before. It is closed with the pool.
     """
 
     def __init__(self, fork_server: ForkServerProcess | None = None) -> None:
@@ -155,10 +135,7 @@ class WorkerPool:
     def start(self, role: str) -> Worker:
         """Start a worker, which can be asked at once.
 
-        Parameters
-        ----------
-        role : str
-            "build", "run", or "gpu" to run on a GPU.
+        role: "build", "run", or "gpu" to run on a GPU.
         """
         if self._fork_server is None:
             self._fork_server = ForkServerProcess()
@@ -195,10 +172,7 @@ class WorkerPool:
         A worker that died or timed out has ended when this returns. Return None at the time
         `until`, by `time.monotonic`.
 
-        Raises
-        ------
-        AutotuneError
-            If workers cannot be started at all.
+        AutotuneError if workers cannot be started at all.
         """
         while True:
             self._receive_reports(0.0)

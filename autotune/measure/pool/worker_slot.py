@@ -6,7 +6,6 @@ import logging
 import math
 import signal
 import time
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from autotune.errors import AutotuneError, UsageError
@@ -18,6 +17,7 @@ from autotune.measure.pool.worker_pool import (
     WorkerPool,
     WorkerTimeoutError,
 )
+from autotune.measure.result import MeasureError, MeasureErrorNo
 
 _log = logging.getLogger(__name__)
 
@@ -26,20 +26,8 @@ SLOW_OPEN_S = 10.0
 
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
-_KEYS = [
-    {"error", "max_error", "fatal"},
-    {"refused"},
-    set(),
-    {"subject", "binary"},
-    {"reference", "notes", "checks"},
-    {"code_hash", "binary", "kernels"},
-    {"costs_s", "max_error", "raced", "noise", "clocks"},
-    {"max_error"},
-    {"costs_s", "noise", "clocks"},
-    {"ceiling", "notes"},
-    {"baseline"},
-]
-"""What the responses of workers hold, beside the time that they took."""
+_DEATHS = {"build": MeasureErrorNo.COMPILE_HOST, "run": MeasureErrorNo.RUNTIME_DEVICE}
+_TIMEOUTS = {"build": MeasureErrorNo.BUILD_TIMEOUT, "run": MeasureErrorNo.RUN_TIMEOUT}
 
 
 def killed_from_outside(outcome: Outcome) -> bool:
@@ -48,47 +36,40 @@ def killed_from_outside(outcome: Outcome) -> bool:
 
 
 class Response(NamedTuple):
-    """The operation that was requested, its outcome, and the Unix times of its begin and end."""
+    """The operation that was requested, its outcome, and the Unix times between which it worked."""
 
     op: str
     outcome: Outcome
     span: tuple[float, float]
 
+    def error(self, timeout_s: float) -> MeasureError | None:
+        """Return how a candidate has failed: its own error, or the worker died or timed out."""
+        if isinstance(self.outcome, Message):
+            error = self.outcome.body.get("error")
+            return None if error is None else MeasureError.from_json(error)
+        stage = "build" if self.op == "build" else "run"
+        doing = "building" if stage == "build" else "running"
+        if isinstance(self.outcome, WorkerTimeoutError):
+            message = f"{doing} took longer than {timeout_s:g} s"
+            return MeasureError(_TIMEOUTS[stage], stage, message)
+        return MeasureError(_DEATHS[stage], stage, f"the process {self.outcome} while {doing}")
+
 
 class WorkerSlot:
     """Sends requests to one worker, and counts the workers that were lost.
 
-    Parameters
-    ----------
-    pool : WorkerPool
-        Where workers come from.
-    role : str
-        "build" or "run".
-    template : str
-        Of the workload, for messages.
-
-    Attributes
-    ----------
-    worker : Worker or None
-        The present worker.
-    is_open : bool
-        Whether the worker has opened the workload.
-    current_op : str or None
-        The operation that is pending, if there is one.
-    request_count : int
-        Number of candidates that this worker was given.
-    lost_workers : int
-        Number of workers that died or had to be killed.
-    warn_at : float
-        Time by `time.monotonic` at which `warn_if_slow` warns, unless a response came before.
+    pool: where workers come from.
+    role: "build" or "run".
+    template: of the workload, for messages.
     """
 
     def __init__(self, pool: WorkerPool, role: str, template: str) -> None:
-        self.worker: Worker | None = None
-        self.is_open = False
-        self.current_op: str | None = None
-        self.request_count = 0
-        self.lost_workers = 0
+        self.worker: Worker | None = None  # the present worker
+        self.is_open = False  # whether the worker has opened the workload
+        self.current_op: str | None = None  # the operation that is pending, if there is one
+        self.request_count = 0  # number of candidates that this worker was given
+        self.lost_workers = 0  # number of workers that died or had to be killed
+        # Time by `time.monotonic` at which `warn_if_slow` warns, unless a response came before.
         self.warn_at = math.inf
         self._pool = pool
         self._role = role
@@ -150,9 +131,12 @@ class WorkerSlot:
     def finish(self, outcome: Outcome) -> Response:
         """Return the response for an outcome; a worker that gave none is discarded."""
         assert self.current_op is not None
-        if isinstance(outcome, Message) and not _is_response(outcome.body):
+        if isinstance(outcome, Message) and "span" not in outcome.body:  # the template's own words
             outcome = WorkerDiedError("sent something else instead of an answer")
-        response = Response(self.current_op, outcome, (self._since, time.time()))
+        span = (self._since, time.time())
+        if isinstance(outcome, Message):
+            span = tuple(outcome.body["span"])
+        response = Response(self.current_op, outcome, span)
         self.current_op, self.warn_at = None, math.inf
         if not isinstance(outcome, Message):
             self.discard()
@@ -161,13 +145,8 @@ class WorkerSlot:
     def finish_open(self, outcome: Outcome) -> Message | None:
         """Handle the outcome of `open`; return None if it must be requested once more.
 
-        Raises
-        ------
-        UsageError
-            If the workload was refused.
-        AutotuneError
-            If the worker died or was too slow, and that was not another's fault, or the second
-            time.
+        UsageError if the workload was refused. AutotuneError if the worker died or was too slow,
+        and that was not another's fault, or the second time.
         """
         outcome = self.finish(outcome).outcome
         if isinstance(outcome, Message):
@@ -193,8 +172,3 @@ class WorkerSlot:
         self._killed = True
         _log.warning("%s; it is tried once more", message)
         return None
-
-
-def _is_response(body: Mapping[str, Any]) -> bool:
-    """Whether a message is a response: code of a template may have written to the channel."""
-    return body.keys() >= {"seconds", "span"} and body.keys() - {"seconds", "span"} in _KEYS

@@ -15,12 +15,8 @@ from autotune.tuner.run.events import Event
 class Display:
     """Follows a run and prints one line at its end; a context manager around the run.
 
-    Parameters
-    ----------
-    progress : RunProgress
-        A new one.
-    write : callable
-        Prints a line.
+    progress: a new one.
+    write: prints a line.
     """
 
     def __init__(self, progress: RunProgress, write: Callable[[str], None]) -> None:

@@ -30,13 +30,8 @@ VERSION = 1
 class JsonDisplay(Display):
     """Prints each event as one line of JSON, and nothing else.
 
-    Parameters
-    ----------
-    progress : RunProgress
-    write : callable
-        Prints a line.
-    clock : callable
-        Unix time in seconds.
+    write: prints a line.
+    clock: Unix time in seconds.
     """
 
     def __init__(
@@ -84,11 +79,7 @@ class JsonDisplay(Display):
 def event_json(event: Event, status: WorkloadStatus) -> tuple[str, dict[str, Any]]:
     """Return an event's name and what a line says of it.
 
-    Parameters
-    ----------
-    event : Event
-    status : WorkloadStatus
-        Of the event's workload, the event taken in.
+    status: of the event's workload, the event taken in.
     """
     match event:
         case Started():

@@ -32,12 +32,8 @@ class LiveRegion:
     A terminal that was made narrower since has broken its lines anew, as most do; that is
     reckoned with.
 
-    Parameters
-    ----------
-    stream : TextIO
-        The terminal.
-    colour : bool
-        Whether to write codes of colour and weight.
+    stream: the terminal.
+    colour: whether to write codes of colour and weight.
     """
 
     def __init__(self, stream: TextIO, colour: bool) -> None:

@@ -48,32 +48,18 @@ Line = tuple[StyledText, ...]
 
 @dataclass(frozen=True)
 class Glyphs:
-    """Characters to draw with.
+    """Characters to draw with."""
 
-    Attributes
-    ----------
-    full, rest : str
-        A cell of a bar.
-    full_mark, rest_mark : str
-        The same with a mark on it.
-    levels : str
-        Cells of a column chart, the lowest first.
-    failed : str
-        A failure in such a chart.
-    here : str
-        Marks the workload that is measured.
-    more : str
-        Ends a text that was cut off.
-    """
-
+    # A cell of a bar.
     full: str
     rest: str
+    # The same with a mark on it.
     full_mark: str
     rest_mark: str
-    levels: str
-    failed: str
-    here: str
-    more: str
+    levels: str  # Cells of a column chart, the lowest first.
+    failed: str  # A failure in such a chart.
+    here: str  # Marks the workload that is measured.
+    more: str  # Ends a text that was cut off.
 
 
 UNICODE = Glyphs("━", "─", "╋", "┼", "▁▂▃▄▅▆▇█", "x", "▸", "…")
@@ -92,12 +78,8 @@ def glyphs_for(encoding: str | None) -> Glyphs:
 def panel(progress: RunProgress, width: int, height: int, glyphs: Glyphs = UNICODE) -> list[Line]:
     """Return where a run stands, in lines of at most `width` columns.
 
-    Parameters
-    ----------
-    progress : RunProgress
-    width, height : int
-        Of the terminal; of a run of many workloads only as many are shown as there is room for.
-    glyphs : Glyphs
+    width, height: of the terminal; of a run of many workloads only as many are shown as there is
+        room for.
     """
     statuses = list(progress.standings.values())
     if len(statuses) == 1:

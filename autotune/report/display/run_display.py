@@ -50,13 +50,8 @@ class View(StrEnum):
 class PlainDisplay(Display):
     """Prints a line at each improvement, at the last trial, and every few trials.
 
-    Parameters
-    ----------
-    progress : RunProgress
-    write : callable
-        Prints a line.
-    width : callable
-        Returns the columns of the terminal; None where there is none.
+    write: prints a line.
+    width: returns the columns of the terminal; None where there is none.
     """
 
     def __init__(
@@ -131,16 +126,9 @@ class LiveDisplay(PlainDisplay):
 
     Between events it does nothing at all, since a kernel may be being timed.
 
-    Parameters
-    ----------
-    progress : RunProgress
-    write : callable
-        Prints a line.
-    block : LiveRegion
-        Where the panel goes.
-    glyphs : Glyphs
-    clock : callable
-        Returns monotonic seconds.
+    write: prints a line.
+    block: where the panel goes.
+    clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -208,13 +196,8 @@ class LiveDisplay(PlainDisplay):
 def make_display(view: View, progress: RunProgress, write: Callable[[str], None]) -> Display:
     """Return the display that suits a view and the standard output.
 
-    Parameters
-    ----------
-    view : View
-    progress : RunProgress
-        A new one.
-    write : callable
-        Prints a line to the standard output.
+    progress: a new one.
+    write: prints a line to the standard output.
     """
     if view is View.JSON_LINES:
         return JsonDisplay(progress, write)

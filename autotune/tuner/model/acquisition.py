@@ -25,23 +25,13 @@ _ROUNDING = 1.001
 class _IncrementalPosterior:
     """A posterior conditioned on measured candidates, and on fantasies of pending ones.
 
-    Parameters
-    ----------
-    posterior : Posterior
-        A new one.
-    surrogate : Surrogate
-        Encodes candidates.
-
-    Attributes
-    ----------
-    posterior : Posterior
-        Fantasies included.
-    indices : int64 (k,)
-        The candidates that it is conditioned on, in order.
+    posterior: a new one.
+    surrogate: encodes candidates.
     """
 
     def __init__(self, posterior: Posterior, surrogate: Surrogate) -> None:
-        self.posterior = posterior
+        self.posterior = posterior  # fantasies included
+        # int64 (k,); the candidates that it is conditioned on, in order.
         self.indices = np.zeros(0, dtype=np.int64)
         self._surrogate = surrogate
         self._before: list[tuple[Posterior, IndexVector]] = []
@@ -85,10 +75,7 @@ class _IncrementalPosterior:
 class Acquisition:
     """Predictions for fixed candidates; :meth:`update` follows the surrogate.
 
-    Parameters
-    ----------
-    surrogate : Surrogate
-    candidates : int64 (m,)
+    candidates: int64 (m,).
     """
 
     def __init__(self, surrogate: Surrogate, candidates: IndexVector) -> None:
@@ -190,12 +177,9 @@ class Acquisition:
         are assumed to take the predicted time (Ginsbourger, Le Riche and Carraro, "Kriging is
         well-suited to parallelize optimization", 2010).
 
-        Parameters
-        ----------
-        margins : sequence of float
-            Least improvement over the best value that is asked of each: larger values explore more.
-        free : bool (m,)
-            Which may be picked.
+        margins: least improvement over the best value that is asked of each: larger values explore
+            more.
+        free: bool (m,); which may be picked.
         """
         mean, _ = self.predict()
         deviation, best = self._times.posterior.deviation, self._best_with(mean)

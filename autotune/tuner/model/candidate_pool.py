@@ -16,35 +16,19 @@ from search_spaces.space_errors import SpaceError
 
 @dataclass(frozen=True)
 class CandidateSettings:
-    """How many candidates are judged.
+    """How many candidates are judged."""
 
-    Attributes
-    ----------
-    whole : int
-        A space of at most so many feasible candidates is judged whole.
-    random : int
-        Random candidates of a larger one.
-    incumbents : int
-        The one-knob changes of the best so many candidates are judged, too.
-    ranking : RankingSettings
-        Of the cost models, whose best candidates are judged, too.
-    """
-
-    whole: int = 30_000
-    random: int = 4096
-    incumbents: int = 8
+    whole: int = 30_000  # A space of at most so many feasible candidates is judged whole.
+    random: int = 4096  # Random candidates of a larger one.
+    incumbents: int = 8  # The one-knob changes of the best so many candidates are judged, too.
+    # Of the cost models, whose best candidates are judged, too.
     ranking: RankingSettings = field(default_factory=RankingSettings)
 
 
 class Candidates:
     """Chooses the candidates of a space that are judged.
 
-    Parameters
-    ----------
-    space : Space
-    features : FeatureSource
-        What the cost models read.
-    settings : CandidateSettings
+    features: what the cost models read.
     """
 
     def __init__(
@@ -80,12 +64,8 @@ class Candidates:
     def some(self, best: Sequence[int], seen: IndexVector, rng: np.random.Generator) -> IndexVector:
         """Return some unseen candidates, ascending: random ones, and those that look good.
 
-        Parameters
-        ----------
-        best : sequence of int
-            The fastest candidates measured, best first.
-        seen : int64 (k,)
-        rng : numpy.random.Generator
+        best: the fastest candidates measured, best first.
+        seen: int64 (k,).
         """
         settings = self._settings
         parts = [self._space.sample(settings.random, rng, exclude=seen), self._ranker.best(seen)]

@@ -20,26 +20,15 @@ OFFSPRING_PARTS = 2
 
 @dataclass(frozen=True)
 class PopulationSettings:
-    """How a population evolves.
+    """How a population evolves."""
 
-    Attributes
-    ----------
-    scored : int
-        Candidates scored in all, fewer only if the generations do not find so many.
-    draws : int
-        Random configurations; those that are feasible are scored first.
-    parent_share, parents : float, int
-        The best share of those scored so far, and no fewer than so many, have children.
-    children : int
-        Bred in each generation; what is feasible and new of them is scored.
-    generations : int
-    """
-
+    # Candidates scored in all, fewer only if the generations do not find so many.
     scored: int = 1_000_000
-    draws: int = 1 << 19
+    draws: int = 1 << 19  # Random configurations; those that are feasible are scored first.
+    # The best share of those scored so far, and no fewer than so many, have children.
     parent_share: float = 0.05
     parents: int = 4096
-    children: int = 1 << 18
+    children: int = 1 << 18  # Bred in each generation; what is feasible and new of them is scored.
     generations: int = 32
 
 
@@ -54,15 +43,8 @@ def evolve(
 
     A child is one of two parents, or mixes their knobs; up to two knobs are changed.
 
-    Parameters
-    ----------
-    space : Space
-    first : int64 (k,)
-        Feasible candidates to begin with, besides random ones.
-    score : callable
-        Returns the scores of candidates, ascending int64 (n,); the higher the better.
-    rng : numpy.random.Generator
-    settings : PopulationSettings
+    first: int64 (k,); feasible candidates to begin with, besides random ones.
+    score: returns the scores of candidates, ascending int64 (n,); the higher the better.
     """
     drawn = rng.integers(len(space), size=settings.draws)
     known = distinct(np.concatenate([drawn[space.feasible(drawn)], first]))

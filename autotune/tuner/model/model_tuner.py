@@ -40,44 +40,24 @@ KEPT, CLIMBERS = 1024, 16
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """What the tuner does when.
+    """What the tuner does when."""
 
-    Attributes
-    ----------
-    start : int
-        Measurements, spread over the space, before the model is used.
-    start_valid : int
-        Working candidates before the model is used.
-    start_pool : int
-        Random candidates from which the first ones are chosen.
-    trees : bool
-        Whether boosted trees are a trend, if features are given: over the knobs alone they say
-        no more than the Gaussian process.
-    audit_from : int
-        Outcomes of its own proposals from which on the model is audited.
-    trusted : float
-        Rank correlation of guesses with outcomes from which on every proposal is the model's.
-    exploration, max_exploration : float
-        With each measurement in vain, every other proposal has to better the best time by so much
-        more for it to count, up to a limit; 1 is the deviation of the times measured. Who searches
-        a plateau in vain so looks elsewhere, too.
-    exploration_half_life : float
-        Measurements after which boldness counts half, and so on.
-    climbs : int
-        Times that, in a large space, the surroundings of the best candidates are judged, too.
-    candidates : CandidateSettings
-    surrogate : SurrogateSettings
-    """
-
-    start: int = 8
-    start_valid: int = 3
-    start_pool: int = 256
+    start: int = 8  # Measurements, spread over the space, before the model is used.
+    start_valid: int = 3  # Working candidates before the model is used.
+    start_pool: int = 256  # Random candidates from which the first ones are chosen.
+    # Whether boosted trees are a trend, if features are given: over the knobs alone they say no
+    # more than the Gaussian process.
     trees: bool = True
-    audit_from: int = 16
+    audit_from: int = 16  # Outcomes of its own proposals from which on the model is audited.
+    # Rank correlation of guesses with outcomes from which on every proposal is the model's.
     trusted: float = 0.0
+    # With each measurement in vain, every other proposal has to better the best time by so much
+    # more for it to count, up to a limit; 1 is the deviation of the times measured. Who searches a
+    # plateau in vain so looks elsewhere, too.
     exploration: float = 0.1
     max_exploration: float = 1.0
-    exploration_half_life: float = 50.0
+    exploration_half_life: float = 50.0  # Measurements after which boldness counts half, and so on.
+    # Times that, in a large space, the surroundings of the best candidates are judged, too.
     climbs: int = 2
     candidates: CandidateSettings = field(default_factory=CandidateSettings)
     surrogate: SurrogateSettings = field(default_factory=SurrogateSettings)

@@ -20,21 +20,11 @@ LATEST = 32
 
 @dataclass(frozen=True)
 class AuditResult:
-    """How good the latest predictions were.
+    """How good the latest predictions were."""
 
-    Attributes
-    ----------
-    outcomes : int
-        Number of guesses whose candidates worked.
-    rank_correlation : float
-        Of guesses with times: 1 where the order is right, 0 for chance.
-    recall : float
-        Share of the quarter guessed fastest that is among the fastest quarter.
-    """
-
-    outcomes: int
-    rank_correlation: float
-    recall: float
+    outcomes: int  # Number of guesses whose candidates worked.
+    rank_correlation: float  # Of guesses with times: 1 where the order is right, 0 for chance.
+    recall: float  # Share of the quarter guessed fastest that is among the fastest quarter.
 
 
 class Audit:

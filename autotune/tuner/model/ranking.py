@@ -20,33 +20,21 @@ SAMPLE = 1 << 16
 
 @dataclass(frozen=True)
 class RankingSettings:
-    """How much of a space is scored, and how often.
+    """How much of a space is scored, and how often."""
 
-    Attributes
-    ----------
-    whole : int
-        At most so many feasible candidates are all scored. Of more, a population is that evolves
-        at every ranking.
-    looked_at : int
-        In a space of more configurations no attempt is made to find all that are feasible.
-    population : PopulationSettings
-    pool_share, pool_min : float, int
-        The best share of what was scored, and no fewer than so many, are scored by all models.
-    kept : int
-        So many of these are returned.
-    always : int
-        At most so many feasible candidates are scored by each new model. More are scored again
-        once ``growth`` times as many measurements are known; until then the candidates that all
-        models score stay the same.
-    growth : float
-    """
-
+    # At most so many feasible candidates are all scored. Of more, a population is that evolves at
+    # every ranking.
     whole: int = 10_000_000
+    # In a space of more configurations no attempt is made to find all that are feasible.
     looked_at: int = 1 << 26
     population: PopulationSettings = field(default_factory=PopulationSettings)
+    # The best share of what was scored, and no fewer than so many, are scored by all models.
     pool_share: float = 0.02
     pool_min: int = 256
-    kept: int = 4096
+    kept: int = 4096  # So many of these are returned.
+    # At most so many feasible candidates are scored by each new model. More are scored again once
+    # ``growth`` times as many measurements are known; until then the candidates that all models
+    # score stay the same.
     always: int = 1_000_000
     growth: float = 2.0
 
@@ -54,12 +42,7 @@ class RankingSettings:
 class SpaceRanker:
     """Keeps the candidates that models score highest.
 
-    Parameters
-    ----------
-    space : Space
-    features : FeatureSource
-        Gives the rows that the models read.
-    settings : RankingSettings
+    features: gives the rows that the models read.
     """
 
     def __init__(
@@ -84,15 +67,10 @@ class SpaceRanker:
     ) -> None:
         """Score the space, as far as anything is new.
 
-        Parameters
-        ----------
-        models : sequence of CostModel
-            The first one scores every candidate; the mean of all their scores counts for the best
-            of those. Others are taken for new models.
-        measured : int64 (k,)
-            Candidates not to keep, ascending.
-        rng : numpy.random.Generator
-            Breeds a population, and chooses among equal scores.
+        models: the first one scores every candidate; the mean of all their scores counts for the
+            best of those. Others are taken for new models.
+        measured: int64 (k,); candidates not to keep, ascending.
+        rng: breeds a population, and chooses among equal scores.
         """
         new = tuple(models) != self._models
         if self._due(new, len(measured)):

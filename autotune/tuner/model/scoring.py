@@ -32,15 +32,10 @@ def score(
     They are what the models predict from all features. Evaluated are only the columns that a
     model reads, and at no time for more than a part of the candidates per thread.
 
-    Parameters
-    ----------
-    models : sequence of CostModel
-        Fitted to `features`.
-    features : FeatureSource
-        May be asked by several threads at a time.
-    indices : int64 (n,)
-    part_rows, threads : int
-        No score depends on them.
+    models: fitted to `features`.
+    features: may be asked by several threads at a time.
+    indices: int64 (n,).
+    part_rows, threads: no score depends on them.
     """
     columns = columns_read(models, len(features.names))
     scores = np.empty((len(models), len(indices)))

@@ -16,12 +16,8 @@ class ImprovementTracker:
     def in_vain(self, best: float, known: int) -> int:
         """Return the number of measurements since the last clear improvement.
 
-        Parameters
-        ----------
-        best : float
-            Greatest throughput so far, in runs per second.
-        known : int
-            Number of measurements so far.
+        best: greatest throughput so far, in runs per second.
+        known: number of measurements so far.
         """
         if best > CLEARLY * self._best:
             self._best, self._since = best, known

@@ -35,49 +35,32 @@ class SurrogateSettings:
 
     Attributes
     ----------
-    slow_share, squeeze : float
-        The slowest share of what was measured tells little of what is fast: what lies beyond
-        the others' logarithmic times counts only by the factor `compress_slow`.
-    steps : int
-        Steps of fitting the kernel's parameters.
-    often, vectorize_iterations, growth : int, float, float
-        They are fitted before every proposal while less than `often` is known, or
-        `vectorize_iterations` times as much as at the last time. Otherwise they are fitted after a
-        proposal, for the next one, each time `growth` times as much is known.
-    learn_from, condition_on : int
-        At most so many measurements serve to fit the parameters, and to predict: the best half
-        and a random one.
-    least_chance : float
-        No candidate's chance of working counts as less.
+    often, vectorize_iterations, growth: they are fitted before every proposal while less than
+        `often` is known, or `vectorize_iterations` times as much as at the last time. Otherwise
+        they are fitted after a proposal, for the next one, each time `growth` times as much is
+        known.
     """
 
+    # The slowest share of what was measured tells little of what is fast: what lies beyond the
+    # others' logarithmic times counts only by the factor `compress_slow`.
     slow_share: float = 0.5
     squeeze: float = 0.3
-    steps: int = 20
+    steps: int = 20  # Steps of fitting the kernel's parameters.
     often: int = 24
     at_once: float = 1.5
     growth: float = 1.1
+    # At most so many measurements serve to fit the parameters, and to predict: the best half and a
+    # random one.
     learn_from: int = 256
     condition_on: int = 1024
-    least_chance: float = 0.01
+    least_chance: float = 0.01  # No candidate's chance of working counts as less.
 
 
 class Surrogate:
     """Gaussian processes for the logarithm of the time and for the chance of failure.
 
-    Parameters
-    ----------
-    space : Space
-    trends : sequence of Trend
-        What the times may follow; how much is learned.
-    prior : Trend, optional
-        What the times are expected to follow before there is data.
-    settings : SurrogateSettings
-
-    Attributes
-    ----------
-    told : list of Observation
-        What was taken in last.
+    trends: what the times may follow; how much is learned.
+    prior: what the times are expected to follow before there is data.
     """
 
     def __init__(
@@ -97,18 +80,14 @@ class Surrogate:
         self.works = np.zeros(0, dtype=np.int64)
         self.fails = np.zeros(0, dtype=np.int64)
         self._log_s = np.zeros(0)
-        self.told: list[Observation] = []
+        self.told: list[Observation] = []  # what was taken in last
         self._known = self._learned = 0
 
     def take(self, told: Sequence[Observation], rng: np.random.Generator) -> None:
         """Take in all observations; the parameters stay as they are.
 
-        Parameters
-        ----------
-        told : sequence of Observation
-            Ordered by index.
-        rng : numpy.random.Generator
-            Chooses among more measurements than can be used.
+        told: ordered by index.
+        rng: chooses among more measurements than can be used.
         """
         self.told = list(told)
         working = [o for o in told if o.ok]

@@ -42,15 +42,9 @@ class TransferPrior:
     Within each source, throughput counts by rank, so that a slower device or a larger size does
     not look bad.
 
-    Parameters
-    ----------
-    space : Space
-        Where it is to be used.
-    model : XGBCostModel
-        Trained on the columns of `encoder`.
-    encoder : _Encoder
-    sources, measurements : int
-        What it was trained on.
+    space: where it is to be used.
+    model: trained on the columns of `encoder`.
+    sources, measurements: what it was trained on.
     """
 
     def __init__(
@@ -70,10 +64,7 @@ class TransferPrior:
     def of(cls, records: Iterable[Record], space: Space, seed: int = 0) -> TransferPrior:
         """Train on records of other workloads, targets or devices.
 
-        Raises
-        ------
-        TransferError
-            If none of them has a knob of this space, or there are too few.
+        TransferError if none of them has a knob of this space, or there are too few.
         """
         encoder = _Encoder(space)
         groups: dict[str, list[Record]] = {}

@@ -56,10 +56,7 @@ class Trend(Protocol):
 class ValueCache:
     """Keeps values of candidates: of the last long array, and of all that short ones asked for.
 
-    Parameters
-    ----------
-    compute : callable
-        Returns the values of some candidates, float64 (n,).
+    compute: returns the values of some candidates, float64 (n,).
     """
 
     def __init__(self, compute: Callable[[IndexVector], FloatVector]) -> None:
@@ -91,12 +88,7 @@ class ValueCache:
 class TreeTrend:
     """The scores of a cost model, from the features of candidates.
 
-    Parameters
-    ----------
-    features : FeatureSource
-    make_model : callable
-        Makes an untrained model from a seed.
-    seed : int
+    make_model: makes an untrained model from a seed.
     """
 
     def __init__(

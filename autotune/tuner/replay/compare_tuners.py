@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from autotune.errors import UsageError
 from autotune.measure.recorded_measurer import Recording, recordings
 from autotune.system.processes import die_with
-from autotune.tuner.factory import check_tuner, make_tuner
+from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
-from autotune.tuner.replay import kernel_tuner_strategies
 from autotune.tuner.replay.replay_tuner import REPLAY_BATCH, Trace, replay
 from records import Record, config_key, workload_key
 from records.formats import read_any
@@ -26,22 +25,10 @@ _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """One tuner on one recorded workload, `repeats` times with the seeds `seed`, `seed` + 1, ...
+    """One tuner on one recorded workload, `repeats` times with the seeds `seed`, `seed` + 1, ..."""
 
-    Attributes
-    ----------
-    path : str
-        File of measurements.
-    name : str
-        Name of the recording in it; see :func:`~autotune.measure.recorded_measurer.recordings`.
-    tuner : str
-    budget, repeats, seed, batch : int
-    patience : float or None
-    transfer : tuple of str
-        Files of measurements that the tuner may learn from beforehand.
-    """
-
-    path: str
+    path: str  # File of measurements.
+    # Name of the recording in it; see :func:`~autotune.measure.recorded_measurer.recordings`.
     name: str
     tuner: str
     budget: int
@@ -49,6 +36,7 @@ class ReplayJob:
     seed: int
     batch: int = REPLAY_BATCH
     patience: float | None = None
+    # Files of measurements that the tuner may learn from beforehand.
     transfer: tuple[str, ...] = ()
 
 
@@ -58,19 +46,6 @@ def short_name(path: str) -> str:
     for suffix in (".gz", ".jsonl", ".json", ".log"):
         name = name.removesuffix(suffix)
     return name
-
-
-def check_replayed(tuner: str, prior: bool = False) -> None:
-    """Raise UsageError unless there is such a tuner or baseline, and it can use a prior if asked.
-
-    Beside tuners, recordings are searched by ``kernel_tuner:STRATEGY``.
-    """
-    if not tuner.startswith(kernel_tuner_strategies.PREFIX):
-        check_tuner(tuner, prior)
-        return
-    kernel_tuner_strategies.check_strategy(tuner.removeprefix(kernel_tuner_strategies.PREFIX))
-    if prior:
-        raise UsageError(f"tuner {tuner!r} cannot learn from other logs: only the model tuner can")
 
 
 @functools.lru_cache(maxsize=8)
@@ -83,10 +58,7 @@ def load_records(path: str) -> tuple[Record, ...]:
 def load_recordings(path: str) -> tuple[Recording, ...]:
     """Return the recordings in a file, the largest first.
 
-    Raises
-    ------
-    UsageError
-        If it holds none, or one that makes no space.
+    UsageError if it holds none, or one that makes no space.
     """
     try:
         found = tuple(recordings(load_records(path), short_name(path)))
@@ -98,13 +70,7 @@ def load_recordings(path: str) -> tuple[Recording, ...]:
 
 
 def find_recording(path: str, name: str) -> Recording:
-    """Return the recording of this name in a file.
-
-    Raises
-    ------
-    UsageError
-        If there is none.
-    """
+    """Return the recording of this name in a file; UsageError if there is none."""
     found = load_recordings(path)
     for recording in found:
         if recording.name == name:
@@ -115,13 +81,6 @@ def find_recording(path: str, name: str) -> Recording:
 def run_job(job: ReplayJob) -> list[Trace]:
     """Run a job here."""
     recording = find_recording(job.path, job.name)
-    if job.tuner.startswith(kernel_tuner_strategies.PREFIX):
-        strategy = job.tuner.removeprefix(kernel_tuner_strategies.PREFIX)
-        seeds = range(job.seed, job.seed + job.repeats)
-        return [
-            kernel_tuner_strategies.simulate(recording, strategy, seed, job.budget)
-            for seed in seeds
-        ]
     prior = TransferPrior.of(_others(job), recording.space) if job.transfer else None
     return [
         replay(

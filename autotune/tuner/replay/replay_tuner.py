@@ -14,7 +14,7 @@ from autotune.errors import UsageError
 from autotune.measure.recorded_measurer import Recording, ReplayMeasurer
 from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.run.patience import Patience
+from autotune.tuner.run.limits import Patience
 
 REPLAY_BATCH = 1
 """Candidates asked for at once: there is no building ahead that a batch would serve."""
@@ -22,27 +22,15 @@ REPLAY_BATCH = 1
 
 @dataclass(frozen=True)
 class Trace:
-    """What a tuner measured, in order.
+    """What a tuner measured, in order."""
 
-    Attributes
-    ----------
-    indices : tuple of int
-        Candidates, by index in the recording's space.
-    costs_s : float64 (n,)
-        Recorded times in seconds; NaN for failures.
-    seconds : float64 (n,)
-        Recorded seconds of building and running, summed up to and with each measurement.
-    thinking_s : float
-        Seconds the tuner itself took.
-    ended : str
-        Why no more was measured, in words.
-    """
-
-    indices: tuple[int, ...]
-    costs_s: FloatVector
+    indices: tuple[int, ...]  # Candidates, by index in the recording's space.
+    costs_s: FloatVector  # float64 (n,): Recorded times in seconds; NaN for failures.
+    # float64 (n,): Recorded seconds of building and running, summed up to and with each
+    # measurement.
     seconds: FloatVector
-    thinking_s: float
-    ended: str
+    thinking_s: float  # Seconds the tuner itself took.
+    ended: str  # Why no more was measured, in words.
 
     @property
     def best_s(self) -> FloatVector:
@@ -60,22 +48,14 @@ def replay(
 ) -> Trace:
     """Let a tuner search a recording.
 
-    Parameters
-    ----------
-    recording : Recording
-    tuner : Tuner
-        A new one, over the recording's space.
-    budget : int
-        Measurements at most.
-    batch : int
-        Candidates asked for at once.
-    patience : float, optional
-        Stop when the tuner expects less than this share of gain from all further measurements.
+    tuner: a new one, over the recording's space.
+    budget: measurements at most.
+    batch: candidates asked for at once.
+    patience: stop when the tuner expects less than this share of gain from all further
+        measurements.
 
-    Raises
-    ------
-    UsageError
-        If `budget` or `batch` is less than 1, or `patience` is asked of a tuner that cannot tell.
+    UsageError if `budget` or `batch` is less than 1, or `patience` is asked of a tuner that cannot
+    tell.
     """
     if budget < 1 or batch < 1:
         raise UsageError(f"budget and batch must be at least 1, not {budget} and {batch}")

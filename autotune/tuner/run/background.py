@@ -17,10 +17,7 @@ class BackgroundTask:
 
     Leaving the context waits for the thread, except at an interrupt, which ends the program.
 
-    Parameters
-    ----------
-    work : callable
-        The work. Its argument is a function that returns whether the caller waits for it.
+    work: the work. Its argument is a function that returns whether the caller waits for it.
     """
 
     def __init__(self, work: Callable[[Callable[[], bool]], object]) -> None:

@@ -22,20 +22,8 @@ class BatchProposer:
     The first candidates of a batch are built while the tuner chooses the rest. For this the last
     proposals of a batch are held back for the next one (`Tuner.held_back`).
 
-    Parameters
-    ----------
-    task : Task
-    measurer : Measurer
-        Its builders get candidates ahead, if it is `SupportsPrebuild`.
-    tuner : Tuner
-    trials : Trials
-        What is measured so far.
-    limits : Limits
-
-    Attributes
-    ----------
-    overlap : bool
-        Whether candidates are built while others run: then whole batches are asked for ahead.
+    measurer: its builders get candidates ahead, if it is `SupportsPrebuild`.
+    trials: what is measured so far.
     """
 
     def __init__(
@@ -43,6 +31,7 @@ class BatchProposer:
     ) -> None:
         self._task = task
         self._builders = measurer if isinstance(measurer, SupportsPrebuild) else None
+        # Whether candidates are built while others run: then whole batches are asked for ahead.
         self.overlap = self._builders is not None and self._builders.overlap
         self._tuner = tuner
         self._trials = trials

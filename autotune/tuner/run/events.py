@@ -35,98 +35,54 @@ class End(StrEnum):
 
 @dataclass(frozen=True)
 class Started:
-    """A workload is about to be tuned.
+    """A workload is about to be tuned."""
 
-    Attributes
-    ----------
-    trials : int or None
-        Records wanted in all; None for as many as there is time for.
-    recorded : int
-        How many of them were found in the log.
-    best : Record or None
-        The fastest of these.
-    job : str
-    default_cost_s : float or None
-        Median time of the default configuration, in seconds, if the log knows it.
-    """
-
-    trials: int | None
-    recorded: int
-    best: Record | None
+    trials: int | None  # Records wanted in all; None for as many as there is time for.
+    recorded: int  # How many of them were found in the log.
+    best: Record | None  # The fastest of these.
     job: str = ""
+    # Median time of the default configuration, in seconds, if the log knows it.
     default_cost_s: float | None = None
 
 
 @dataclass(frozen=True)
 class MachineKnown:
-    """What the machine can do was measured.
+    """What the machine can do was measured."""
 
-    Attributes
-    ----------
-    peak_flops : mapping of str to float
-        Floating-point operations per second at best, by type of element.
-    copy_bytes_s : float
-        Bytes per second, read and written together, of copying large arrays.
-    ceiling_s : float or None
-        The least time of one run of this workload, in seconds: its operations at the peak, or its
-        arrays' bytes at the copying rate, whatever takes longer; None if neither is known.
-    job : str
-    library_s : float or None
-        Seconds that the vendor's library takes for one run of this workload; None if not measured.
-    """
-
+    # Floating-point operations per second at best, by type of element.
     peak_flops: Mapping[str, float]
-    copy_bytes_s: float
+    copy_bytes_s: float  # Bytes per second, read and written together, of copying large arrays.
+    # The least time of one run of this workload, in seconds: its operations at the peak, or its
+    # arrays' bytes at the copying rate, whatever takes longer; None if neither is known.
     ceiling_s: float | None
     job: str = ""
+    # Seconds that the vendor's library takes for one run of this workload; None if not measured.
     library_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One candidate was measured and recorded.
+    """One candidate was measured and recorded."""
 
-    Attributes
-    ----------
-    trial : int
-        Its number, counted from 1 over all records of the workload.
-    trials : int or None
-        How many there will be; None for as many as there is time for.
-    record : Record
-    result : MeasureResult
-    best : Record or None
-        The fastest so far, this one included.
-    job : str
-    expected_gain : float or None
-        By what share of the best time the tuner expects all further measurements to better it; an
-        estimate made before this batch. None from a tuner that cannot tell, or not yet.
-    left_s : float or None
-        Seconds until the whole run ends, at this run's pace and with what ends it; None if that
-        is not known.
-    """
-
-    trial: int
-    trials: int | None
+    trial: int  # its number, counted from 1 over all records of the workload
+    trials: int | None  # how many there will be; None for as many as there is time for
     record: Record
     result: MeasureResult
-    best: Record | None
+    best: Record | None  # the fastest so far, this one included
     job: str = ""
+    # By what share of the best time the tuner expects all further measurements to better it; an
+    # estimate made before this batch. None from a tuner that cannot tell, or not yet.
     expected_gain: float | None = None
+    # Seconds until the whole run ends, at this run's pace and with what ends it; None if that is
+    # not known.
     left_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """The machine is busy with something else: measured times are not reliable.
+    """The machine is busy with something else: measured times are not reliable."""
 
-    Attributes
-    ----------
-    noise : float
-        Relative spread of the times of a reference kernel.
-    job : str
-    """
-
-    noise: float
+    noise: float  # Relative spread of the times of a reference kernel.
     job: str = ""
 
 
@@ -140,46 +96,24 @@ class Compared:
 
 @dataclass(frozen=True)
 class TuneSummary:
-    """What a run achieved on one workload.
+    """What a run achieved on one workload."""
 
-    Attributes
-    ----------
-    trials : int
-        Records of the workload in the log now.
-    measured : int
-        How many of them this run added.
-    failures : mapping of str to int
-        Failed records by error code.
-    best : Record or None
-        What a build goes by: the record that a final comparison chose; without any, the fastest.
-    default_costs_s : tuple of float or None
-        Times of the space's default configuration, one per round of that comparison or one per
-        repeat; None if it failed or was not timed.
-    ended : End
-        Why no more was measured.
-    elapsed_s : float
-        Wall time of this run.
-    why : str
-        `ended` in words, where there is more to say; else empty.
-    ceiling_s : float or None
-        As in `MachineKnown`; None if it was not measured.
-    refused : mapping of str to int
-        Proposals of this run that were not built, no trials, by the rule that rejects them. Only
-        what the space does not know beforehand is proposed and refused.
-    no_finals : str
-        Why this run held no final comparison, in words; empty if it did, or had no reason to.
-    """
-
-    trials: int
-    measured: int
-    failures: Mapping[str, int]
+    trials: int  # Records of the workload in the log now.
+    measured: int  # How many of them this run added.
+    failures: Mapping[str, int]  # Failed records by error code.
+    # What a build goes by: the record that a final comparison chose; without any, the fastest.
     best: Record | None
+    # Times of the space's default configuration, one per round of that comparison or one per
+    # repeat; None if it failed or was not timed.
     default_costs_s: tuple[float, ...] | None
-    ended: End
-    elapsed_s: float
-    why: str = ""
-    ceiling_s: float | None = None
+    ended: End  # Why no more was measured.
+    elapsed_s: float  # Wall time of this run.
+    why: str = ""  # `ended` in words, where there is more to say; else empty.
+    ceiling_s: float | None = None  # As in `MachineKnown`; None if it was not measured.
+    # Proposals of this run that were not built, no trials, by the rule that rejects them. Only what
+    # the space does not know beforehand is proposed and refused.
     refused: Mapping[str, int] = field(default_factory=dict)
+    # Why this run held no final comparison, in words; empty if it did, or had no reason to.
     no_finals: str = ""
 
     @property

@@ -85,48 +85,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ComparisonRound:
-    """One round of a final comparison.
+    """One round of a final comparison."""
 
-    Attributes
-    ----------
-    number : int
-        Counted from 1.
-    costs_s : mapping of int to float
-        Seconds of each configuration that was timed.
-    remaining : tuple of int
-        Those that may still be the fastest, and the default.
-    """
-
-    number: int
-    costs_s: Mapping[int, float]
-    remaining: tuple[int, ...]
+    number: int  # Counted from 1.
+    costs_s: Mapping[int, float]  # Seconds of each configuration that was timed.
+    remaining: tuple[int, ...]  # Those that may still be the fastest, and the default.
 
 
 @dataclass
 class FinalComparison:
     """Runs the final comparison of one workload.
 
-    Parameters
-    ----------
-    task : Task
-    measurer : Measurer
-        A measurer that is not `SupportsComparison` has no final comparison.
-    trials : Trials
-        What the search has found; the comparison is logged there.
-    budget_s : float
-        Seconds that it may take.
-    seed : int
-    tell : callable
-        Told each round.
-    clock : callable
-        Returns monotonic seconds.
-
-    Attributes
-    ----------
-    why_not : str
-        Why there was no comparison, in words; empty if there was, or nothing to compare.
-    rounds : int
-        Rounds that were held.
+    measurer: a measurer that is not `SupportsComparison` has no final comparison.
+    trials: what the search has found; the comparison is logged there.
+    budget_s: seconds that it may take.
+    tell: told each round.
+    clock: returns monotonic seconds.
     """
 
     task: Task
@@ -136,8 +110,9 @@ class FinalComparison:
     seed: int = 0
     tell: Callable[[ComparisonRound], object] = lambda found: None
     clock: Callable[[], float] = time.monotonic
+    # Why there was no comparison, in words; empty if there was, or nothing to compare.
     why_not: str = field(default="", init=False)
-    rounds: int = field(default=0, init=False)
+    rounds: int = field(default=0, init=False)  # Rounds that were held.
 
     def run(self) -> None:
         """Time the finalists until their order is settled or the budget is spent; log that.

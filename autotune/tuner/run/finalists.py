@@ -49,26 +49,17 @@ KEPT = 4
 
 @dataclass(frozen=True)
 class ConfidenceInterval:
-    """How many times as fast as another a configuration is.
+    """How many times as fast as another a configuration is."""
 
-    Attributes
-    ----------
-    value : float
-        The median of the rounds' ratios.
-    low, high : float
-        Two of the rounds' ratios, the same number of others below and above. They are as near to
-        each other as `CONFIDENCE` allows: by the sign test the median of n independent numbers
-        lies between the (j+1)-th and the (n-j)-th with a probability of 1 - 2 P(X <= j), X
-        binomial of n and 1/2. So it takes no shape of the noise for granted, and from seven rounds
-        on one that was disturbed does not count. Up to six rounds they are the extremes.
-    rounds : int
-        How many rounds it is made of.
-    """
-
-    value: float
+    value: float  # The median of the rounds' ratios.
+    # Two of the rounds' ratios, the same number of others below and above. They are as near to each
+    # other as `CONFIDENCE` allows: by the sign test the median of n independent numbers lies
+    # between the (j+1)-th and the (n-j)-th with a probability of 1 - 2 P(X <= j), X binomial of n
+    # and 1/2. So it takes no shape of the noise for granted, and from seven rounds on one that was
+    # disturbed does not count. Up to six rounds they are the extremes.
     low: float
     high: float
-    rounds: int
+    rounds: int  # How many rounds it is made of.
 
     @classmethod
     def of(cls, ratios: Sequence[float]) -> ConfidenceInterval | None:
@@ -105,20 +96,12 @@ def _left_out(rounds: int) -> int:
 
 @dataclass
 class FinalistComparison:
-    """The finalists of a workload and what rounds have shown so far.
+    """The finalists of a workload and what rounds have shown so far."""
 
-    Attributes
-    ----------
-    finalists : sequence of int
-        Configurations, those that failed since left out.
-    default : int or None
-        The default configuration, which is one of them; None if it does not work.
-    rounds : list of dict of int to float
-        Seconds of each configuration that was timed in a round, those of earlier comparisons first.
-    """
-
-    finalists: list[int]
+    finalists: list[int]  # Configurations, those that failed since left out.
+    # The default configuration, which is one of them; None if it does not work.
     default: int | None
+    # Seconds of each configuration that was timed in a round, those of earlier comparisons first.
     rounds: list[Mapping[int, float]] = field(default_factory=list)
 
     def ratio(self, faster: int, slower: int) -> ConfidenceInterval | None:
@@ -235,14 +218,9 @@ def screened(
 ) -> list[int]:
     """Return whom a screening keeps, in the order they were in; of equals the first ones.
 
-    Parameters
-    ----------
-    passes : sequence of dict of int to float
-        Costs of each pass; whoever is in the last was in all.
-    always : collection of int
-        Who stays in any case, fast or slow.
-    count : int
-        How many are kept, these included.
+    passes: costs of each pass; whoever is in the last was in all.
+    always: who stays in any case, fast or slow.
+    count: how many are kept, these included.
     """
     last = passes[-1]
     total = {index: sum(math.log(costs[index]) for costs in passes) for index in last}
@@ -253,21 +231,11 @@ def screened(
 
 @dataclass(frozen=True)
 class Tried:
-    """A trial that worked.
+    """A trial that worked."""
 
-    Attributes
-    ----------
-    index : int
-        Its configuration.
-    costs_s : sequence of float
-        Its times, in seconds, one per repeat.
-    code : str or None
-        Digest of its code: equal for one and the same kernel.
-    """
-
-    index: int
-    costs_s: Sequence[float]
-    code: str | None = None
+    index: int  # Its configuration.
+    costs_s: Sequence[float]  # Its times, in seconds, one per repeat.
+    code: str | None = None  # Digest of its code: equal for one and the same kernel.
 
 
 def choose_finalists(
@@ -283,19 +251,11 @@ def choose_finalists(
     A trial counts by its fastest repeat: what disturbs one makes it slower, and the round that
     follows tells whether it was lucky.
 
-    Parameters
-    ----------
-    trials : sequence of Tried
-    default : int or None
-        The default configuration; None if there is none.
-    champion : int or None
-        Who was chosen in an earlier comparison.
-    most : int
-        How many there may be.
-    beaten : collection of int
-        Who lost in an earlier comparison.
-    near : float
-        How many times slower than the fastest repeat of all a trial's may be.
+    default: the default configuration; None if there is none.
+    champion: who was chosen in an earlier comparison.
+    most: how many there may be.
+    beaten: who lost in an earlier comparison.
+    near: how many times slower than the fastest repeat of all a trial's may be.
 
     Returns
     -------

@@ -24,28 +24,18 @@ _FORM = re.compile(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*(%?)\s*(of\s+)?([a-z/]+)\s*", r
 
 @dataclass(frozen=True)
 class Goal:
-    """What the best time is to reach.
+    """What the best time is to reach."""
 
-    Attributes
-    ----------
-    value : float
-        How many `unit`, or which share of it; > 0.
-    unit : str
-        "s", "GFLOPS" and the like; or "copy", "peak" or "ceiling": the bytes of the arrays at the
-        measured copying rate, the operations at the measured peak, or whatever takes longer.
-    """
-
-    value: float
+    value: float  # How many `unit`, or which share of it; > 0.
+    # "s", "GFLOPS" and the like; or "copy", "peak" or "ceiling": the bytes of the arrays at the
+    # measured copying rate, the operations at the measured peak, or whatever takes longer.
     unit: str
 
     @classmethod
     def parse(cls, text: str) -> Goal:
         """Read "0.9 of copy", "80% of peak", "200 GFLOPS", "50 GB/s" or "1.2 ms".
 
-        Raises
-        ------
-        UsageError
-            If it is none of these forms.
+        UsageError if it is none of these forms.
         """
         found = _FORM.fullmatch(text)
         unit = _UNITS.get(found[4].lower()) if found else None
@@ -82,21 +72,12 @@ class Goal:
     ) -> float:
         """Return the time of one run of a kernel that reaches the goal.
 
-        Parameters
-        ----------
-        flops : float or None
-            Its operations, if known.
-        touched_bytes : float
-            Bytes of its arrays.
-        dtype : str
-            Type of its elements.
-        ceiling : Ceiling or None
-            What the machine can do; needed for shares of it only.
+        flops: its operations, if known.
+        touched_bytes: bytes of its arrays.
+        dtype: type of its elements.
+        ceiling: what the machine can do; needed for shares of it only.
 
-        Raises
-        ------
-        UsageError
-            If such a kernel cannot be held against this goal.
+        UsageError if such a kernel cannot be held against this goal.
         """
         self.check(flops)
         work = 0.0 if flops is None else flops

@@ -14,28 +14,16 @@ LONG_RUN = 24
 class Learner:
     """Collects observations, and lets the tuner learn from them.
 
-    Parameters
-    ----------
-    tuner : Tuner
-    trials_left : callable
-        Returns how many trials there may still be.
-    at_once : bool
-        Whether the gain is estimated as soon as there are results, for a choice that depends on
-        it; else it is estimated beside the builds.
-
-    Attributes
-    ----------
-    gain : float or None
-        By what share of the best time the tuner expects all further measurements to better it.
-    at_once : bool
-        As given.
-    background : BackgroundTask
-        The tuner's work beside the present builds.
+    trials_left: returns how many trials there may still be.
+    at_once: whether the gain is estimated as soon as there are results, for a choice that depends
+        on it; else it is estimated beside the builds.
     """
 
     def __init__(self, tuner: Tuner, trials_left: Callable[[], float], at_once: bool) -> None:
+        # By what share of the best time the tuner expects all further measurements to better it.
         self.gain: float | None = None
         self.at_once = at_once
+        # The tuner's work beside the present builds.
         self.background = BackgroundTask(lambda _: None)
         self._tuner = tuner
         self._trials_left = trials_left

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
 from autotune.tuner.run.goal import Goal
-from autotune.tuner.run.patience import check_share
+
+if TYPE_CHECKING:  # what a command line is read with costs no imports
+    from autotune.tuner.base import Tuner
 
 BATCH = 8
 """Candidates asked for at once: the model learns after each batch."""
+
+CALM = 8
+"""The expected gain must stay low over so many measurements: a model may be sure too early."""
 
 LATEST = 4
 """Batches over which the pace is taken."""
@@ -23,27 +30,15 @@ LATEST = 4
 class Limits:
     """When a workload is tuned no further; what comes first counts.
 
-    Attributes
-    ----------
-    trials : int or None
-        Records wanted in the log, earlier ones included; None for as many as there are.
-    goal : Goal or None
-        Enough is what reaches it.
-    patience : float or None
-        Stop when the tuner expects less than this share of gain from all further measurements.
-    batch : int
-        Candidates asked for at once.
-
-    Raises
-    ------
-    UsageError
-        If a number makes no sense.
+    UsageError if a number makes no sense.
     """
 
+    # Records wanted in the log, earlier ones included; None for as many as there are.
     trials: int | None = None
-    goal: Goal | None = None
+    goal: Goal | None = None  # enough is what reaches it
+    # Stop when the tuner expects less than this share of gain from all further measurements.
     patience: float | None = None
-    batch: int = BATCH
+    batch: int = BATCH  # candidates asked for at once
 
     def __post_init__(self) -> None:
         if (self.trials is not None and self.trials < 0) or self.batch < 1:
@@ -54,17 +49,58 @@ class Limits:
             check_share(self.patience)
 
 
+def check_share(share: float) -> None:
+    """Raise UsageError unless patience is a share."""
+    if not (math.isfinite(share) and 0.0 < share < 1.0):
+        raise UsageError(
+            f"patience is a share between 0 and 1, such as 0.01 for 1 %, not {share:g}"
+        )
+
+
+class Patience:
+    """Says when further measurements are not worth their while.
+
+    tuner: one that estimates the gain of going on.
+    share: stop when the expected gain, as a share of the best time so far, is below this.
+
+    UsageError if `share` is not between 0 and 1, or the tuner estimates no gain.
+    """
+
+    def __init__(self, tuner: Tuner, share: float) -> None:
+        check_share(share)
+        if not tuner.estimates_gain:
+            raise UsageError("patience needs a tuner that estimates its gain: use the tuner model")
+        self._tuner = tuner
+        self._share = share
+        self._low_since: int | None = None
+
+    def reason_to_stop(self, gain: float | None) -> str | None:
+        """Return why to stop now, by the tuner's estimate of its gain; None to go on.
+
+        Asked before each proposal.
+        """
+        if gain is None:
+            return None
+        known = len(self._tuner.observations)
+        if gain >= self._share:
+            self._low_since = None
+            return None
+        if self._low_since is None:
+            self._low_since = known
+        if known < self._low_since + CALM:
+            return None
+        return (
+            f"further measurements are expected to gain {100 * gain:.2g} %, "
+            f"less than the {100 * self._share:g} % asked for"
+        )
+
+
 class Deadline:
     """The end of a run's time.
 
-    Parameters
-    ----------
-    seconds : float or None
-        Time there is; None for any.
-    clock : callable
-        Returns monotonic seconds.
-    begin : float, optional
-        When the time began, by this clock; by default now.
+    seconds: time there is; None for any.
+    clock: returns monotonic seconds.
+    begin: when the time began, by this clock; by default now.
     """
 
     def __init__(
@@ -98,10 +134,7 @@ class Deadline:
 class TrialPace:
     """How long a trial takes lately: the mean over the latest batches, the current one included.
 
-    Parameters
-    ----------
-    clock : callable
-        Returns monotonic seconds.
+    clock: returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -27,28 +27,16 @@ MAX_OPEN = 4
 
 @dataclass(frozen=True)
 class Prospect:
-    """What the choice of the next workload depends on.
+    """What the choice of the next workload depends on."""
 
-    Attributes
-    ----------
-    weight : float
-        How much its time matters.
-    bests_s : sequence of float or None
-        The best time after each trial, in seconds; None before the first that worked.
-    gain : float or None
-        By what share of the best time the tuner expects all further trials to better it; None
-        if it cannot tell.
-    pace_s : float or None
-        Seconds that a trial takes; None if none was made in this run.
-    served : int
-        Number of the batch that it got last; -1 if none.
-    """
-
-    weight: float
+    weight: float  # How much its time matters.
+    # The best time after each trial, in seconds; None before the first that worked.
     bests_s: Sequence[float | None]
+    # By what share of the best time the tuner expects all further trials to better it; None if it
+    # cannot tell.
     gain: float | None
-    pace_s: float | None
-    served: int
+    pace_s: float | None  # Seconds that a trial takes; None if none was made in this run.
+    served: int  # Number of the batch that it got last; -1 if none.
 
     @property
     def expected_gain(self) -> float:
@@ -83,12 +71,8 @@ def choose(prospects: Sequence[Prospect], turn: int) -> int:
     First come those that little is known of, in turns. Then each `FAIR`-th batch goes
     to the workload that has waited longest, and the others to the one with the greatest rate.
 
-    Parameters
-    ----------
-    prospects : sequence of Prospect
-        At least one.
-    turn : int
-        Batches given out so far.
+    prospects: at least one.
+    turn: batches given out so far.
     """
     everyone = range(len(prospects))
     unknown = [
@@ -104,14 +88,9 @@ def choose(prospects: Sequence[Prospect], turn: int) -> int:
 class Portfolio:
     """Tunes several workloads, or one, until each has reached a limit.
 
-    Parameters
-    ----------
-    sessions : sequence of Session
-        New ones, at least one.
-    on_event : callable, optional
-        Told what happens.
-    deadline : Deadline, optional
-        When all of them end.
+    sessions: new ones, at least one.
+    on_event: told what happens.
+    deadline: when all of them end.
     """
 
     def __init__(
@@ -133,10 +112,7 @@ class Portfolio:
 
         One of several workloads that cannot be measured is given up, and its summary says so.
 
-        Raises
-        ------
-        AutotuneError
-            If the only workload cannot be measured, or one does not fit its goal.
+        AutotuneError if the only workload cannot be measured, or one does not fit its goal.
         """
         try:
             for session in self._sessions:

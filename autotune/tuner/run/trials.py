@@ -28,30 +28,8 @@ class _Draft(NamedTuple):
 class Trials:
     """Records of a task's workload and target that hold, those of other runs included.
 
-    Parameters
-    ----------
-    task : Task
-    store : RecordStore
-    policy : TimingPolicy
-        How measurements are taken now.
-    seed : int
-        Recorded with each of them.
-
-    Attributes
-    ----------
-    recorded : list of Record
-        In the order of the log.
-    by_index : dict of int to Record
-        The first record of each configuration of the space.
-    best : Record or None
-        The fastest.
-    best_index : int or None
-        Its configuration.
-    bests_s : list of float or None
-        The best time after each record, in seconds; None before the first that worked.
-    finals : list of (int, Record)
-        Records of final comparisons, which are no trials, each with its configuration; in the order
-        of the log.
+    policy: how measurements are taken now.
+    seed: recorded with each of them.
     """
 
     def __init__(self, task: Task, store: RecordStore, policy: TimingPolicy, seed: int) -> None:
@@ -68,11 +46,14 @@ class Trials:
         self._journal = Journal(store)
         self._claimed: set[Entry] = set()
         self._drafts: dict[int, _Draft] = {}
-        self.recorded: list[Record] = []
-        self.by_index: dict[int, Record] = {}
-        self.best: Record | None = None
-        self.best_index: int | None = None
+        self.recorded: list[Record] = []  # in the order of the log
+        self.by_index: dict[int, Record] = {}  # the first record of each configuration of the space
+        self.best: Record | None = None  # the fastest
+        self.best_index: int | None = None  # its configuration
+        # The best time after each record, in seconds; None before the first that worked.
         self.bests_s: list[float | None] = []
+        # Records of final comparisons, which are no trials, each with its configuration; in the
+        # order of the log.
         self.finals: list[tuple[int, Record]] = []
 
     def __len__(self) -> int:
@@ -174,10 +155,7 @@ class Trials:
     def add_finals(self, found: Sequence[tuple[int, MeasureResult, dict[str, Any]]]) -> None:
         """Log what configurations took in a final comparison, all of them or none.
 
-        Parameters
-        ----------
-        found : sequence of (int, MeasureResult, dict)
-            Configuration, its times, and what its record says of the comparison.
+        found: configuration, its times, and what its record says of the comparison.
         """
         records = [self._record(*one) for one in found]
         self._journal.add_all(records)

@@ -37,7 +37,6 @@ def tune(
 
     Parameters
     ----------
-    task : Task
     measurer : Measurer
         Measures candidates of this task; the caller closes it.
     tuner : Tuner

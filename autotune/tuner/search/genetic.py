@@ -18,29 +18,15 @@ TRIES = 64
 
 @dataclass(frozen=True)
 class GeneticSettings:
-    """Settings of the genetic algorithm.
+    """Settings of the genetic algorithm."""
 
-    Attributes
-    ----------
-    start : int
-        Candidates measured before any are bred.
-    population : int
-        The best so many of all measured are parents.
-    tournament : int
-        A parent is the best of so many drawn from the population.
-    mutations : float
-        Mean number of mutated knobs of a child.
-    offspring : int
-        Offspring per measurement: the most promising one of these children is measured.
-    surrogate : KNearestSettings
-        How children are judged.
-    """
-
-    start: int = 16
-    population: int = 16
-    tournament: int = 3
-    mutations: float = 0.8
+    start: int = 16  # Candidates measured before any are bred.
+    population: int = 16  # The best so many of all measured are parents.
+    tournament: int = 3  # A parent is the best of so many drawn from the population.
+    mutations: float = 0.8  # Mean number of mutated knobs of a child.
+    # Offspring per measurement: the most promising one of these children is measured.
     offspring: int = 4
+    # How children are judged.
     surrogate: KNearestSettings = field(default_factory=KNearestSettings)
 
 
@@ -49,12 +35,6 @@ class GeneticTuner(Tuner):
 
     The first candidates spread over the space. A child that breaks a constraint or was seen is
     bred again; where that fails for long, a random candidate takes its place.
-
-    Parameters
-    ----------
-    space : Space
-    seed : int
-    settings : GeneticSettings
     """
 
     def __init__(self, space: Space, seed: int, settings: GeneticSettings | None = None) -> None:

@@ -14,21 +14,13 @@ from autotune.tuner.encoding import KnobDistances
 
 @dataclass(frozen=True)
 class KNearestSettings:
-    """Settings of the k-nearest surrogate.
+    """Settings of the k-nearest surrogate."""
 
-    Attributes
-    ----------
-    nearest : int
-        Number of nearest measurements (k) for each candidate.
-    distance_power : float
-        A measurement counts in inverse proportion to this power of its distance.
-    novelty : float
-        What a distance of 1 from the nearest measurement is worth in ranks, where 1 leads from
-        the best to the worst.
-    """
-
-    nearest: int = 5
+    nearest: int = 5  # Number of nearest measurements (k) for each candidate.
+    # A measurement counts in inverse proportion to this power of its distance.
     distance_power: float = 2.0
+    # What a distance of 1 from the nearest measurement is worth in ranks, where 1 leads from the
+    # best to the worst.
     novelty: float = 0.4
 
 
@@ -38,13 +30,8 @@ class KNearestSurrogate:
     Two configurations are as far apart as knobs differ, and as these differ in size, half and
     half. Failures rank last.
 
-    Parameters
-    ----------
-    knobs : KnobDistances
-        Of the space.
-    told : sequence of Observation
-        What was measured; at least one.
-    settings : KNearestSettings
+    knobs: of the space.
+    told: what was measured; at least one.
     """
 
     def __init__(

@@ -16,36 +16,16 @@ from search_spaces.space import Space
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """How the search moves.
+    """How the search moves."""
 
-    Attributes
-    ----------
-    start : int
-        Candidates measured before it moves, the default one first.
-    climbers : int
-        Moves start from the best so many candidates.
-    decay : float
-        The k-th best of them is chosen with a weight of decay^k.
-    pool : int
-        The best of so many moves is made.
-    cross_share : float
-        Share of moves that mix two of the best candidates.
-    leap_share : float
-        Share of moves that change two knobs; the others change one.
-    blind_share : float
-        Share of proposals that are any move.
-    surrogate : KNearestSettings
-        How a move is judged.
-    """
-
-    start: int = 8
-    climbers: int = 8
-    decay: float = 0.7
-    pool: int = 32
-    cross_share: float = 0.25
-    leap_share: float = 0.2
-    blind_share: float = 0.1
-    surrogate: KNearestSettings = field(default_factory=KNearestSettings)
+    start: int = 8  # Candidates measured before it moves, the default one first.
+    climbers: int = 8  # Moves start from the best so many candidates.
+    decay: float = 0.7  # The k-th best of them is chosen with a weight of decay^k.
+    pool: int = 32  # The best of so many moves is made.
+    cross_share: float = 0.25  # Share of moves that mix two of the best candidates.
+    leap_share: float = 0.2  # Share of moves that change two knobs; the others change one.
+    blind_share: float = 0.1  # Share of proposals that are any move.
+    surrogate: KNearestSettings = field(default_factory=KNearestSettings)  # How a move is judged.
 
 
 class LocalTuner(Tuner):
@@ -53,12 +33,6 @@ class LocalTuner(Tuner):
 
     What lies far from all measurements counts as better than it looks, so that the search leaves
     a neighbourhood before it has exhausted it, and finds its way back.
-
-    Parameters
-    ----------
-    space : Space
-    seed : int
-    settings : LocalSettings
     """
 
     def __init__(self, space: Space, seed: int, settings: LocalSettings | None = None) -> None:

@@ -47,12 +47,9 @@ def mutated(
 ) -> IndexVector:
     """Change some knobs of each row of knob positions: to a neighbour, or to any other value.
 
-    Parameters
-    ----------
-    rows : int64 (n, knobs)
-    knobs : int64 (n,)
-        How many different knobs to change in each row; knobs of one value are none to change.
-    rng : numpy.random.Generator
+    rows: int64 (n, knobs).
+    knobs: int64 (n,); how many different knobs to change in each row; knobs of one value are none
+        to change.
     """
     out = rows.copy()
     varying = np.array([k for k, knob in enumerate(space.knobs) if len(knob) > 1], dtype=np.int64)

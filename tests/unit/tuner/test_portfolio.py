@@ -17,8 +17,8 @@ from autotune.tuner.run.events import End, Finished, MachineKnown, Measured, Noi
 from autotune.tuner.run.goal import Goal
 from autotune.tuner.run.limits import Deadline, Limits, TrialPace
 from autotune.tuner.run.portfolio import FAIR, INFORMED, Portfolio, Prospect, choose
-from autotune.tuner.run.roofline_goal import MAX_REMEASURES
 from autotune.tuner.run.session import Session
+from autotune.tuner.run.stop_conditions import MAX_REMEASURES
 from autotune.tuner.search.grid import GridTuner
 from records import RecordStore
 

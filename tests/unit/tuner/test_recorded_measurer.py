@@ -21,7 +21,7 @@ from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.replay.compare_tuners import ReplayJob, distinct, run_jobs
 from autotune.tuner.replay.replay_tuner import Trace, replay
-from autotune.tuner.run.patience import Patience
+from autotune.tuner.run.limits import Patience
 from records import Record
 from search_spaces import ChoiceKnob, Constraint, ListedSpace, Space, SpaceError
 

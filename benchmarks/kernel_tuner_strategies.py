@@ -1,7 +1,7 @@
 """Kernel Tuner's strategies on recorded measurements, in its simulation mode: published baselines.
 
-They run their own loop, so they are no tuners that can be asked. This is the one home of Kernel
-Tuner, which is used only where it is installed.
+They run their own loop, so they are no tuners that can be asked. Kernel Tuner is used only where it
+is installed.
 """
 
 from __future__ import annotations
@@ -16,17 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import UsageError
-from autotune.measure.recorded_measurer import Recording
 from autotune.measure.result import MeasureResult
+from autotune.tuner.replay.compare_tuners import find_recording
 from autotune.tuner.replay.replay_tuner import Trace, trace_of
 from search_spaces import Config, Knob
 
-PREFIX = "kernel_tuner:"
-"""What the names of Kernel Tuner's strategies begin with."""
-
 BASELINES = ("genetic_algorithm", "adaptive_tabu_greywolf", "hybrid_vndx", "pso")
-"""The strategies that benchmarks compare with."""
+"""The strategies that tuners are compared with."""
 
 
 def installed() -> bool:
@@ -34,30 +30,11 @@ def installed() -> bool:
     return importlib.util.find_spec("kernel_tuner") is not None
 
 
-def check_strategy(name: str) -> None:
-    """Raise UsageError unless Kernel Tuner is installed and knows the strategy."""
-    if not installed():
-        raise UsageError(
-            f"tuner {PREFIX}{name} needs the package kernel-tuner: pip install kernel-tuner"
-        )
-    from kernel_tuner.interface import strategy_map
-
-    if name not in strategy_map:
-        known = ", ".join(strategy_map)
-        raise UsageError(f"unknown Kernel Tuner strategy {name!r}: expected one of {known}")
-
-
-def simulate(recording: Recording, strategy: str, seed: int, budget: int) -> Trace:
-    """Run a strategy once; a configuration counts when it is first measured.
-
-    Raises
-    ------
-    UsageError
-        If the strategy is unknown, or Kernel Tuner is not installed.
-    """
-    check_strategy(strategy)
+def simulate(path: str, name: str, strategy: str, seed: int, budget: int) -> Trace:
+    """Run a strategy once on a recording; a configuration counts when it is first measured."""
     import kernel_tuner
 
+    recording = find_recording(path, name)
     knobs = recording.space.knobs
     numbers = {index: _numbers(knobs, recording.space.config(index)) for index in recording.results}
     by_key = {_key(row): index for index, row in numbers.items()}
