@@ -95,13 +95,10 @@ class Backend(Protocol):
         CodegenError, CompileError, LaunchError, TargetError
         """
 
-    def build_function(self, function: PrimFunc, target: Target) -> DeviceFunction:
-        """Return a function in final form as what users call."""
-
-    def build_prepared(
+    def build_function(
         self, function: PreparedFunction, target: Target, constants: Sequence[Host], /
     ) -> DeviceFunction:
-        """Return a function in final form with its constant inputs, as what users call.
+        """Return a function in final form as what users call.
 
         `constants`: sequence of ndarray: its constant inputs, which nobody else changes.
         """
