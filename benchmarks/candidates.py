@@ -6,10 +6,9 @@ a model's trees split on. Ranking: these and the model's scores. Models are fitt
 times of 128 candidates.
 
 Proposals: 64 candidates from the space of matmul_cuda by the model tuner after these times, each in
-a new process. n=100 has 1,080,000 configurations and n=96 has 9,483,264; their constraints are left
-out, so that all of them are ranked, where on a GPU about half would be. n=1260 has 2.5 * 10^9, of
-which a population is ranked. The first proposal learns, ranks and chooses; the next one does so
-after its outcomes, except that 10^7 configurations are not ranked again so soon.
+a new process. n=100 has 1,080,000 configurations, n=96 has 9,483,264, and n=1260 has 2.5 * 10^9.
+The constraints of the first two are left out. A population of each is ranked. The first proposal
+learns, ranks and chooses; the next one does so after its outcomes.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from autotune.feature import TaskFeatures
 from autotune.task.task import Task
 from autotune.tuner.base import Observation
 from autotune.tuner.model.model_tuner import ModelTuner, default_model
-from autotune.tuner.model.ranking import RankingSettings
 from autotune.tuner.model.scoring import MAX_THREADS, columns_read, score
 from search_spaces import Space
 
@@ -142,8 +140,7 @@ def propose(size: int) -> dict[str, float]:
     """Propose twice from the space of a matmul of this size; return how long it took."""
     task = task_of("matmul_cuda", n=size)
     features = TaskFeatures(task)
-    whole = len(task.space) <= RankingSettings.whole
-    space = Space(task.space.knobs) if whole else task.space
+    space = Space(task.space.knobs) if len(task.space) <= 10**7 else task.space
     tuner = ModelTuner(space, 0, features)
     for _ in tuner.preparations():
         pass

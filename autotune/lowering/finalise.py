@@ -17,6 +17,7 @@ from autotune.lowering.gpu.unify_thread_axes import unify_threads
 from autotune.lowering.guards.facts import has_conditions
 from autotune.lowering.guards.hoist_guards import hoist_guards
 from autotune.lowering.guards.loop_partition import partition, shorten
+from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
 from autotune.lowering.scan.parallel_interchange import interchange_parallel_loops
 from autotune.lowering.scan.scalar_replacement import replace_with_scalars
 from autotune.lowering.scan.unrolled_interchange import interchange_steps
@@ -113,6 +114,7 @@ def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     if has_conditions(result.body):
         for step in (hoist_guards, partition, hoist_guards, shorten):
             yield (result := step(result))
+    yield (result := drop_redundant_bounds(result))
     yield (result := vectorize(replace_with_scalars(result)))
     if result.info.line_offsets:
         yield hoist_guards(result)

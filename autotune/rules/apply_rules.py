@@ -201,7 +201,7 @@ class _Rules:
             self.panels.append(panels)
             self.numbers[panels.result] = self.numbers[plain]
             self.efforts[panels.result] = self.efforts[plain]
-            return (*panels.packed, panels.tile, *panels.folds, panels.result)
+            return (*panels.packed, *panels.converted, panels.tile, *panels.folds, panels.result)
         if not runs_along_rows(tensor, width):
             return (tensor,)
         counts = (4, 1, 2, 8)
@@ -244,9 +244,11 @@ class _Rules:
                 end = panels.result
             else:
                 self.schedule[panels.result].compute_inline()
-            apart += [*panels.packed, panels.tile, *panels.folds, end]
+            apart += [*panels.packed, *panels.converted, panels.tile, *panels.folds, end]
             knobs = StageKnobs(self.cfg, self.numbers[panels.result])
-            apart += schedule_tiles(knobs, self.schedule, panels, end, effort)
+            own = [t for made in self.panels for t in (made.tile, *made.folds, made.result)]
+            own += [*apart, *self.lanes, *self.joined, *self.columns]
+            apart += schedule_tiles(knobs, self.schedule, panels, end, effort, own)
         return apart
 
 

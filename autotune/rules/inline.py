@@ -7,7 +7,7 @@ from typing import Final
 
 from autotune import te
 from autotune.ir.expr import Call, Read
-from autotune.ir.visitor import reads, walk_expr
+from autotune.ir.visitor import free_vars, reads, walk_expr
 from autotune.rules.rewrite_graph import parts_of
 from autotune.rules.stage_graph import iterations
 from autotune.te.scan import ScanOp
@@ -67,6 +67,8 @@ def _suits(op: ComputeOp, readers: Sequence[ComputeOp], inlined: Collection[te.T
     calls = {e.name for v in op.body for e in walk_expr(v) if isinstance(e, Call)}
     if "if_then_else" in calls and any(map(_is_window, readers)):
         return False
+    if _chooses_along_rows(op) and any(_repeats(reader, size) for reader in readers):
+        return False
     if not calls.issubset(_FREE):
         suits = len(readers) == 1 and times <= 1
     else:
@@ -78,6 +80,18 @@ def _is_window(reader: ComputeOp) -> bool:
     """Whether a stage reduces elements of one tensor, so that conditions are most of its work."""
     read = {r.tensor for v in reader.body for r in reads(v) if isinstance(r, Read)}
     return bool(reader.reduce_axis) and len(read) == 1
+
+
+def _chooses_along_rows(op: ComputeOp) -> bool:
+    """Whether neighbours in memory may be computed in different ways, as margins are."""
+    choices = [e for v in op.body for e in walk_expr(v) if isinstance(e, Call)]
+    tests = (e.children[0] for e in choices if e.name == "if_then_else")
+    return any(op.axis[-1].var is var for test in tests for var in free_vars(test))
+
+
+def _repeats(reader: ComputeOp, size: int) -> bool:
+    """Whether a reduction computes elements of a stage of some size again."""
+    return bool(reader.reduce_axis) and iterations(reader.output()) > size
 
 
 def _length(op: ComputeOp, inlined: Collection[te.Tensor]) -> int:

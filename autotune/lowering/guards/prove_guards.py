@@ -113,9 +113,13 @@ class Prover(StmtRewriter):
             return loop
         return self._finish(loop)
 
+    def is_settled(self, loop: For) -> bool:
+        """Whether nothing in a loop is to be decided."""
+        return self.choices.is_plain(loop)
+
     def _proved(self, node: For) -> Stmt:
         """Visit the body, assuming that the variable is less than each bound of the extent."""
-        if self.choices.is_plain(node):
+        if self.is_settled(node):
             return node
         extent = extremum(node.extent, self.at_most_zero)
         if self.at_most_zero(extent):

@@ -17,7 +17,7 @@ def requested_task(request: dict[str, Any]) -> Task:
     """Return the task that a request to open it names; nothing is traced yet."""
     sys.path += [folder for folder in request["path"] if folder not in sys.path]
     text = None if request["text"] is None else request["text"].encode(BYTES_AS_TEXT)
-    template, args, target = (request[name] for name in ("template", "args", "target"))
+    template, args, target = request["template"], request["args"], request["target"]
     return Task.from_reference(template, args, target, text=text, constant=request["constant"])
 
 

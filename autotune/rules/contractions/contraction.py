@@ -11,7 +11,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir.algebra.polynomials import Poly, add, multiply, to_poly
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read
+from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Read
 from autotune.ir.visitor import free_vars, reads, substitute, walk_expr
 from autotune.rules.stage_graph import extent, iterations, reduction_of
 from autotune.te.reduction import reduction
@@ -24,8 +24,14 @@ _FEWEST: Final = 4
 _MAX_COPIES: Final = 2
 _OFTEN: Final = 4
 
+#: Vectors that read an element, for which it is converted to another type once.
+_MANY: Final = 8
+
 #: Largest distance of neighbours in a vector that is read in place: a few loads and a shuffle.
 _MAX_STEP: Final = 4
+
+#: Most steps of a sum over windows that are written out, so that they share what they read.
+_WINDOW: Final = 64
 
 #: For sums in lanes: how much more must lie along the vector than has to be packed.
 _MOSTLY: Final = 4
@@ -161,19 +167,63 @@ class TiledContraction:
             inner *= extent(axis)
         return first if 0 < first <= _MAX_STEP else 0
 
-    def slides(self, read: Read, group: AxisGroup) -> bool:
-        """Whether an index of a read combines a group with an axis that is reduced."""
-        inner = {axis.var for axis in self.reduced if extent(axis) > 1}
+    def slides(
+        self, read: Read, group: AxisGroup, reduced: Collection[IterVar] | None = None
+    ) -> bool:
+        """Whether an index of a read combines a group with an axis that is reduced.
+
+        The axes that are reduced may be given, if not all count.
+        """
+        steps = self.reduced if reduced is None else reduced
+        inner = {axis.var for axis in steps if extent(axis) > 1}
         outer = {axis.var for axis in group.axes}
         return any(
             not inner.isdisjoint(own) and not outer.isdisjoint(own)
             for own in (set(free_vars(index)) for index in read.children)
         )
 
+    def window(self, read: Read, group: AxisGroup) -> tuple[int, list[int]]:
+        """Return where a read lies along a group: its step, and all offsets while it is reduced.
+
+        Both are distances in elements along a dimension. The step is 0 if the group is not used.
+        """
+        own = {axis.var for axis in group.axes}
+        index = next((i for i in read.children if not own.isdisjoint(free_vars(i))), None)
+        if index is None:
+            return 0, [0]
+        place, offsets = to_poly(index), [0]
+        for axis in self.reduced:
+            step = _coefficient(place, axis) or 0
+            offsets = [at + step * n for at in offsets for n in range(extent(axis) if step else 1)]
+        return abs(_coefficient(place, group.axes[-1]) or 1), offsets
+
+    @cached_property
+    def has_shared_windows(self) -> bool:
+        """Whether rows read elements in some steps that other rows read in other steps."""
+        steps, first = math.prod(map(extent, self.reduced)), self.rows[:1]
+        nodes = (e for s in reduction_of(self.tensor).sources for e in walk_expr(s))
+        if steps > _WINDOW or any(isinstance(e, Call) and e.name == "if_then_else" for e in nodes):
+            return False  # conditions are tested in outer loops
+        return any(self.slides(r, g) for r in self.vector_reads for g in first)
+
     @cached_property
     def vector_reads(self) -> list[Read]:
-        """Reads that depend on the vector."""
-        return [r for r in self.operands.values() if self.uses(r, self.vector)]
+        """Reads that differ along a vector."""
+        return [r for r in self.operands.values() if self.varies(r)]
+
+    def varies(self, read: Read) -> bool:
+        """Whether a read differs along a vector."""
+        return self.uses(read, self.vector) and not self.is_shared(read)
+
+    def is_shared(self, read: Read) -> bool:
+        """Whether a read is the same along a vector, but not along the axis, as in groups."""
+        return self.repeats(read, self.vector) >= max(self.lanes, 2)
+
+    @property
+    def shared(self) -> int:
+        """For how many neighbours along the vectorised axis such reads are the same; 0 for all."""
+        own = filter(self.is_shared, self.operands.values())
+        return math.gcd(*(self.repeats(read, self.vector) for read in own))
 
     @cached_property
     def rows(self) -> list[AxisGroup]:
@@ -195,6 +245,15 @@ class TiledContraction:
     def batches(self) -> list[AxisGroup]:
         """The other groups."""
         return [g for g in self.groups if g is not self.vector and g not in self.rows]
+
+    def converts(self, value: Expr) -> bool:
+        """Whether an operand is converted as a whole, because many vectors read each element."""
+        read = self.operands[value]
+        used, reduced = self.panel_of(read)
+        each = math.prod([*(g.size for g in used), *map(extent, reduced)])
+        is_whole = math.prod(map(int, read.tensor.shape)) <= _MAX_COPIES * each
+        many = self.vector.size >= _MANY * self.lanes and not self.uses(read, self.vector)
+        return value is not read and many and is_whole
 
     def panel_of(self, read: Read) -> tuple[list[AxisGroup], list[IterVar]]:
         """Return the axes of a packed panel of a read, besides the vector."""
@@ -284,6 +343,10 @@ def contractions(
     for group in reversed(groups):
         width = min(lanes, 1 << max(group.size - 1, 0).bit_length())
         way = TiledContraction(tensor, groups, group, width)
+        for read in way.operands.values():
+            if (repeats := way.repeats(read, group)) > 1:
+                width = math.gcd(width, repeats)  # vectors within a group
+        way = TiledContraction(tensor, groups, group, width)
         if _FEWEST * width >= lanes and _suits(way, constants):
             found[f"axis{group.places[-1]}"] = way
     folded = _in_lanes(tensor, lanes)
@@ -300,6 +363,18 @@ def _suits(way: TiledContraction, constants: Collection[te.Tensor]) -> bool:
     if way.sums is None and len(own) == len(set(way.operands.values())):
         return all(map(way.along, own))  # a panel would be used once
     return bool(own) and all(way.along(r) or packs(way, r, constants) for r in own)
+
+
+def parts_of_tasks(way: TiledContraction) -> list[Read]:
+    """Return reads of stages such as padding, of which blocks of tiles read parts of their own."""
+    long = [g for g in way.groups if g.size > 1]
+    if len(way.rows) > 1:  # a block is not so compact
+        return []
+    return [
+        r for r in dict.fromkeys(way.operands.values())
+        if isinstance(r.tensor.op, te.ComputeOp) and not r.tensor.op.reduce_axis
+        and all(way.uses(r, g) for g in long)
+    ]  # fmt: skip
 
 
 def packs(way: TiledContraction, read: Read, constants: Collection[te.Tensor]) -> bool:

@@ -42,8 +42,8 @@ class Choices:
         Steps of the sum that are written out.
     block_columns, block_rows
         Tiles of a block.
-    likely_block
-        Default of `block_rows`.
+    likely_columns, likely_rows
+        Defaults of the latter two.
     """
 
     vectors: tuple[int, ...]
@@ -52,7 +52,8 @@ class Choices:
     steps: tuple[int, ...]
     block_columns: tuple[int, ...]
     block_rows: tuple[int, ...]
-    likely_block: int
+    likely_columns: int
+    likely_rows: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +68,8 @@ class Panels:
         Panels in the order in which tiles read them; their last axis is one tile's vectors.
     reads
         What each panel is a copy of.
+    converted
+        Whole operands in the type of the sum, which tiles read in place of those given.
     tile
         The contraction: an axis for the tiles along each group, the rows of a tile, its columns.
     folds
@@ -86,6 +89,7 @@ class Panels:
     way: TiledContraction
     packed: tuple[te.Tensor, ...]
     reads: tuple[Read, ...]
+    converted: tuple[te.Tensor, ...]
     tile: te.Tensor
     folds: tuple[te.Tensor, ...]
     result: te.Tensor
@@ -110,6 +114,7 @@ def panels_of(
         for number, (value, read) in enumerate(way.operands.items())
         if read in packed
     }
+    converted = {value: _converted(way, value) for value in way.operands if way.converts(value)}
     shape = [te.ceildiv(g.size, columns if g is way.vector else rows.get(g, 1)) for g in way.groups]
 
     def tile(*index: Any) -> Any:
@@ -129,6 +134,13 @@ def panels_of(
                 front = [places[g] for g in used]
                 own = (*front, places[way.vector], *(r.var for r in reduced), inner[-1])
                 replaced[value] = panels[read][own]
+            elif way.is_shared(read):
+                first = values | way.vector.values(places[way.vector] * columns)
+                replaced[read] = substitute(read, first)
+            elif value in converted:
+                replaced[value] = converted[value][
+                    tuple(substitute(i, values) for i in read.children)
+                ]
             elif way.uses(read, way.vector):
                 inside = te.if_then_else(
                     at < way.vector.size, substitute(read, values), te.const(0, read.dtype)
@@ -164,6 +176,7 @@ def panels_of(
         way,
         tuple(panels.values()),
         tuple(panels),
+        tuple(converted.values()),
         tiles,
         tuple(folds),
         whole,
@@ -202,6 +215,18 @@ def _panel(way: TiledContraction, value: Expr, columns: Any, number: int) -> te.
     shape = (*(g.size for g in used), tiles, *map(extent, reduced), columns)
     panel: te.Tensor = te.compute(shape, body, name=f"{way.tensor.name}_{read.tensor.name}{number}")
     return panel
+
+
+def _converted(way: TiledContraction, value: Expr) -> te.Tensor:
+    """Return the whole tensor of a read in the type to which it is converted."""
+    read = way.operands[value]
+
+    def body(*index: Any) -> Any:
+        return substitute(value, {read: read.tensor[index]})
+
+    name = f"{read.tensor.name}_{value.dtype}"
+    whole: te.Tensor = te.compute(read.tensor.shape, body, name=name)
+    return whole
 
 
 def _folds(way: TiledContraction, tiles: te.Tensor, rows: int) -> list[te.Tensor]:

@@ -22,12 +22,17 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Read
-from autotune.rules.contractions.contraction import AxisGroup, TiledContraction, contractions
+from autotune.rules.contractions.contraction import (
+    AxisGroup,
+    TiledContraction,
+    contractions,
+    parts_of_tasks,
+)
 from autotune.rules.contractions.packed_panels import Choices, Panels, panels_of
 from autotune.rules.contractions.tile_costs import Registers, Tiling, can_stream, fastest, packings
 from autotune.rules.flat import PARALLEL, lanes_in
 from autotune.rules.knob_definer import KnobDefiner
-from autotune.rules.stage_graph import extent
+from autotune.rules.stage_graph import Reading, extent, readers_of, readings
 from autotune.rules.threads import serial_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
@@ -41,16 +46,18 @@ _HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
 _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
 _LONG_WIDTHS: Final = (64, 32, 128, 16, 8)
 
-#: Steps of a sum that are written out; and of sums over windows, as many as share what they read.
+#: Steps of a sum that are written out, and about how many are by default.
 _STEPS: Final = (4, 1, 2, 8, 3, 5, 7)
+_STEP: Final = 4
 
 #: Tiles of a block along an axis.
 _BLOCKS: Final = (1, 4, 2, 8, 16, 32)
-_WINDOW: Final = 64
-
 #: Tiles of a block by default, if there remain so many blocks for each thread.
 _BLOCK: Final = 4
 _TASKS: Final = 8
+
+#: What a task may compute for itself.
+_NEAR_BYTES: Final = 1 << 14
 
 
 class Effort(IntEnum):
@@ -94,6 +101,9 @@ def tiles(
     cfg.add_constraint(
         vectors <= -(-way.vector.size // way.lanes), "a tile is no wider than the result"
     )
+    if way.shared:
+        message = "tiles are within a group"
+        cfg.add_constraint(way.shared % (vectors * way.lanes) == 0, message)
     rows: dict[AxisGroup, Any] = {}
     total: Any = 1 if streams else vectors
     for number, group in enumerate(way.rows[:2]):
@@ -121,18 +131,35 @@ def _choices(ways: list[TiledContraction], best: Tiling, threads: int) -> Choice
         tuple(n for n in _LONG_WIDTHS if n <= most),
         tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
         tuple(n for n in _STEPS if n == 1 or any(length % n == 0 for length in lengths)),
-        tuple(n for n in _BLOCKS if n <= most),
-        tuple(n for n in _BLOCKS if n == 1 or 2 * n <= height),
-        _likely_block(best, threads),
+        tuple(n for n in _BLOCKS if n < 2 * most),
+        tuple(n for n in _BLOCKS if n < 2 * height),
+        *_likely_block(best, threads),
     )
 
 
-def _likely_block(best: Tiling, threads: int) -> int:
-    """Return how many tiles of rows a block has by default."""
-    rows, columns = best.way.rows, best.vectors * best.way.lanes
-    tall = math.prod(-(-g.size // best.rows.get(g, 1)) for g in rows)
-    wide = math.prod(g.size for g in best.way.batches) * -(-best.way.vector.size // columns)
-    return _BLOCK if tall >= _BLOCK and tall * wide >= _BLOCK * _TASKS * threads else 1
+def _likely_block(best: Tiling, threads: int) -> tuple[int, int]:
+    """Return how many tiles of columns and of rows a block has by default."""
+    way, columns = best.way, best.vectors * best.way.lanes
+    tall = math.prod(-(-g.size // best.rows.get(g, 1)) for g in way.rows)
+    wide = -(-way.vector.size // columns)
+    count = math.prod(g.size for g in way.batches)
+    parts = [r for r in parts_of_tasks(way) if r not in best.packed]
+    if not parts:
+        has_many = tall >= _BLOCK and tall * wide * count >= _BLOCK * _TASKS * threads
+        return 1, _BLOCK if has_many else 1
+    # What a task computes for itself stays in the nearest cache; little of it is computed twice.
+    each = max(_bytes_of_rows(way, read) for read in parts) * math.prod(best.rows.values())
+    heights = [
+        n for n in _BLOCKS
+        if n < 2 * tall and n * each <= _NEAR_BYTES and count * -(-tall // n) >= _TASKS * threads
+    ]  # fmt: skip
+    return min((n for n in _BLOCKS if n >= wide), default=1), max(heights, default=1)
+
+
+def _bytes_of_rows(way: TiledContraction, read: Read) -> int:
+    """Return about how much a row of the result reads of a tensor."""
+    size = math.prod(map(int, read.tensor.shape)) * dtypes.itemsize(read.dtype)
+    return size // math.prod(g.size for g in way.groups if g is not way.vector)
 
 
 def _long(way: TiledContraction) -> list[IterVar]:
@@ -160,7 +187,12 @@ def _packed(
 
 
 def schedule_tiles(
-    cfg: KnobDefiner, s: Schedule, panels: Panels, end: te.Tensor, effort: Effort
+    cfg: KnobDefiner,
+    s: Schedule,
+    panels: Panels,
+    end: te.Tensor,
+    effort: Effort,
+    taken: Collection[te.Tensor],
 ) -> list[te.Tensor]:
     """Compute tiles in registers, blocks of tiles in tasks, and panels before them.
 
@@ -173,15 +205,23 @@ def schedule_tiles(
         The stage computed at the tiles: the result, or its only element-wise consumer.
     effort
         How many knobs it has.
+    taken
+        Stages that other rules place.
 
     Returns
     -------
     list of Tensor
-        Stages that were added.
+        Stages that were added, or computed by tasks.
     """
     way, rank = panels.way, len(panels.way.groups)
+    stages = readings(s)
     acc = s.cache_write(panels.tile, "local")
-    last = _blocks(cfg, s[end], panels, effort)
+    inside = [t for t in _computed_in_tasks(s, panels, stages) if t not in taken]
+    task, last = _blocks(cfg, s[end], panels, effort)
+    for tensor in inside:
+        s[tensor].compute_at(s[end], task)
+        *_, lane = s[tensor].op.axis
+        s[tensor].vectorize(s[tensor].split(lane, lanes_in(cfg.target, tensor.dtype))[1])
     for tensor in (acc, panels.tile, *panels.folds):
         stage = s[tensor]
         stage.compute_at(s[end], last)
@@ -196,7 +236,19 @@ def schedule_tiles(
             _sum(cfg, stage, panels, [own[:rank], own[rank:], [vector], [lane]], effort)
     for panel, read in zip(panels.packed, panels.reads, strict=True):
         _pack(s[panel], way, bool(way.along(read)), way.panel_size(read))
-    return [acc]
+    for tensor in panels.converted:
+        _convert(s[tensor], lanes_in(cfg.target, tensor.dtype))
+    return [acc, *inside]
+
+
+def _computed_in_tasks(s: Schedule, panels: Panels, stages: Sequence[Reading]) -> list[te.Tensor]:
+    """Return the stages that tiles alone read, each task a part of its own."""
+    own = dict.fromkeys(r.tensor for r in parts_of_tasks(panels.way) if r not in panels.reads)
+    return [
+        t for t in own
+        if [r.tensor for r in readers_of(t, stages)] == [panels.tile]
+        and not s[t].is_output and s[t].scan is None
+    ]  # fmt: skip
 
 
 def _sum(
@@ -212,12 +264,14 @@ def _sum(
     outer: list[IterVar] = [a for a in reduced if extent(a) == 1]
     inner: list[IterVar] = []
     long = [a for a in reduced if extent(a) > 1]
-    if long and _shares(way) and math.prod(map(extent, long)) <= _WINDOW:
-        inner = long
+    wide = way.vector_reads
+    if long and way.has_shared_windows:
+        # Steps that read what other rows read follow each other, so that it stays in registers.
+        inner = sorted(long, key=lambda a: any(way.slides(r, way.rows[0], [a]) for r in wide))
     elif long:
         steps = panels.choices.steps
         fit = [n for n in steps if extent(long[-1]) % n == 0]
-        unroll: Any = max(fit) if panels.streams else fit[0]
+        unroll: Any = max(fit) if panels.streams else _likely_steps(way, long[-1], fit)
         if effort:
             unroll = cfg.define_knob("unroll", steps, default=unroll)
             message = "the steps that are written out divide the sum"
@@ -233,9 +287,12 @@ def _sum(
         stage.reorder(*tiles, *outer, *inner, *rows, *vectors, *lanes)
 
 
-def _shares(way: TiledContraction) -> bool:
-    """Whether steps of the sum read elements that other rows or vectors of the tile read too."""
-    return all(way.slides(r, g) for r in way.vector_reads for g in (way.vector, *way.rows[:1]))
+def _likely_steps(way: TiledContraction, axis: IterVar, fit: Sequence[int]) -> int:
+    """Return how many steps along an axis are written out by default."""
+    own = way.operands.values()
+    if any(way.slides(r, g, [axis]) for r in own for g in way.rows):
+        return fit[0]  # what rows share would take the registers of sums
+    return min(fit, key=lambda n: (abs(n - _STEP), -n))
 
 
 def _pack(stage: Stage, way: TiledContraction, is_copy: bool, elements: int) -> None:
@@ -252,8 +309,19 @@ def _pack(stage: Stage, way: TiledContraction, is_copy: bool, elements: int) -> 
         stage.parallel(stage.fuse(*front) if len(front) > 1 else front[0])
 
 
-def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> IterVar:
-    """Write the loops over blocks of tiles; return the innermost one over tiles."""
+def _convert(stage: Stage, lanes: int) -> None:
+    """Write the loops of an operand that is converted as a whole."""
+    size = math.prod(map(extent, stage.op.axis))
+    outer, inner = stage.split(_fused(stage, list(stage.op.axis)), factor=lanes)
+    stage.vectorize(inner)
+    if size >= PARALLEL:
+        stage.parallel(outer)
+
+
+def _blocks(
+    cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort
+) -> tuple[IterVar, IterVar]:
+    """Write the loops over blocks of tiles; return that over blocks, and the one over tiles."""
     way, axes = panels.way, list(stage.op.axis)
     groups = [g for g in way.groups if not (way.sums is not None and g is way.vector)]
     outer: list[IterVar] = [axes[n] for g in groups for n in g.places if n not in g.long]
@@ -282,9 +350,10 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
     if tiles:
         count = 1
         if effort:
-            count = cfg.define_knob("block_columns", panels.choices.block_columns)
+            widths, likely = panels.choices.block_columns, panels.choices.likely_columns
+            count = cfg.define_knob("block_columns", widths, default=likely)
             cfg.add_constraint(
-                (count == 1) | (count * panels.columns <= way.vector.size),
+                (count - 1) * panels.columns < way.vector.size,
                 "a block is no wider than the result",
             )
         block, tile = stage.split(tiles[0], factor=count)
@@ -295,11 +364,10 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
         count = 1
         rows = _fused(stage, row_tiles)
         if effort:
-            heights = panels.choices.block_rows
-            likely = panels.choices.likely_block
+            heights, likely = panels.choices.block_rows, panels.choices.likely_rows
             count = cfg.define_knob("block_rows", heights, default=likely)
             cfg.add_constraint(
-                (count == 1) | (count <= height), "a block is no taller than the result"
+                (count == 1) | (count < 2 * height), "a block is no taller than the result"
             )
         block, tile = stage.split(rows, factor=count)
         counts.append(te.ceildiv(height, count))
@@ -320,7 +388,7 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
     seconds = serial_seconds(cfg.target, [way.whole])
     length = math.prod(counts)  # not plain: the same loops for any values of the knobs
     length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length
-    share(cfg, stage, _fused(stage, [*outer, *blocks]), length, seconds)
+    task = share(cfg, stage, _fused(stage, [*outer, *blocks]), length, seconds)
     for axis in ends[:-1] if is_last else ends[1:]:
         stage.unroll(axis)
     if is_last and panels.streams:
@@ -329,7 +397,7 @@ def _blocks(cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort) -> I
         _vectors(stage, ends[-1], way.lanes)
     elif way.sums is not None:
         stage.unroll(ends[0])
-    return middle[-1]
+    return task, middle[-1]
 
 
 def _is_wide(way: TiledContraction) -> bool:

@@ -105,8 +105,8 @@ class _Operand:
 
     Attributes
     ----------
-    repeats
-        For each group of rows, for how many neighbours it is the same; 0 for all.
+    rows
+        For each group of rows, by the number of rows: how many of them read different elements.
     loads
         Cycles of a load, for each vector of a row if `is_wide`, else for each row.
     is_wide
@@ -119,7 +119,7 @@ class _Operand:
         Whether the tensor exceeds the caches of a core.
     """
 
-    repeats: tuple[int, ...]
+    rows: tuple[tuple[float, ...], ...]
     loads: float
     is_wide: bool
     pitch: int
@@ -136,6 +136,7 @@ class _Facts:
     columns: int
     lanes: int
     steps: int
+    shared: int
     stored: float
     packing: float
     operands: tuple[_Operand, ...]
@@ -171,7 +172,9 @@ def _fastest(facts: _Facts, registers: Registers) -> tuple[float, tuple[int, ...
         (_cycles(facts, registers, counts, width), counts, width)
         for counts in product(*options)
         for width in registers.widths
-        if math.prod(counts) * width <= registers.count - 2 and width <= most
+        if math.prod(counts) * width <= registers.count - 2
+        and width <= most
+        and facts.shared % (width * facts.lanes) == 0
     )
     return min(every, key=lambda found: (found[0], *(-n for n in found[1])))
 
@@ -185,15 +188,15 @@ def _facts(
     tiled = way.rows[:2]
     operands = []
     for read in dict.fromkeys(way.operands.values()):
-        repeats = tuple(way.repeats(read, g) for g in tiled)
-        if not way.uses(read, way.vector):
-            operands.append(_Operand(repeats, 0.5, False, 0))
+        rows = tuple(_distinct(way, read, g, max(registers.heights)) for g in tiled)
+        if not way.varies(read):
+            operands.append(_Operand(rows, 0.5, False, 0))
         else:
             loads = max(0.5, way.lanes / registers.lanes)
             if read in packed:
-                operands.append(_Operand(repeats, loads, True, 0))
+                operands.append(_Operand(rows, loads, True, 0))
             else:
-                operands.append(_in_place(way, read, repeats, loads))
+                operands.append(_in_place(way, read, rows, loads))
     others = (g.size for g in way.groups if g is not way.vector and g not in tiled)
     packing = sum(_packing(way, read) for read in packed if read.tensor not in constants)
     return _Facts(
@@ -202,6 +205,7 @@ def _facts(
         way.vector.size,
         way.lanes,
         math.prod(map(extent, way.reduced)),
+        way.shared,
         _stored(way),
         packing / registers.threads,
         tuple(operands),
@@ -217,7 +221,7 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     loads, columns = 0.0, vectors * facts.lanes
     ragged = columns < facts.columns and facts.columns % columns
     for operand in facts.operands:
-        count = math.prod(-(-n // d) for n, d in zip(rows, operand.repeats, strict=True) if d)
+        count = math.prod(own[n] for n, own in zip(rows, operand.rows, strict=True))
         if operand.is_wide:
             if operand.in_place and operand.is_large:
                 loads += _STREAM * max(0, count - _STREAMS)
@@ -265,14 +269,25 @@ def _stored(way: TiledContraction) -> float:
 
 
 def _in_place(
-    way: TiledContraction, read: Read, repeats: tuple[int, ...], loads: float
+    way: TiledContraction, read: Read, rows: tuple[tuple[float, ...], ...], loads: float
 ) -> _Operand:
     size = dtypes.itemsize(read.dtype)
     total = math.prod(map(int, read.tensor.shape)) * size
     steps = [abs(n or 0) * size for n in way.strides(read, way.reduced)]
     step = way.along(read)
     loads *= _UNALIGNED if step == 1 else 2 * step
-    return _Operand(repeats, loads, True, max(steps, default=0), True, total > _CACHE_BYTES)
+    return _Operand(rows, loads, True, max(steps, default=0), True, total > _CACHE_BYTES)
+
+
+def _distinct(way: TiledContraction, read: Read, group: AxisGroup, most: int) -> tuple[float, ...]:
+    """Return how many different elements each number of rows reads in each step, on average."""
+    if not way.uses(read, group):
+        return (1.0,) * (most + 1)
+    if not (way.has_shared_windows and way.slides(read, group)):
+        return tuple(float(-(-n // way.repeats(read, group))) for n in range(most + 1))
+    step, offsets = way.window(read, group)
+    reached = ({step * row + at for row in range(n) for at in offsets} for n in range(most + 1))
+    return tuple(len(places) / len(offsets) for places in reached)
 
 
 def _packing(way: TiledContraction, read: Read) -> float:

@@ -69,10 +69,10 @@ class Candidates:
         """
         settings = self._settings
         parts = [self._space.sample(settings.random, rng, exclude=seen), self._ranker.best(seen)]
-        parts += [one_knob_neighbors(self._space, i) for i in best[: settings.incumbents]]
+        parts.append(one_knob_neighbors(self._space, best[: settings.incumbents]))
         return np.setdiff1d(np.concatenate(parts), seen)
 
     def around(self, candidates: IndexVector, seen: IndexVector) -> IndexVector:
         """Return the unseen candidates one knob away from these, and these, ascending."""
-        parts = [candidates, *(one_knob_neighbors(self._space, int(i)) for i in candidates)]
-        return np.setdiff1d(np.concatenate(parts), seen)
+        near = one_knob_neighbors(self._space, candidates)
+        return np.setdiff1d(np.concatenate([candidates, near]), seen)

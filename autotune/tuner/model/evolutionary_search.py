@@ -23,13 +23,13 @@ class PopulationSettings:
     """How a population evolves."""
 
     # Candidates scored in all, fewer only if the generations do not find so many.
-    scored: int = 1_000_000
-    draws: int = 1 << 19  # Random configurations; those that are feasible are scored first.
+    scored: int = 1 << 17
+    draws: int = 1 << 17  # Random configurations; those that are feasible are scored first.
     # The best share of those scored so far, and no fewer than so many, have children.
     parent_share: float = 0.05
     parents: int = 4096
-    children: int = 1 << 18  # Bred in each generation; what is feasible and new of them is scored.
-    generations: int = 32
+    children: int = 1 << 16  # Bred in each generation; what is feasible and new of them is scored.
+    generations: int = 4
 
 
 def evolve(

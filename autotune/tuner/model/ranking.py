@@ -22,21 +22,16 @@ SAMPLE = 1 << 16
 class RankingSettings:
     """How much of a space is scored, and how often."""
 
-    # At most so many feasible candidates are all scored. Of more, a population is that evolves at
-    # every ranking.
-    whole: int = 10_000_000
+    # At most so many feasible candidates are all scored by each new model. Of more, a population is
+    # that evolves at every ranking.
+    whole: int = 1 << 17
     # In a space of more configurations no attempt is made to find all that are feasible.
-    looked_at: int = 1 << 26
+    looked_at: int = 1 << 24
     population: PopulationSettings = field(default_factory=PopulationSettings)
     # The best share of what was scored, and no fewer than so many, are scored by all models.
     pool_share: float = 0.02
-    pool_min: int = 256
+    pool_min: int = 8192
     kept: int = 4096  # So many of these are returned.
-    # At most so many feasible candidates are scored by each new model. More are scored again once
-    # ``growth`` times as many measurements are known; until then the candidates that all models
-    # score stay the same.
-    always: int = 1_000_000
-    growth: float = 2.0
 
 
 class SpaceRanker:
@@ -54,7 +49,6 @@ class SpaceRanker:
         self._pool = np.zeros(0, dtype=np.int64)
         self._scores = np.zeros(0)
         self._models: tuple[CostModel, ...] = ()
-        self._known = 0
 
     def prepare(self) -> None:
         """Find what is feasible, and make ready for its features."""
@@ -73,10 +67,8 @@ class SpaceRanker:
         rng: breeds a population, and chooses among equal scores.
         """
         new = tuple(models) != self._models
-        if self._due(new, len(measured)):
+        if new or self._whole is None:
             self._pool = self._best_share(models[0], measured, rng)
-            self._known, new = len(measured), True
-        if new:
             self._models = tuple(models)
             self._scores = score(models, self._features, self._pool).mean(axis=0)
 
@@ -85,13 +77,6 @@ class SpaceRanker:
         unseen = np.isin(self._pool, seen, invert=True)
         pool, scores = self._pool[unseen], self._scores[unseen]
         return pool[np.sort(np.argsort(-scores, kind="stable")[: self._settings.kept])]
-
-    def _due(self, new: bool, known: int) -> bool:
-        """Whether more than the pool has to be scored."""
-        if not self._models or self._whole is None:
-            return True
-        often = len(self._whole) <= self._settings.always
-        return new and (often or known >= self._settings.growth * self._known)
 
     @cached_property
     def _whole(self) -> IndexVector | None:

@@ -62,7 +62,8 @@ class LocalTuner(Tuner):
         if moves:
             return moves
         for index in best:
-            moves = [i for i in one_knob_neighbors(self.space, index).tolist() if i not in excluded]
+            near = one_knob_neighbors(self.space, [index]).tolist()
+            moves = [i for i in near if i not in excluded]
             if moves:
                 break
         return moves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,29 +12,35 @@ from autotune.cost_model.base import FloatVector, IndexVector
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
+MANY_VALUES = 256
+"""Values of a knob from which on only neighbours in its topology are near."""
+
 MAX_KEPT = 4096
 """Values of a knob up to which the neighbours of all of them are kept."""
 
 
-def one_knob_neighbors(space: Space, index: int) -> IndexVector:
-    """Return the feasible candidates that differ from `index` in one knob, whatever its value.
+def one_knob_neighbors(space: Space, indices: Sequence[int] | IndexVector) -> IndexVector:
+    """Return the feasible candidates that differ from one of `indices` in one knob.
 
     In an unmanageably large knob only the neighbours in its topology count.
     """
-    (here,) = space.positions([index])
-    rows = []
+    positions = space.positions(indices)
+    moved = [np.zeros((0, len(space.knobs)), dtype=np.int64)]
     for number, knob in enumerate(space.knobs):
-        many = len(knob) > 256
-        for there in knob.neighbors(int(here[number])) if many else range(len(knob)):
-            if there != here[number]:
-                row = here.copy()
-                row[number] = there
-                rows.append(row)
-    if not rows:
-        return np.zeros(0, dtype=np.int64)
-    indices = space.indices_of(np.array(rows))
-    changed: IndexVector = indices[space.feasible(indices)]
-    return changed
+        here = positions[:, number]
+        if len(knob) > MANY_VALUES:
+            flat, counts, place = _around(knob, here)
+            own = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+            near = [flat[own[at] : own[at + 1]] for at in place]
+        else:
+            others = np.arange(len(knob) - 1)
+            near = list(others + (others >= here[:, np.newaxis]))
+        rows = np.repeat(positions, [len(there) for there in near], axis=0)
+        rows[:, number] = np.concatenate([here[:0], *near])
+        moved.append(rows)
+    changed = space.indices_of(np.concatenate(moved))
+    feasible: IndexVector = changed[space.feasible(changed)]
+    return feasible
 
 
 def crossover(some: IndexVector, others: IndexVector, rng: np.random.Generator) -> IndexVector:

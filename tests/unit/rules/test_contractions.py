@@ -103,6 +103,10 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "1x1 strided": partial(convolution, 2, 6, 9, 37, 8, k=1, stride=2),
     "depthwise": partial(convolution, 1, 6, 11, 21, 6, pad=1, groups=6),
     "depthwise strided": partial(convolution, 1, 4, 15, 50, 4, pad=1, groups=4, stride=2),
+    "depthwise of a kernel that is taller than a tile": partial(
+        convolution, 2, 3, 23, 19, 3, k=5, pad=2, groups=3
+    ),
+    "groups as wide as vectors": partial(convolution, 1, 6, 7, 9, 64, pad=1, groups=2),
     "grouped": partial(convolution, 1, 8, 9, 18, 12, pad=1, groups=4),
 }
 
@@ -161,3 +165,38 @@ def test_a_contraction_has_few_structures() -> None:
 
 def _is_number(values: Any) -> bool:
     return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
+
+
+def final_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> str:
+    task = task_of(made, constants)
+    return str(task.final(task.default_index))
+
+
+def test_the_margin_of_a_depthwise_convolution_is_computed_by_its_tasks() -> None:
+    depthwise = partial(convolution, 1, 64, 30, 30, 64, pad=1, groups=64)
+    assert final_of(depthwise).count("parallel (") == 1
+    assert final_of(partial(convolution, 1, 64, 30, 30, 64, pad=1)).count("parallel (") > 1
+
+
+def test_a_margin_that_neighbours_along_a_vector_have_is_computed_before_it_is_read() -> None:
+    strided = final_of(partial(convolution, 1, 64, 33, 33, 64, pad=1, groups=64, stride=2))
+    sums = [line for line in strided.splitlines() if "O_tile.local[" in line and "P[" in line]
+    assert sums
+    assert not any("if_then_else" in line and "D[" in line for line in sums)
+
+
+def test_outputs_of_a_group_are_vectors_if_the_group_is_wide() -> None:
+    grouped = partial(convolution, 1, 32, 13, 13, 64, pad=1, groups=2)
+    assert default_of(grouped, constants=(1,))["vector_2"] == "axis1"
+
+
+def test_an_operand_that_many_vectors_read_is_converted_once() -> None:
+    listing = final_of(partial(product, 64, 256, 64, dtype="float16"))
+    assert "A_float32[" in listing
+    assert "A_float32[" not in final_of(partial(product, 64, 16, 64, dtype="float16"))
+
+
+def test_all_rows_but_those_at_the_end_lie_at_constant_distances() -> None:
+    listing = final_of(partial(convolution, 1, 64, 61, 61, 64, pad=1, groups=64))
+    sums = [line for line in listing.splitlines() if "_tile.local[" in line and "P[" in line]
+    assert any("min(" not in line for line in sums)

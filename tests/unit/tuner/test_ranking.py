@@ -17,7 +17,7 @@ from autotune.tuner.model.ranking import RankingSettings, SpaceRanker
 from autotune.tuner.model.scoring import columns_read, score, top_rows, without
 from search_spaces import ChoiceKnob, Constraint, Space
 
-FEW = RankingSettings(pool_share=0.1, pool_min=3, kept=40, always=500)
+FEW = RankingSettings(pool_share=0.1, pool_min=3, kept=40)
 
 
 def grid_space(side: int, knobs: int = 2) -> Space:
@@ -239,27 +239,6 @@ def test_the_same_models_score_nothing_twice():
     assert features.rows == 392 + 40
 
 
-def test_a_larger_space_is_ranked_again_when_twice_as_much_is_known():
-    space = grid_space(30)
-    features = Columns(space)
-    ranker = SpaceRanker(space, features, FEW)
-    ranked_rows = []
-    for known in (8, 12, 15, 16, 24, 32):
-        before = features.rows
-        best(ranker, known)
-        ranked_rows.append(features.rows - before)
-    assert ranked_rows == [892 + 90, 90, 90, 884 + 89, 89, 868 + 87]
-
-
-def test_between_rankings_new_models_score_the_pool_and_it_loses_what_was_seen():
-    space = grid_space(30)
-    ranker = SpaceRanker(space, Columns(space), FEW)
-    best(ranker, known=8)
-    first = best(ranker, 9, model=SumModel([0]))
-    assert len(first) == 40
-    assert not set(first) & set(best(ranker, 10, first, SumModel([0])))
-
-
 def test_all_models_choose_among_the_best_of_the_first():
     space = grid_space(40)
     settings = RankingSettings(pool_min=200, kept=20)
@@ -276,7 +255,7 @@ def test_all_models_choose_among_the_best_of_the_first():
 
 # -- populations ---------------------------------------------------------------------------------
 
-HUGE = PopulationSettings(scored=5000, draws=500, parents=64, children=2000)
+HUGE = PopulationSettings(scored=5000, draws=500, parents=64, children=2000, generations=32)
 
 
 def test_a_huge_space_is_searched_by_a_population_that_improves():
@@ -347,8 +326,10 @@ def test_a_population_ends_where_little_or_nothing_is_feasible():
 def large_space_tuner(seed: int) -> tuple[ModelTuner, Columns]:
     """Return a tuner that takes a space of 20^4 configurations for one too large to rank whole."""
     space = grid_space(20, knobs=4)
-    population = PopulationSettings(scored=8000, draws=800, parents=64, children=8000)
-    ranking = RankingSettings(whole=1000, population=population, kept=200)
+    population = PopulationSettings(
+        scored=8000, draws=800, parents=64, children=8000, generations=32
+    )
+    ranking = RankingSettings(whole=1000, population=population, pool_min=256, kept=200)
     candidates = CandidateSettings(whole=1000, random=200, incumbents=2, ranking=ranking)
     features = Columns(space)
     settings = ModelSettings(candidates=candidates)

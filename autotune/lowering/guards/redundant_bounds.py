@@ -1,0 +1,84 @@
+"""Removes minima and maxima from indices where loops and guards decide them."""
+
+from __future__ import annotations
+
+from autotune.ir.expr import BinaryOp, Expr, Load
+from autotune.ir.stmt import For, PrimFunc, Stmt, Store
+from autotune.ir.visitor import Substitution, walk, walk_expr
+from autotune.lowering.guards.facts import extremum, is_exact
+from autotune.lowering.guards.prove_guards import Prover
+
+
+def drop_redundant_bounds(function: PrimFunc) -> PrimFunc:
+    """Return the function with simpler indices.
+
+    ::
+
+        for i in 9:                              for i in 9:
+          unrolled r in 4:                         unrolled r in 4:
+            S[r] = A[min(i*4 + r, 36)*n]    ->       S[r] = A[i*4*n + r*n]
+
+    Rows at constant distances need one address, and compilers see which elements several rows read.
+    """
+    bounded = {s for s in walk(function.body) if isinstance(s, Store) and _has_bounds(s)}
+    return function.with_body(_Bounds(bounded).stmt(function.body)) if bounded else function
+
+
+def _has_bounds(store: Store) -> bool:
+    loads = (node.index for node in walk_expr(store.value) if isinstance(node, Load))
+    return any(_is_bound(node) for index in (store.index, *loads) for node in walk_expr(index))
+
+
+def _is_bound(node: Expr) -> bool:
+    return isinstance(node, BinaryOp) and node.op in ("min", "max") and is_exact(node)
+
+
+class _Bounds(Prover):
+    """Visits some stores with the facts that hold there."""
+
+    def __init__(self, stores: set[Store]) -> None:
+        super().__init__()
+        self._stores = stores
+
+    def is_settled(self, loop: For) -> bool:
+        """Whether none of the stores is in a loop."""
+        return self._stores.isdisjoint(s for s in walk(loop) if isinstance(s, Store))
+
+    def visit_Store(self, node: Store) -> Stmt:
+        """Simplify the indices of a store and of what it loads."""
+        if node not in self._stores:
+            return node
+        indices = _Indices(self)
+        return Store(node.buffer, indices.index(node.index), indices.expr(node.value))
+
+
+class _Indices(Substitution):
+    """Rewrites indices by the facts of a prover."""
+
+    def __init__(self, prover: Prover) -> None:
+        super().__init__({})
+        self._prover = prover
+        self._bounds = _WithoutBounds(prover)
+
+    def index(self, node: Expr) -> Expr:
+        """Return a simpler index; the same if it has no redundant bound."""
+        simple = self._bounds.expr(node)
+        return node if simple is node else self._prover.simplifier.expr(simple)
+
+    def visit_Load(self, node: Load) -> Expr:
+        """Simplify what is loaded."""
+        index = self.index(node.index)
+        return node if index is node.index else Load(node.buffer, index)
+
+
+class _WithoutBounds(Substitution):
+    """Removes the redundant bounds of an expression."""
+
+    def __init__(self, prover: Prover) -> None:
+        super().__init__({})
+        self._prover = prover
+
+    def visit_BinaryOp(self, node: BinaryOp) -> Expr:
+        """Keep the operands of a minimum or maximum that may be the least or greatest."""
+        simple = extremum(node, self._prover.at_most_zero) if _is_bound(node) else node
+        return self.rebuild(node) if simple is node else simple

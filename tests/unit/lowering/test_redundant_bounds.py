@@ -1,0 +1,47 @@
+"""Indices lose the bounds that loops and guards imply, and keep those that matter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.ir.evaluate.interpreter import interpret
+from autotune.ir.expr import Buffer, Load, Var
+from autotune.ir.ops import binary, const
+from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt, Store
+from autotune.ir.verify import verify
+from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
+
+OUT, IN = (Buffer(name, "int32", (const(40),)) for name in ("out", "in"))
+TILE, R = Var("i"), Var("r")
+ROW = binary("+", binary("*", TILE, const(4)), R)
+BOUNDED = Load(IN, binary("min", ROW, const(30)))
+
+
+def without_bounds(body: Stmt, tiles: int) -> str:
+    """Return the listing of loops without redundant bounds; checks that it computes the same."""
+    rows = For(R, const(4), LoopKind.UNROLLED, body)
+    loops = For(TILE, const(tiles), LoopKind.SERIAL, rows)
+    function = verify(PrimFunc("f", (IN, OUT), frozenset({OUT}), loops))
+    after = verify(drop_redundant_bounds(function))
+    given = np.arange(40, dtype="int32")
+    results = [np.zeros(40, "int32"), np.zeros(40, "int32")]
+    for form, out in zip((function, after), results, strict=True):
+        interpret(form, [given, out])
+    np.testing.assert_array_equal(*results)
+    return str(after)
+
+
+@pytest.mark.parametrize(("tiles", "kept"), [(7, False), (8, True)])
+def test_a_bound_is_kept_only_if_a_loop_reaches_it(tiles: int, kept: bool) -> None:
+    assert ("min(" in without_bounds(Store(OUT, ROW, BOUNDED), tiles)) == kept
+
+
+def test_a_guard_implies_a_bound() -> None:
+    guarded = If(binary("<", ROW, const(31)), Store(OUT, ROW, BOUNDED))
+    assert "min(" not in without_bounds(guarded, 10)
+
+
+def test_a_minimum_of_data_is_kept() -> None:
+    least = binary("min", Load(IN, ROW), const(1000))
+    assert "min(" in without_bounds(Store(OUT, ROW, least), 7)
