@@ -227,7 +227,7 @@ def build(
         tensors = _tensors("build", arguments)
         analysed = partial(_analysed, what, tensors, target, name or "main")
         whole = analysed()
-        given = constant_copies("build", Signature.of(whole).parameters, constants or {})
+        given = constant_copies("build", Signature.of(whole).parameters, constants)
 
         def strided() -> PreparedFunction:
             return split_constants(analysed(strided=True), tuple(given)).final_form(target)
@@ -288,8 +288,8 @@ def build_task(
     if name is not None:
         _named("build", name)
     arrays: dict[int, Host] = {}
-    if constants or task.constant:
-        arrays = constant_copies(task.workload.template, task.parameters, constants or {})
+    if constants is not None or task.constant:
+        arrays = constant_copies(task.workload.template, task.parameters, constants)
         task = task if task.constant else task.with_constant(tuple(arrays))
     if tuple(arrays) != task.constant:
         raise UsageError(

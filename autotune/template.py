@@ -363,6 +363,11 @@ def _parameters(name: str, function: Callable[..., Any]) -> list[TemplateParamet
     for parameter in parameters[_takes_cfg(function) :]:
         text = parameter.annotation
         kind = _TYPES.get(text if isinstance(text, str) else getattr(text, "__name__", ""))
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise UsageError(
+                f"template {name!r}: parameter {parameter.name!r} must be one that is given by "
+                "name: leave out the `/` after it"
+            )
         if kind is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise UsageError(
                 f"template {name!r}: parameter {str(parameter)!r} must be annotated as one of "

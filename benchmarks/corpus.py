@@ -11,6 +11,8 @@ kernels and the libraries compute the same, and times them (`corpus_timing.py` s
 - `corpus.NAME.of_ceiling`: the ceiling that `autotune run` reports (roofline) over our seconds.
 - `corpus.NAME.default_over_tuned`: our seconds over those of the default configuration.
 - `corpus.NAME.tuning_s`: wall time of `autotune run`, which finds nothing compiled earlier.
+- `corpus.NAME.first_build_s`: the part of it before the first candidate is built.
+- `corpus.NAME.structures`: ways through the template that were traced.
 
 The same call goes on after an interruption: results and logs are kept in a folder. A workload is
 done again if it has failed, if it or the trials have changed, or if the code of autotune has.
@@ -89,6 +91,8 @@ def main(words: Sequence[str] | None = None) -> int:
     args = options.parse_args(words)
     if args.save and args.only is not None:
         options.error("--save is for all workloads: leave --only out")
+    if args.rounds < 1:
+        options.error(f"--rounds must be at least 1, got {args.rounds}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         chosen = list(workloads(args))
@@ -99,13 +103,17 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     results: list[dict[str, Any]] = []
     try:
+        folder = Folder(args)
         for count, workload in enumerate(chosen, 1):
             print(f"[{count}/{len(chosen)}] {workload.name}: ", end="", file=sys.stderr, flush=True)
-            results.append(Folder(args).result(workload))
+            results.append(folder.result(workload))
             print(line(results[-1]), file=sys.stderr)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return 130
+    except OSError as error:
+        print(f"corpus.py: {error}", file=sys.stderr)
+        return 2
     _report(args, results, chosen[0].request.target)
     return 0
 
@@ -174,8 +182,12 @@ def workloads(args: argparse.Namespace) -> Iterator[Workload]:
     if "time" in top:
         raise UsageError(f"{args.job}: time is for a whole run: give trials to each workload")
     names = [str(own.get("name", f"{own.get('template')} {n}")) for n, own in enumerate(tables)]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(f"{args.job}: two workloads have the name {twice[0]!r}")
+    files = list(map(_file_name, names))
+    for name, file in zip(names, files, strict=True):
+        if not file:
+            raise UsageError(f"{args.job}: the name {name!r} has no letters to name a file after")
+        if files.count(file) > 1:
+            raise UsageError(f"{args.job}: the name {name!r} or one much like it is given twice")
     chosen = range(len(tables)) if args.only is None else args.only
     for number in chosen:
         if not 0 <= number < len(tables):
@@ -189,6 +201,11 @@ def workloads(args: argparse.Namespace) -> Iterator[Workload]:
             read_.get("shape", {}), read_.get("constant", ()), args.rounds,
         )  # fmt: skip
         yield Workload(number, names[number], own, request)
+
+
+def _file_name(name: str) -> str:
+    """Return a workload's name as that of its files, without suffix."""
+    return re.sub(r"\W+", "-", name).strip("-")
 
 
 # -- a workload --------------------------------------------------------------------------------
@@ -214,10 +231,11 @@ class Folder:
         A workload that was interrupted while it was tuned is tuned from the beginning, so that its
         tuning time is that of one run.
         """
-        slug = re.sub(r"\W+", "-", workload.name).strip("-")
-        path, log = (self._folder / f"{slug}{suffix}" for suffix in (".json", ".jsonl"))
+        path, log = (
+            self._folder / f"{_file_name(workload.name)}{suffix}" for suffix in (".json", ".jsonl")
+        )
         facts = _facts(workload)
-        kept = json.loads(path.read_text()) if path.exists() else {}
+        kept = _kept(path)
         known = {**kept.get("facts", {}), **({"code": facts["code"]} if self._keep else {})}
         if known != facts or "error" in kept or not log.exists():
             kept = {}
@@ -239,6 +257,15 @@ class Folder:
                 kept |= timing(workload, log, variables)
                 path.write_text(json.dumps(kept, indent=1) + "\n")
         return kept
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """Return what an earlier run wrote of a workload; nothing if that is incomplete."""
+    try:
+        kept = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) and isinstance(kept.get("facts"), dict) else {}
 
 
 def _facts(workload: Workload) -> dict[str, Any]:
@@ -272,7 +299,7 @@ def tune(
     job = folder / "job.yaml"  # JSON is YAML, too
     job.write_text(json.dumps({"workload": [dict(workload.options)]}))
     command = [sys.executable, "-m", "autotune", "run", "--job", str(job), "--log", str(log)]
-    begin = time.perf_counter()
+    begin, began = time.perf_counter(), time.time()
     limit_s = TUNING_TIMEOUT_S + TRIAL_TIMEOUT_S * workload.options.get("trials", TRIALS)
     try:
         done = _ended([*command, "--seed", "1", "--json-lines"], variables, limit_s)
@@ -285,9 +312,12 @@ def tune(
         return {"tuning_s": seconds, "error": _why(done)}
     kept = ("trials", "failures", "ceiling_s", "over_default")
     machine = [event for event in events if event["event"] == "machine"]
+    first = {event["event"]: event for event in reversed(events)}
     return {
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "tuning_s": seconds,
+        "first_build_s": first["started"]["time"] - began,
+        "structures": first["job"]["structures"],
         "ceiling_of": machine[-1]["ceiling_of"] if machine else None,
         "share_of_run": finished["best"]["share"],
         "noise": max(

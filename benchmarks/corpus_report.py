@@ -18,11 +18,17 @@ AIM_LIBRARY, AIM_LIBRARY_MEAN = 0.8, 1.2
 AIM_CEILING, AIM_CEILING_MEAN = 0.5, 0.7
 AIM_DEFAULT, AIM_DEFAULT_MEAN = 0.4, 0.75
 AIM_TUNING_S = 30.0
+AIM_FIRST_BUILD_S, AIM_STRUCTURES = 3.0, 64
 
 MUCH_WORK_S = 50e-6
 """Workloads whose ceiling is above that have an aim for their share of it."""
 
 OURS = ("default", "tuned")
+
+_BEFORE_BUILDS = (
+    ("first_build_s", "s", AIM_FIRST_BUILD_S),
+    ("structures", "structures", AIM_STRUCTURES),
+)
 
 _COLOURS = {True: "#0072B2", False: "#D55E00", None: "0.6"}
 
@@ -60,6 +66,9 @@ def figures(result: Result) -> dict[str, Row]:
         found["default_over_tuned"] = row(f"{name}.default_over_tuned", ratio, "ratio", AIM_DEFAULT)
     if result.get("tuning_s") is not None:
         found["tuning_s"] = row(f"{name}.tuning_s", result["tuning_s"], "s")
+    for what, unit, most in _BEFORE_BUILDS:
+        if what in result:
+            found[what] = row(f"{name}.{what}", result[what], unit, most, True)
     return found
 
 
@@ -91,6 +100,9 @@ def summary(results: Sequence[Result]) -> list[Row]:
     if tuning := values("tuning_s"):
         median = statistics.median(tuning)
         found.append(row("corpus.tuning_s.median", median, "s", AIM_TUNING_S, True))
+    for what, unit, most in _BEFORE_BUILDS:
+        if known := values(what):
+            found.append(row(f"corpus.{what}.most", max(known), unit, most, True))
     failed = sum("error" in result for result in results)
     return [*found, row("corpus.workloads", len(results), "workloads"),
             row("corpus.failed", failed, "workloads", 0, True)]  # fmt: skip

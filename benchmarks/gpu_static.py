@@ -15,6 +15,7 @@ import math
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -221,20 +222,25 @@ def rows_of(name: str, args: dict[str, Any], facts: list[KernelFacts]) -> list[R
 def main() -> None:
     """Compile every case and report."""
     options = parser(__doc__ or "")
-    options.add_argument("--only", metavar="NAME", help="one operator")
+    options.add_argument("--only", choices=CASES, metavar="NAME", help="one operator")
     options.add_argument("--nvdisasm", default=shutil.which("nvdisasm"), metavar="PATH")
     args = options.parse_args()
+    if args.save and args.only is not None:
+        options.error("--save is for all operators: leave --only out")
+    if args.nvdisasm is not None and shutil.which(args.nvdisasm) is None:
+        options.error(f"--nvdisasm {args.nvdisasm}: there is no such program")
+    table = sys.stderr if args.json == "-" else sys.stdout
     rows: list[Row] = []
     kernels: list[dict[str, Any]] = []
     columns = "regs spill shared blocks per_sm waves conflict loads stores prefetch barriers"
-    print(f"{'':44} {columns}")
+    print(f"{'':44} {columns}", file=table)
     for name, cases in CASES.items():
         for case in cases if args.only in (None, name) else ():
             title = f"{name} {','.join(f'{k}={v}' for k, v in case.items())}"
             try:
                 facts = facts_of(name, case, args.nvdisasm)
             except AutotuneError as error:
-                print(f"{title}: {str(error).splitlines()[0]}")
+                print(f"{title}: {str(error).splitlines()[0]}", file=table)
                 rows.append(row(f"gpu_static.{name}.built", 0, "kernels", 1))
                 continue
             for own in facts:
@@ -246,12 +252,13 @@ def main() -> None:
                     f"{title[:30]:30} {own.kernel[:13]:13} {own.registers} {own.spilled_bytes} "
                     f"{own.shared_bytes} {own.blocks} {own.per_multiprocessor} {own.waves} "
                     f"{own.conflict} {loads} {stores} {own.prefetch} {own.barriers}",
+                    file=table,
                     flush=True,
                 )
                 kernels.append({"operator": name, "arguments": case, **asdict(own)})
             rows += rows_of(name, case, facts) if facts else []
     missed = [r for r in rows if r.met is False]
-    print(f"{sum(r.met is True for r in rows)} aims met, {len(missed)} missed")
+    print(f"{sum(r.met is True for r in rows)} aims met, {len(missed)} missed", file=table)
     more = {"arch": ARCH, "kernels": kernels}
     report("gpu_static", rows, args.json, args.save, more=more, printed=missed)
 

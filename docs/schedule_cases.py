@@ -100,7 +100,9 @@ LOOPS = [
         "Cuts a loop in two: the inner one is `factor` long, or the outer one `nparts`. It is "
         "the first step of every tile, vector and task. If the factor does not divide the "
         "length, a guard excludes the extra iterations, and lowering moves it to where it costs "
-        "least.",
+        "least. With `offset=`, a number over other axes below `factor`, the first part begins so "
+        "many iterations before the loop, as in `s[B].split(j, factor=4, offset=i.var * 7 % 4)` "
+        "for rows of 7 elements in vectors that begin at multiples of 4.",
         "The size must be a whole number of at least 1 (or a knob); the loop must be a present "
         "loop of the stage that is not vectorized, bound or hinted yet, and no stage may be "
         "computed at it.",

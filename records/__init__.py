@@ -7,6 +7,7 @@ of templates, spaces or devices.
 
 import logging
 
+from records.append_only_log import RecordStore
 from records.journal import Entry, Journal
 from records.query import (
     SummaryRow,
@@ -25,7 +26,6 @@ from records.record import (
     workload_key,
 )
 from records.record_errors import NewerSchemaError, RecordError, RecordWarning
-from records.store import RecordStore
 
 __all__ = [
     "SCHEMA",

@@ -19,7 +19,7 @@ from search_spaces import nearest
 from search_spaces.columns import Codec, LazyColumns
 from search_spaces.config import Config
 from search_spaces.constraints import CHUNK, FEASIBLE, Constraint, Verdicts, first_violated
-from search_spaces.explain import explanation
+from search_spaces.empty_space import explanation
 from search_spaces.knob import Column, IntArray, Knob
 from search_spaces.rejection_counts import ENUMERABLE as ENUMERABLE
 from search_spaces.rejection_counts import SAMPLE, FeasibilityCounts, count_feasible

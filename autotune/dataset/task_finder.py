@@ -18,7 +18,7 @@ from autotune.operators.template_lookup import (
 from autotune.target import KINDS, Target
 from autotune.task.task import Task, Workload
 from autotune.template import Template
-from autotune.trace.user_code import run_isolated
+from autotune.trace.isolate_user_code import run_isolated
 
 _log = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial, reduce
 from typing import Any
 
 from autotune.errors import IRError
@@ -84,20 +85,37 @@ class VectorArithmetic(ColumnArithmetic):
 
     def times(self, left: Any, right: Any, unknown: bool) -> Any:
         """Return the product; if `unknown`, -1 where either one is negative."""
+        least = [self._lower_bound(number) for number in (left, right)]
         a, b = _vector(left), _vector(right)
         product = BinaryOp("*", a, b)
+        zero = _number(0)
+        negative = [BinaryOp("<", e, zero) for e, low in zip((a, b), least, strict=True) if low < 0]
+        if not negative:
+            return self._bounded(product, 0)
         if not unknown:
             return product
-        return Select(BinaryOp("<", BinaryOp("min", a, b), _number(0)), _number(-1), product)
+        either = reduce(partial(BinaryOp, "max"), negative)
+        return self._bounded(Select(either, _number(-1), product), -1)
 
     def larger(self, left: Any, right: Any) -> Any:
         """Return the maximum."""
-        return BinaryOp("max", _vector(left), _vector(right))
+        a, b = _vector(left), _vector(right)
+        least = max(map(self._lower_bound, (left, right)))
+        return self._bounded(Select(BinaryOp("<", a, b), b, a), least)
 
     def factors(self, stride: Any, length: Any) -> Any:
         """Return the length and 1, changed over where the stride is 0."""
         still, ones, own = BinaryOp("==", stride, _number(0)), self.ones(), _vector(length)
-        return Select(still, ones, own), Select(still, own, ones)
+        least = min(1, self._lower_bound(length))
+        found = Select(still, ones, own), Select(still, own, ones)
+        return tuple(self._bounded(each, least) for each in found)
+
+    def _bounded(self, vector: Expr, least: float) -> Expr:
+        self._least.setdefault(vector, least)
+        return vector
+
+    def _lower_bound(self, number: Any) -> float:
+        return self._least.get(number, -math.inf) if isinstance(number, Expr) else number
 
 
 def _number(value: float) -> Expr:

@@ -22,7 +22,7 @@ from autotune.runtime.prepared_binary import PreparedBinary
 from autotune.runtime.signature import Signature
 from autotune.task.task import Task, code_hash
 from autotune.trace.fingerprint import digest as fingerprint_of
-from autotune.trace.user_code import run_isolated
+from autotune.trace.isolate_user_code import run_isolated
 from search_spaces import KnobValue
 
 LARGEST_UNSCHEDULED = 3 * 10**8

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from autotune import te
 from autotune.errors import UsageError
+from autotune.operators.operator_arguments import LARGEST
 
 Array = npt.NDArray[Any]
 
@@ -31,10 +32,12 @@ def output_sizes(
     Raises
     ------
     UsageError
-        If the padding is negative, or the kernel does not fit.
+        If the padding is negative or too large to count in, or the kernel does not fit.
     """
-    if pad < 0:
-        raise UsageError(f"{template}: pad must be at least 0, got {pad}")
+    most = (LARGEST - max(size)) // 2
+    if not 0 <= pad <= most:
+        limit = "at least 0" if pad < 0 else f"at most {most}"
+        raise UsageError(f"{template}: pad must be {limit}, got {pad}")
     oh, ow = (output_size(s, k, stride, pad, dilation) for s, k in zip(size, kernel, strict=True))
     if oh < 1 or ow < 1:
         spread = f" with dilation {dilation}" if dilation > 1 else ""

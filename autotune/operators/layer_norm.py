@@ -31,8 +31,8 @@ def layer_norm(m: int, n: int, eps: float = 1e-5, dtype: str = "float32") -> lis
     Mean and variance are those of row i. Half floats are computed in float32.
     """
     check_arguments("layer_norm", dtype, dtypes.FLOATS, m=m, n=n)
-    check_positive("layer_norm", "eps", eps)
     wide = dtypes.accumulator(dtype)
+    check_positive("layer_norm", "eps", eps, wide)
     X = te.placeholder((m, n), dtype, name="X")
     gamma = te.placeholder((n,), dtype, name="gamma")
     beta = te.placeholder((n,), dtype, name="beta")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from autotune.errors import UsageError
 from autotune.ir import dtypes
 
@@ -13,8 +15,7 @@ LARGEST = 2**31 - 1
 
 def check_arguments(template: str, dtype: str, known: tuple[str, ...], **sizes: int) -> None:
     """Raise `UsageError` if a dtype is not one of `known`, or a size cannot be one."""
-    if dtype not in known:
-        raise UsageError(f"{template}: dtype must be one of {', '.join(known)}, got {dtype}")
+    check_choice(template, "dtype", dtype, known)
     for name, size in sizes.items():
         if size < 1:
             raise UsageError(f"{template}: {name} must be at least 1, got {size}")
@@ -30,10 +31,13 @@ def check_choice(template: str, name: str, value: object, choices: Iterable[obje
         raise UsageError(f"{template}: {name} must be one of {listed}, got {value!r}")
 
 
-def check_positive(template: str, name: str, value: float) -> None:
-    """Raise `UsageError` if a number is not above 0."""
-    if value <= 0:
-        raise UsageError(f"{template}: {name} must be above 0, got {value}")
+def check_positive(template: str, name: str, value: float, dtype: str) -> None:
+    """Raise `UsageError` if a number is not above 0 and finite as a float32 or float64."""
+    with np.errstate(over="ignore"):
+        rounded = np.dtype(dtype).type(value)
+    if not 0 < rounded < np.inf:
+        wanted = "above 0" if value <= 0 else f"above 0 and finite in {dtype}"
+        raise UsageError(f"{template}: {name} must be {wanted}, got {value}")
 
 
 def result_type(template: str, dtype: str, out_dtype: str) -> str:

@@ -30,8 +30,8 @@ def rms_norm(m: int, n: int, eps: float = 1e-5, dtype: str = "float32") -> list[
     Half floats are computed in float32.
     """
     check_arguments("rms_norm", dtype, dtypes.FLOATS, m=m, n=n)
-    check_positive("rms_norm", "eps", eps)
     wide = dtypes.accumulator(dtype)
+    check_positive("rms_norm", "eps", eps, wide)
     X = te.placeholder((m, n), dtype, name="X")
     W = te.placeholder((n,), dtype, name="W")
     k = te.reduce_axis((0, n), name="k")

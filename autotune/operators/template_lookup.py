@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from types import CodeType, ModuleType
 
 from autotune.errors import UsageError, error_text
+from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.template import Template, template_of
 from autotune.trace.dry_run import probe
@@ -206,7 +207,7 @@ def template_in_file(
     if not known:
         hint = "it has no templates, and no functions with annotated parameters"
     elif function:
-        hint = f"its templates are {', '.join(known)}"
+        hint = did_you_mean(function, known, "its templates are")
     else:
         calls = (f"{path}:{name} {_call(value)}" for name, value in known.items())
         hint = f"choose one of its templates, {', '.join(calls)}"

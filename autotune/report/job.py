@@ -21,6 +21,7 @@ class WorkloadInfo:
     seed_chosen: bool = False  # Whether this run chose the seed.
     space: tuple[str, ...] = ()  # What there is to say of its search space, a line each.
     default_index: int | None = None  # Index of the space's default configuration.
+    structures: int = 0  # Ways through the template that were traced.
 
     @property
     def heading(self) -> list[str]:

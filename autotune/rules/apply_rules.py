@@ -25,6 +25,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.errors import UsageError
+from autotune.ir.expr import SizeVar
+from autotune.ir.visitor import free_vars
+from autotune.rules.contractions.contraction import contractions
 from autotune.rules.contractions.packed_panels import Panels
 from autotune.rules.contractions.register_tiles import Effort, schedule_tiles, tiles
 from autotune.rules.flat import lanes_in
@@ -40,9 +44,10 @@ from autotune.rules.reductions.split_reductions import (
     result_count,
     runs_along_columns,
     schedule_columns,
+    sum_parts,
 )
 from autotune.rules.reductions.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
-from autotune.rules.rewrite_graph import rewrite
+from autotune.rules.rewrite_graph import rewrite, with_axes_from_zero
 from autotune.rules.scans.associative_scans import ScanSeries
 from autotune.rules.scans.cell_loops import ScanCells
 from autotune.rules.stage_graph import (
@@ -121,7 +126,14 @@ def schedule(
         For stages that share rows: whether they are computed row by row.
     threads
         The number of parts of a loop that threads share; see `rules/threads.py`.
+
+    Raises
+    ------
+    UsageError
+        If a size is known only when the function is called.
     """
+    _check_sizes(outputs)
+    outputs = with_axes_from_zero(outputs)
     if cfg.target.kind != "llvm":
         return gpu_schedule(cfg, outputs)
     return _Rules(cfg, outputs, constants).schedule
@@ -131,6 +143,19 @@ def scheduled_outputs(schedule: Schedule, outputs: Sequence[te.Tensor]) -> list[
     """Return the tensors of a schedule that take the place of the outputs that it was made for."""
     ops = list(dict.fromkeys(t.op for t in outputs))
     return [schedule.outputs[ops.index(t.op)].output(t.value_index) for t in outputs]
+
+
+def _check_sizes(outputs: Sequence[te.Tensor]) -> None:
+    """Raise UsageError if a computation has sizes from `te.var`."""
+    for op in producers_first([t.op for t in outputs]):
+        reduced = [axis.dom.extent for axis in getattr(op, "reduce_axis", ())]
+        for size in (*op.output().extents, *reduced):
+            for var in free_vars(size):
+                if isinstance(var, SizeVar):
+                    raise UsageError(
+                        f"{op.name!r} has the size {var.name!r} from te.var: a computation without "
+                        "a schedule needs sizes that are numbers, such as arguments of its function"
+                    )
 
 
 class _Rules:
@@ -196,12 +221,9 @@ class _Rules:
             return self.column_stages(knobs, tensor)
         if has_windows_apart(tensor):
             return (tensor,)
-        panels = tiles(knobs, tensor, self.efforts[plain], self.constants)
-        if panels is not None:
-            self.panels.append(panels)
-            self.numbers[panels.result] = self.numbers[plain]
-            self.efforts[panels.result] = self.efforts[plain]
-            return (*panels.packed, *panels.converted, panels.tile, *panels.folds, panels.result)
+        stages = self.tile_stages(knobs, tensor, plain)
+        if stages:
+            return stages
         if not runs_along_rows(tensor, width):
             return (tensor,)
         counts = (4, 1, 2, 8)
@@ -215,6 +237,23 @@ class _Rules:
         lanes = lanes_of(part, width, vectors, tensor)
         self.lanes |= dict.fromkeys(lanes.stages, lanes)
         return *lanes.stages, self.total(tensor, lanes.result)
+
+    def tile_stages(
+        self, knobs: StageKnobs, tensor: te.Tensor, plain: te.Tensor
+    ) -> Sequence[te.Tensor]:
+        """Return the stages of a contraction in tiles; none if it is not one."""
+        effort = self.efforts[plain]
+        is_one = bool(contractions(tensor, lanes_in(self.cfg.target, tensor.dtype), self.constants))
+        parts = sum_parts(self.cfg.target, tensor) if is_one else 1
+        whole = tensor if parts == 1 else partial_results(tensor, parts, 1, is_even=True)
+        panels = tiles(knobs, whole, effort, self.constants)
+        if panels is None:
+            return () if parts == 1 else (tensor,)
+        self.panels.append(panels)
+        self.numbers[panels.result] = self.numbers[plain]
+        self.efforts[panels.result] = effort
+        made = *panels.packed, *panels.converted, panels.tile, *panels.folds, panels.result
+        return made if parts == 1 else (*made, self.total(tensor, panels.result))
 
     def column_stages(self, knobs: StageKnobs, tensor: te.Tensor) -> Sequence[te.Tensor]:
         """Return the stages of a reduction along columns."""

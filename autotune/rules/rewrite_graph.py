@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune import te
-from autotune.ir.expr import Expr, Read
-from autotune.ir.visitor import ReadRewriter
+from autotune.ir.axes import IterVar
+from autotune.ir.expr import Const, Expr, Read, Reduce
+from autotune.ir.visitor import ReadRewriter, substitute
+from autotune.te.reduction import reduction
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, producers_first
 
@@ -71,6 +73,16 @@ def rewrite(
     return Rewritten(tuple(new.get(t, t) for t in outputs), origin)
 
 
+def with_axes_from_zero(outputs: Sequence[te.Tensor]) -> tuple[te.Tensor, ...]:
+    """Return the same computation over reduction axes that start at 0, as all rules take them.
+
+    ::
+
+        sum(A[i, k], k from 3 to n)    ->    sum(A[i, k + 3], k from 0 to n - 3)
+    """
+    return rewrite(outputs, lambda made, _: (made,)).outputs
+
+
 def parts_of(scan: ScanOp) -> set[Operation]:
     """Return the operations that a scan is made of: its first steps and its cell."""
     return {*(t.op for t in scan.init), *scan.cell}
@@ -85,6 +97,27 @@ def _with_parts(op: ScanOp, new: Mapping[te.Tensor, te.Tensor]) -> ScanOp:
 
 
 def _redirected(op: ComputeOp, redirect: ReadRewriter) -> ComputeOp:
-    body: tuple[Expr, ...] = tuple(map(redirect.expr, op.body))
+    moved = {a: n for a in op.reduce_axis if (n := _from_zero(a)) is not a}
+    body: tuple[Expr, ...] = tuple(_moved(redirect.expr(value), moved) for value in op.body)
     same = all(a is b for a, b in zip(body, op.body, strict=True))
     return op if same else ComputeOp(op.name, op.axis, body, tag=op.tag)
+
+
+def _from_zero(axis: IterVar) -> IterVar:
+    """Return an axis, or if it does not start at 0, one of its length that does."""
+    assert axis.dom is not None
+    first = axis.dom.min
+    if isinstance(first, Const) and first.value == 0:
+        return axis
+    return te.reduce_axis((0, axis.dom.extent), axis.name)
+
+
+def _moved(value: Expr, moved: Mapping[IterVar, IterVar]) -> Expr:
+    """Return a reduction over other axes."""
+    if not moved:
+        return value
+    assert isinstance(value, Reduce)
+    places = {a.var: new.var + a.dom.min for a, new in moved.items() if a.dom is not None}
+    sources = [substitute(source, places) for source in value.sources]
+    axes, where = [moved.get(a, a) for a in value.axes], substitute(value.condition, places)
+    return reduction(value.combiner, sources, axes, where)[value.index]

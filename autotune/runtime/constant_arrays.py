@@ -20,7 +20,7 @@ Constants = Mapping[str | int, Any]
 
 
 def constant_copies(
-    who: str, parameters: Sequence[ArrayParameter], constants: Constants
+    who: str, parameters: Sequence[ArrayParameter], constants: Constants | None
 ) -> dict[int, Array]:
     """Return copies of the arrays that constant inputs are, for the built function alone.
 
@@ -30,7 +30,7 @@ def constant_copies(
         Whose inputs they are, for messages.
     parameters : sequence of ArrayParameter
         All arrays of the function.
-    constants : mapping
+    constants : mapping, optional
 
     Returns
     -------
@@ -44,7 +44,8 @@ def constant_copies(
         not have the dtype and the shape of its input.
     """
     inputs = [parameter for parameter in parameters if not parameter.is_output]
-    given = _by_position(who, [parameter.name for parameter in inputs], constants)
+    names = [parameter.name for parameter in inputs]
+    given = {} if constants is None else _by_position(who, names, constants)
     return {number: _copied(who, inputs[number], array) for number, array in given.items()}
 
 
@@ -56,7 +57,7 @@ def _by_position(who: str, inputs: Sequence[str], constants: Constants) -> dict[
             f"{type(constants).__name__}"
         )
     found: dict[int, Any] = {}
-    known = ", ".join(f"{name!r} ({number})" for number, name in enumerate(inputs))
+    known = ", ".join(f"{name!r} ({number})" for number, name in enumerate(inputs)) or "none"
     for key, array in constants.items():
         places = [n for n, name in enumerate(inputs) if key == (name if type(key) is str else n)]
         if not places:

@@ -25,6 +25,7 @@ from autotune.runtime.argument_checks import Array
 from autotune.runtime.cpu.aligned_arrays import ALIGNMENT
 from autotune.runtime.cpu.c_header import HEADER_SIGN, c_name, header
 from autotune.runtime.cpu.llvm_compiler import CompiledFunction, cpu_and_features, object_code
+from autotune.runtime.cpu.parallel_launch import launch_source
 from autotune.runtime.cpu.processor_features import known_cpus, needed_features
 from autotune.runtime.load_library import DIGEST_BYTES, FORMAT, OWNER, seal
 from autotune.system.host import architecture
@@ -33,56 +34,6 @@ from autotune.target import Target
 
 #: Where the functions may be that LLVM calls: memory, strings, mathematics, half precision.
 _LIBRARIES = ("libc.so.6", "libm.so.6", "libgcc_s.so.1")
-
-#: What parallel loops call, on one thread until a runtime is given. Reading the pointers needs no
-#: order: they are set before the first call.
-_OPENMP_SOURCE = """\
-@parallel = internal global ptr null
-@num_threads = internal global ptr null
-@thread_num = internal global ptr null
-
-define void @{use_openmp}(ptr %parallel, ptr %num_threads, ptr %thread_num) nounwind {{
-  store ptr %parallel, ptr @parallel
-  store ptr %num_threads, ptr @num_threads
-  store ptr %thread_num, ptr @thread_num
-  ret void
-}}
-
-define void @GOMP_parallel(ptr %body, ptr %context, i32 %threads, i32 %flags) nounwind {{
-  %runtime = load ptr, ptr @parallel
-  %absent = icmp eq ptr %runtime, null
-  br i1 %absent, label %alone, label %team
-alone:
-  call void %body(ptr %context)
-  ret void
-team:
-  call void %runtime(ptr %body, ptr %context, i32 %threads, i32 %flags)
-  ret void
-}}
-
-define i32 @omp_get_num_threads() nounwind {{
-  %runtime = load ptr, ptr @num_threads
-  %absent = icmp eq ptr %runtime, null
-  br i1 %absent, label %alone, label %team
-alone:
-  ret i32 1
-team:
-  %threads = call i32 %runtime()
-  ret i32 %threads
-}}
-
-define i32 @omp_get_thread_num() nounwind {{
-  %runtime = load ptr, ptr @thread_num
-  %absent = icmp eq ptr %runtime, null
-  br i1 %absent, label %alone, label %team
-alone:
-  ret i32 0
-team:
-  %number = call i32 %runtime()
-  ret i32 %number
-}}
-"""
-
 
 _CONSTANT = "constant{}"
 """Symbol of a constant inside a library."""
@@ -158,8 +109,8 @@ def _linked(
         objects.append(object_code(source, kernel.target, None, None))
     exports = {symbol: entry}
     if use_openmp is not None:
-        source = LLVMSource(_OPENMP_SOURCE.format(use_openmp=use_openmp), use_openmp, False)
-        objects.append(object_code(source, kernel.target, None, None))
+        launch = launch_source(use_openmp)
+        objects.append(object_code(launch, kernel.target, None, None))
         exports[use_openmp] = use_openmp
     carried = note(OWNER, bytes(DIGEST_BYTES) + description.encode())
     return seal(link([*parts, *map(read_object, objects)], exports, _library_of, carried))

@@ -115,10 +115,11 @@ class _Replay:
 
     # -- primitives --------------------------------------------------------------------------
 
-    def split(self, axis: Term, kind: Term, size: Term) -> None:
+    def split(self, axis: Term, kind: Term, size: Term, offset: Term = None) -> None:
         if kind not in ("factor", "nparts"):
             raise ScheduleError(f"split takes 'factor' or 'nparts', not {kind!r}")
-        self.own.split(self.axis(self.own, axis), **{kind: self.value(size)})
+        begin = None if offset is None else self.value(offset)
+        self.own.split(self.axis(self.own, axis), **{kind: self.value(size)}, offset=begin)
 
     def on_axes(self, *axes: Term) -> None:
         stage = self.own

@@ -6,21 +6,25 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Const, Expr, KnobVar, SizeVar
+from autotune.ir.expr import Const, Expr, KnobVar, SizeVar, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import free_vars, substitute
 from autotune.te.compute import ceildiv
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """parent = outer * extent(inner) + inner; exactly one of `factor`, `nparts` is given."""
+    """parent = outer * extent(inner) + inner - offset; one of `factor`, `nparts` is given.
+
+    An offset is at least 0, less than the factor, and over axes of the operation.
+    """
 
     parent: IterVar
     outer: IterVar
     inner: IterVar
     factor: Expr | None
     nparts: Expr | None
+    offset: Expr | None = None
 
     @property
     def given(self) -> Expr:
@@ -35,6 +39,9 @@ class Split:
         The given size is limited to the parent's, unless `keep` is set or the parent's is known
         only at run time.
         """
+        if self.offset is not None:
+            most = binary("+", extent, binary("-", self.given, const(1)))
+            return ceildiv(most, self.given), self.given
         sized = any(isinstance(v, SizeVar) for v in free_vars(extent))
         size = self.given if keep or sized else binary("min", self.given, extent)
         if isinstance(extent, Const) and extent.value == 0 and not keep:
@@ -44,6 +51,8 @@ class Split:
 
     def divides(self, extent: Expr) -> bool:
         """Whether the split certainly leaves no remainder of a parent of this extent."""
+        if self.offset is not None:
+            return False
         if self.given is extent:
             return True
         if isinstance(self.given, Const) and isinstance(extent, Const):
@@ -54,7 +63,7 @@ class Split:
         """Return the condition over knobs under which no remainder is left; False if unknown."""
         if self.divides(extent):
             return const(True)
-        if not (is_over_knobs(extent) and is_over_knobs(self.given)):
+        if self.offset is not None or not (is_over_knobs(extent) and is_over_knobs(self.given)):
             return const(False)
         return binary("==", binary("%", extent, self.given), 0)
 
@@ -115,6 +124,8 @@ def pass_up(
 ) -> dict[IterVar, Expr]:
     """Return the values of some loops and of all axes that they derive from.
 
+    Values of split axes with an offset are over the axes of the operation, too: see `resolved`.
+
     Parameters
     ----------
     relations : sequence of Relation
@@ -132,6 +143,8 @@ def pass_up(
         if isinstance(relation, Split):
             outer = binary("*", values[relation.outer], stride(relation))
             value = binary("+", outer, values[relation.inner])
+            if relation.offset is not None:
+                value = binary("-", value, relation.offset)
             values[relation.parent] = start(relation.parent, value)
         elif relation in apart:
             for axis in (relation.outer, relation.inner):
@@ -143,6 +156,15 @@ def pass_up(
             values[relation.outer] = start(relation.outer, binary("//", fused, inner))
             values[relation.inner] = start(relation.inner, binary("%", fused, inner))
     return values
+
+
+def resolved(
+    relations: Sequence[Relation], value: Expr, roots: Mapping[Var, Expr], of: IterVar
+) -> Expr:
+    """Return the value of an axis with the axes in offsets replaced by their values."""
+    offsets = [r.offset for r in relations if isinstance(r, Split) and r.offset is not None]
+    used = {var: roots[var] for offset in offsets for var in free_vars(offset) if var in roots}
+    return substitute(value, used) if used and of.var not in used else value
 
 
 def is_over_knobs(size: Expr) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from autotune.ir.axes import AxisKind, IterVar
-from autotune.ir.expr import Var
+from autotune.ir.expr import Expr, KnobVar, SizeVar, Var
+from autotune.ir.ops import convert
+from autotune.ir.visitor import free_vars
 from autotune.schedule.axis_relations import Fuse, Split
 from autotune.schedule.stage_core import StageCore
 
@@ -14,7 +16,7 @@ class LoopPrimitives(StageCore):
     """Primitives on the loops of a stage."""
 
     def split(
-        self, axis: IterVar, factor: Any = None, nparts: Any = None
+        self, axis: IterVar, factor: Any = None, nparts: Any = None, offset: Any = None
     ) -> tuple[IterVar, IterVar]:
         """Split a loop in two, the inner one of length `factor` or the outer one of `nparts`.
 
@@ -24,6 +26,10 @@ class LoopPrimitives(StageCore):
               f(i)                        for (i.inner, 0, factor)
                                             if (i.outer*factor + i.inner < n)
                                               f(i.outer*factor + i.inner)
+
+        An `offset`, a number over the axes of the operation from 0 to less than `factor`, starts
+        the first part so many iterations before 0: its first ones are left out. Rows whose length
+        is no multiple of a vector then have whole vectors where vectors of the array begin.
 
         Returns
         -------
@@ -36,16 +42,29 @@ class LoopPrimitives(StageCore):
         self._refuse_taken("split", axis)
         inner_size = None if factor is None else self._size("split", "factor", factor, axis)
         parts = None if nparts is None else self._size("split", "nparts", nparts, axis)
+        begin = None if offset is None else self._over_axes("split", offset, axis)
+        if begin is not None and inner_size is None:
+            self.fail("split", "an offset goes with factor=", axis)
         outer = IterVar(Var(f"{axis.name}.outer"), None, axis.kind)
         inner = IterVar(Var(f"{axis.name}.inner"), None, axis.kind)
         self.leaf_axes[position : position + 1] = [outer, inner]
         self.all_axes += [outer, inner]
-        self.relations.append(Split(axis, outer, inner, inner_size, parts))
+        self.relations.append(Split(axis, outer, inner, inner_size, parts, begin))
         if inner_size is not None:
-            self.record_step("split", axis, "factor", inner_size)
+            begins = () if begin is None else (begin,)
+            self.record_step("split", axis, "factor", inner_size, *begins)
         else:
             self.record_step("split", axis, "nparts", parts)
         return outer, inner
+
+    def _over_axes(self, primitive: str, value: Any, axis: IterVar) -> Expr:
+        """Return a number over knobs, sizes and axes of the operation."""
+        number = convert(value)
+        known = {own.var for own in (*self.op.axis, *self.op.reduce_axis) if own is not axis}
+        for var in free_vars(number):
+            if not isinstance(var, (KnobVar, SizeVar)) and var not in known:
+                self.fail(primitive, f"the offset depends on {var.name!r}, no other axis", axis)
+        return number
 
     def fuse(self, *axes: IterVar) -> IterVar:
         """Fuse neighbouring loops, given outermost first, into one.

@@ -144,6 +144,8 @@ class _Loops:
 
     def __init__(self, stage: Stage, op: ComputeOp) -> None:
         self._relations = [r for r in stage.relations if _parent(r).kind is AxisKind.REDUCE]
+        if any(isinstance(r, Split) and r.offset is not None for r in self._relations):
+            stage.fail("rfactor", "a reduction axis is split with an offset")
         self._spans = {axis: axis.dom for axis in op.reduce_axis if axis.dom is not None}
         self.extents = {axis: span.extent for axis, span in self._spans.items()}
         pass_down(self._relations, self.extents, lambda _: False)

@@ -29,9 +29,9 @@ from autotune.template import Template
 from autotune.trace.dry_run import TRACE_TIMEOUT_S
 from autotune.trace.explore import classify, explore
 from autotune.trace.fingerprint import code_hash, digest, function_lines, schedule_lines
+from autotune.trace.isolate_user_code import run_silenced
 from autotune.trace.structure import Structure
 from autotune.trace.tracer import Structures
-from autotune.trace.user_code import run_silenced
 from search_spaces import FeasibilityCounts, IntArray, RuleCount, Space, SpaceError
 
 __all__ = ["Argument", "Task", "Workload", "code_hash"]

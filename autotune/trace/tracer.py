@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import reprlib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,10 +29,10 @@ from autotune.trace.decision_tree import NONDETERMINISTIC, DecisionTree, KnobCol
 from autotune.trace.divergence import divergence_line
 from autotune.trace.dry_run import TRACE_TIMEOUT_S, Fault, probe
 from autotune.trace.fingerprint import schedule_lines, step_lines
+from autotune.trace.isolate_user_code import run_isolated
 from autotune.trace.schedule_constraints import schedule_rules
 from autotune.trace.structure import Structure, distinct, failed
 from autotune.trace.template_knobs import Knobs
-from autotune.trace.user_code import run_isolated
 from autotune.trace.value_sources import (
     ConcreteValues,
     KnobTable,
@@ -301,7 +302,8 @@ class Structures:
                 return schedule, tuple(tensors)
         raise UsageError(
             f"template {self.name!r} must return its tensors, as in `return [A, B]`, its schedule "
-            f"and them, as in `return s, [A, B]`, or an rtc.RawKernel; it returned {result!r}"
+            "and them, as in `return s, [A, B]`, or an rtc.RawKernel; it returned "
+            + " ".join(reprlib.repr(result).split())
         )
 
     def discover_knobs(self, values: Mapping[str, object]) -> None:
@@ -364,16 +366,19 @@ class Structures:
         if isinstance(error, InstantiationError):
             return text
         if isinstance(error, AutotuneError):
-            return f"template: {text}"
+            line = self._line(error)
+            return f"template: {text} ({line})" if line else f"template: {text}"
         return f"template: {type(error).__name__}: {text} ({self._place(error)})"
 
     def _place(self, error: BaseException | None) -> str:
-        """Return file:line of the template's last line in the error's traceback."""
+        """Return where a template fails: its line, or else its file."""
+        return self._line(error) or self._source_file or inspect.getfile(type(self))
+
+    def _line(self, error: BaseException | None) -> str:
+        """Return file:line of the template's last line in an error's traceback, "" if none is."""
         frames = traceback.extract_tb(error.__traceback__) if error is not None else []
         own = [frame for frame in frames if frame.filename == self._source_file]
-        if own:
-            return f"{own[-1].filename}:{own[-1].lineno}"
-        return self._source_file or inspect.getfile(type(self))
+        return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
 
     def _give_up(self, reason: str, place: str) -> None:
         self.untraceable, self._latest = reason, None

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from records.append_only_log import RecordStore
 from records.files import open_to_read
 from records.formats import autotvm, kernel_tuner, t4
 from records.record import Record
 from records.record_errors import RecordError
-from records.store import RecordStore
 
 FORMATS = ("autotune records", "AutoTVM logs", "Kernel Tuner caches", "T4 results")
 """What can be read, for messages."""

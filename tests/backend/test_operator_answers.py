@@ -156,6 +156,8 @@ def test_a_product_has_the_type_that_is_asked_for(dtype: str, out_dtype: str) ->
         ("pool2d", {"how": "sum"}, "pool2d: how must be one of max, mean, got 'sum'"),
         ("pool2d", {"dtype": "int32"}, "pool2d: dtype must be one of float16, "),
         ("layer_norm", {"eps": 0.0}, "layer_norm: eps must be above 0, got 0.0"),
+        ("rms_norm", {"eps": 1e-60}, "eps must be above 0 and finite in float32, got 1e-60"),
+        ("layer_norm", {"eps": 1e60}, "eps must be above 0 and finite in float32, got 1e+60"),
         ("reduce", {"axis": 2}, "reduce: axis must be one of 0, 1, got 2"),
         ("reduce", {"how": "prod"}, "reduce: how must be one of sum, mean, max, min, got 'prod'"),
         ("attention", {"s": -1}, "attention: s must be at least 1, got -1"),

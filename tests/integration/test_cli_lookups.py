@@ -120,3 +120,22 @@ def test_what_a_template_prints_stays_out_of_what_was_asked_for(call, tmp_path):
     done = call("show", "wrong.py:wrong", "--set", "n=8", "--ir")
     assert done.out.startswith("produce B")
     assert "a template may print" not in done.out
+
+
+def test_several_arguments_may_follow_one_set(call):
+    apart = call("show", "matmul", "--set", "m=8", "--set", "n=8", "--set", "k=9")
+    together = call("show", "matmul", "--set", "m=8", "n=8", "k=9")
+    assert (together.code, together.out) == (0, apart.out)
+
+
+def test_several_constants_may_follow_one_option(call, tmp_path):
+    a, b = np.ones((4, 6), "float32"), np.ones((6, 5), "float32")
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    given = ["--constant", f"A={tmp_path}/a.npy", f"B={tmp_path}/b.npy"]
+    library = tmp_path / "product.so"
+    done = call("build", "matmul", "--set", "m=4", "n=5", "k=6", *given, "-o", library)
+    assert done.code == 0
+    out = np.empty((4, 5), "float32")
+    autotune.load(library)(out)
+    np.testing.assert_array_equal(out, a @ b)

@@ -218,3 +218,19 @@ def test_constants_are_tuned_found_and_saved(call, tmp_path):
     text = call(*build, f"0={log}")
     assert text.code == 2
     assert "it is not an array as .npy: " in text.err
+
+
+def test_arrays_without_elements_are_tuned_without_a_ceiling(call, tmp_path):
+    path = tmp_path / "doubled.py"
+    path.write_text(
+        "from autotune import te\n"
+        "def doubled(n: int):\n"
+        "    A = te.placeholder((n,), name='A')\n"
+        "    return te.compute((n,), lambda i: A[i] * 2.0, name='B')\n"
+    )
+    done = call("run", f"{path}:doubled", "--set", "n=0", "--trials", 1, *QUICK)
+    assert (done.code, done.err) == (0, "")
+    assert "ceiling" not in done.out
+    missing = call("run", f"{path}:doubles", "--set", "n=0")
+    assert missing.code == 2
+    assert missing.err.endswith("'doubles' does not exist; did you mean 'doubled'?\n")

@@ -100,6 +100,8 @@ def test_workloads_are_tuned_and_timed_and_the_same_command_goes_on_after_an_int
         ratio = seconds["tuned"] / seconds["default"]
         assert rows[f"{name}.default_over_tuned"] == pytest.approx(ratio, abs=1e-4)
         assert rows[f"{name}.tuning_s"] == pytest.approx(result["tuning_s"], abs=1e-4)
+        assert 0 < rows[f"{name}.first_build_s"] < result["tuning_s"]
+        assert rows[f"{name}.structures"] >= 1
     assert missing["number"] == 1
     assert rows["corpus.no such thing.over_library"] is None
     assert (rows["corpus.workloads"], rows["corpus.failed"]) == (3, 1)
@@ -351,7 +353,7 @@ def test_results_may_differ_by_rounding_only(module: Callable[[str], Any]) -> No
 def result(name: str, tuned_s: float, ceiling_s: float, **others: float) -> dict[str, Any]:
     seconds = {"tuned": tuned_s, "default": 2 * tuned_s, **others}
     known = {"number": 0, "name": name, "seconds": seconds, "ceiling_s": ceiling_s}
-    return {**known, "tuning_s": 10.0}
+    return {**known, "tuning_s": 10.0, "first_build_s": 1.5, "structures": 65}
 
 
 def test_figures_are_ratios_and_the_summary_has_means_and_aims(
@@ -385,6 +387,8 @@ def test_figures_are_ratios_and_the_summary_has_means_and_aims(
         "default_over_tuned.geometric_mean": (0.5, False),
         "default_over_tuned.least": (0.5, True),
         "tuning_s.median": (10.0, True),
+        "first_build_s.most": (1.5, True),
+        "structures.most": (65, False),
         "workloads": (4, None),
         "failed": (1, False),
     }

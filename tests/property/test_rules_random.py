@@ -73,7 +73,7 @@ def check_interpreted(seed: int) -> None:
 def compile_for_gpu(seed: int) -> None:
     task = task_of(RandomComputation(seed), "cuda -arch=sm_90")
     for index in configurations(task, seed)[:2]:
-        backend_of(task.target).compile_source(task.final(index), task.target)
+        backend_of(task.target).compile_binary(task.final(index), task.target)
 
 
 @pytest.mark.parametrize("seed", FEW)

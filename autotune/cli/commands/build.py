@@ -36,8 +36,8 @@ def build(
         list[str] | None,
         typer.Option(
             "--constant",
-            metavar="INPUT=FILE",
-            help="Array (.npy) of an input that does not change, by name or position; repeat it.",
+            metavar="INPUT=FILE ...",
+            help="Arrays (.npy) of inputs that do not change, by name or position.",
         ),
     ] = None,
     target: TargetText = "llvm",

@@ -120,6 +120,7 @@ def _job(plan: WorkloadPlan, seed: int, seed_chosen: bool) -> WorkloadInfo:
         seed_chosen,
         tuple(legal_lines(task.space, bool(task.untraceable))),
         task.default_index,
+        len(task.structures),
     )
 
 

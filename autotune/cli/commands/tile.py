@@ -74,7 +74,7 @@ def show(
     file: _File,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=SIZE", help="Size of a dimension; repeat it."),
+        typer.Option("--set", metavar="NAME=SIZE ...", help="Sizes of dimensions."),
     ] = None,
     shapes: Shape = None,
     target: TargetText = "llvm",

@@ -19,14 +19,14 @@ TEMPLATE = typer.Argument(
 TemplateName = Annotated[str, TEMPLATE]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An argument of the template; repeat it."),
+    typer.Option("--set", metavar="NAME=VALUE ...", help="Arguments of the template."),
 ]
 Shape = Annotated[
     list[str] | None,
     typer.Option(
         "--shape",
-        metavar="NAME=SIZE,SIZE",
-        help="Shape of a Tile function's input without dimensions in the header; repeat it.",
+        metavar="NAME=SIZE,SIZE ...",
+        help="Shapes of a Tile function's inputs without dimensions in the header.",
     ),
 ]
 Constant = Annotated[

@@ -14,7 +14,7 @@ from autotune.system.words import closest
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template
-from autotune.trace.user_code import run_isolated
+from autotune.trace.isolate_user_code import run_isolated
 from records import Record, RecordStore
 from records.formats import load_own
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from autotune.ir import dtypes
+from autotune.ir.algebra.polynomials import to_poly
 from autotune.ir.expr import (
     BinaryOp,
     Broadcast,
@@ -134,8 +135,28 @@ def packed_lanes(buffer: Buffer, index: Expr) -> int:
         return 1
     if not (isinstance(index.stride, Const) and index.stride.value == 1):
         return 1
-    most = PACK_BYTES // dtypes.itemsize(buffer.dtype)
-    return math.gcd(most, index.lanes, divisor(index.base))
+    together = math.gcd(PACK_BYTES // dtypes.itemsize(buffer.dtype), index.lanes)
+    while not _divides(together, index.base):
+        together //= 2
+    return together
+
+
+def _divides(number: int, expr: Expr) -> bool:
+    """Whether a number divides an index; remainders by its multiples may be left out for that."""
+    if divisor(expr) % number == 0:
+        return True
+    terms = to_poly(_congruent(number, expr)).items()
+    return all(scale * math.prod(map(divisor, monomial)) % number == 0 for monomial, scale in terms)
+
+
+def _congruent(number: int, expr: Expr) -> Expr:
+    """Return an index that has the same remainder by a number: ``x % (number * k)`` is ``x``."""
+    match expr:
+        case BinaryOp(op="%", b=Const(value=by)) if by > 0 and by % number == 0:
+            return _congruent(number, expr.a)
+        case BinaryOp(op="+" | "-" | "*"):
+            return fold(expr.op, _congruent(number, expr.a), _congruent(number, expr.b))
+    return expr
 
 
 def divisor(expr: Expr) -> int:

@@ -74,6 +74,6 @@ def const_text(value: int | float | bool, dtype: str, lanes: int = 1) -> str:
 
 
 def symbol(name: str) -> str:
-    """Turn `name` into characters that LLVM identifiers may have."""
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._") else "_" for c in name)
+    """Turn the beginning of `name` into an LLVM identifier; LLVM itself cuts long ones."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._") else "_" for c in name[:200])
     return plain if plain and not plain[0].isdigit() else f"_{plain}"

@@ -24,6 +24,7 @@ from autotune.lowering.gpu.insert_barriers import insert_barriers
 from autotune.lowering.gpu.software_pipelining import pipeline_loads
 from autotune.lowering.gpu.unify_thread_axes import unify_threads
 from autotune.lowering.gpu.virtual_threads import inject_virtual_threads
+from autotune.lowering.gpu.whole_vectors import separate_whole_vectors
 from autotune.lowering.guards.facts import has_conditions
 from autotune.lowering.guards.hoist_guards import hoist_guards
 from autotune.lowering.guards.loop_partition import partition, shorten
@@ -68,7 +69,7 @@ def finalising_kernels(function: PrimFunc) -> Iterator[PrimFunc]:
     yield (result := drop_marks(inject_virtual_threads(result)))
     yield (result := share_storage(result))
     if has_conditions(result.body):
-        for step in (hoist_guards, partition, hoist_guards, shorten):
+        for step in (hoist_guards, partition, hoist_guards, shorten, separate_whole_vectors):
             yield (result := step(result))
     yield (result := lift_shared(vectorize(result)))
     yield (result := pipeline_loads(result))

@@ -97,9 +97,11 @@ class _Partition(Splitter):
                 continue
             # A copy of the loop also copies statements that do not depend on the guards.
             within = self.sizes.of(self.smallest(main.body, guards))
-            most = 2 * within >= self.sizes.of(main.body)
+            most = guards.of_threads or 2 * within >= self.sizes.of(main.body)
             pair = self.cut(loop.var, main, guards) if most else None
             if pair is not None and pair[0].low is pair[0].high:  # nothing is gained
+                continue
+            if guards.of_threads and pair is not None and not pair[0].is_constant:
                 continue
             if pair is not None and self._may_split(loop, *pair):
                 rest = self.loop_over(loop, pair[1])
@@ -108,7 +110,9 @@ class _Partition(Splitter):
                 else:
                     before.append(rest)
                 main = pair[0]
-            elif loop.kind is not LoopKind.UNROLLED and not (guards.is_exact and guards.is_here):
+            elif guards.of_threads or loop.kind is LoopKind.UNROLLED:
+                continue
+            elif not (guards.is_exact and guards.is_here):
                 main = replace(main, body=self._versions(main.body, guards))
         if main.body is loop.body:
             return loop

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import not_
 
-from autotune.ir.algebra.canonical_sums import INF
+from autotune.ir.algebra.canonical_sums import INF, Sum, sum_expr
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Const, Expr, Var
-from autotune.ir.ops import binary, const
+from autotune.ir.ops import binary, cast, const
 from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Seq, Stmt
 from autotune.ir.visitor import Rewriter, child_stmts, free_vars, substitute, walk, walk_expr
+from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.guards.facts import NOTHING, ConditionRewriter, extremum, is_empty
 from autotune.lowering.guards.prove_guards import Prover
 
@@ -36,6 +39,8 @@ class Guards:
     is_exact: bool = True
     #: Whether none of them is tested in an inner loop.
     is_here: bool = True
+    #: Whether some of them depend on threads; the number is then the largest one of all threads.
+    of_threads: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,15 +116,21 @@ class Splitter:
         if not any(var is loop.var for var in variables):
             return
         within = [inner[var] for var in variables if var in inner]
-        if any(x.kind not in FIXED for x in within) or not self.threads.isdisjoint(variables):
+        by_threads = not self.threads.isdisjoint(variables)
+        if any(x.kind not in FIXED for x in within):
+            return
+        if by_threads and not _is_private(loop):
             return
         worst = self.worst(over, within)
+        if worst is not None and by_threads:
+            worst = self.worst_of_threads(worst)
         if worst is None or isinstance(worst, Const):
             return
         guards = found.setdefault(worst, Guards(worst))
         guards.conditions[condition] = None
-        guards.is_exact = guards.is_exact and not within
+        guards.is_exact = guards.is_exact and not within and not by_threads
         guards.is_here = guards.is_here and not inner
+        guards.of_threads = guards.of_threads or by_threads
 
     def worst(self, over: Expr, loops: list[For]) -> Expr | None:
         """Return a bound of the values over all iterations of some loops.
@@ -134,6 +145,16 @@ class Splitter:
                 return None
             ends[loop.var] = const(int(last) if factor > 0 else 0)
         return self.simplifier.expr(substitute(over, ends))
+
+    def worst_of_threads(self, over: Expr) -> Expr | None:
+        """Return a bound of a number's values in all threads; None if there is none."""
+        form = self.simplifier.form(over)
+        apart = [self.threads.isdisjoint(free_vars(term.atom)) for term in form.terms]
+        of_threads = tuple(compress(form.terms, map(not_, apart)))
+        most = self.simplifier.sum_bounds(Sum(of_threads, form.base))[1]
+        if most == INF:
+            return None
+        return sum_expr(Sum(tuple(compress(form.terms, apart)), int(most)), over.dtype)
 
     def factor(self, node: Expr, var: Var) -> int | None:
         """Return the coefficient of a variable in a sum; None if the sum is not linear in it."""
@@ -224,7 +245,7 @@ class Splitter:
         return For(var, extent, loop.kind, body)
 
     def _replaced(self, var: Var, value: Expr, body: Stmt) -> Stmt:
-        return _Replaced({var: value}, self.simplifier).stmt(body)
+        return _Replaced({var: cast(var.dtype, value)}, self.simplifier).stmt(body)
 
 
 class _Replaced(Rewriter):
@@ -244,6 +265,13 @@ class _Replaced(Rewriter):
     def expr(self, node: Expr) -> Expr:
         new = substitute(node, self.mapping)
         return node if new is node else self.simplifier.expr(new)
+
+
+def _is_private(loop: For) -> bool:
+    """Whether a thread may have some iterations of a loop apart: it exchanges nothing in them."""
+    if loop.kind not in (LoopKind.UNROLLED, LoopKind.SERIAL):
+        return False
+    return not any(access.buffer.scope == "shared" for access in accesses(loop.body))
 
 
 def _inside(stmt: Stmt, loops: Mapping[Var, For]) -> Iterator[tuple[Stmt, Mapping[Var, For]]]:

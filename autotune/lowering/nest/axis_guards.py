@@ -12,7 +12,7 @@ from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import If, Stmt
 from autotune.lowering.nest.bound_inference import Bounds
-from autotune.schedule.axis_relations import Split, is_over_knobs, pass_up
+from autotune.schedule.axis_relations import Split, is_over_knobs, pass_up, resolved
 from autotune.schedule.stage import Stage
 
 
@@ -21,9 +21,13 @@ def stage_guards(
 ) -> list[Expr]:
     """Return the conditions for an iteration that the stage needs."""
     guards = []
-    for axis, value, exact in _split_values(stage, bounds):
+    begun = {r.parent for r in stage.relations if isinstance(r, Split) and r.offset is not None}
+    for axis, plain, exact in _split_values(stage, bounds):
         if skip_reduce and axis.kind is AxisKind.REDUCE:
             continue
+        value = resolved(stage.relations, plain, values, axis)
+        if axis in begun:
+            guards.append(binary("<=", const(0), value))
         guards.append(binary("or", exact, below(value, bounds.ranges[axis].extent)))
     for axis in stage.op.axis:
         span, dom = bounds.ranges[axis], axis.dom

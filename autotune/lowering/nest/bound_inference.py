@@ -26,7 +26,7 @@ from autotune.lowering.nest.stage_placement import (
     shared_across,
     storage_scope,
 )
-from autotune.schedule.axis_relations import Fuse, Split, fused_whole, pass_down, pass_up
+from autotune.schedule.axis_relations import Fuse, Split, fused_whole, pass_down, pass_up, resolved
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
 from autotune.te.scan import ScanOp
@@ -143,7 +143,8 @@ class Bounds:
                 values[axis] = self._from(axis, values[axis])
             elif axis is stage.time:
                 values[axis] = self.ranges[axis].min
-        return {axis.var: cast(axis.var.dtype, values[axis]) for axis in roots}
+        found = {axis.var: cast(axis.var.dtype, values[axis]) for axis in roots}
+        return {axis.var: resolved(stage.relations, found[axis.var], found, axis) for axis in roots}
 
     def stride(self, split: Split) -> Expr:
         """Return the stride of the outer loop.
@@ -175,8 +176,10 @@ class Bounds:
             rows = whole[0] if stage.time is None else Range(self.step(stage.scan), const(1))
             others = (own.get(n, span) for n, span in enumerate(whole[1:], start=1))
             return [rows, *others]
-        needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
-        return self._needed_parts(whole, needs)
+        readers = list(self._reads_of(stage))
+        needs = [self._needed(stage, reader, tensor) for reader, tensor in readers]
+        begin = any(map(_begins_before, (reader for reader, _ in readers)))
+        return self._needed_parts(whole, needs, begin)
 
     def _infer_scan(self, stage: Stage, op: ScanOp) -> None:
         """Note the steps and the parts of dimensions that readers need of a scan.
@@ -196,9 +199,15 @@ class Bounds:
             self.parts[stage] = {position: found[position] for position in op.apart}
 
     def _needed_parts(
-        self, whole: Sequence[Range], needs: Sequence[Sequence[Interval | None]]
+        self,
+        whole: Sequence[Range],
+        needs: Sequence[Sequence[Interval | None]],
+        from_before: bool = False,
     ) -> list[Range]:
-        """Return the part of a tensor that its readers need; the whole tensor if it is unknown."""
+        """Return the part of a tensor that its readers need; the whole tensor if it is unknown.
+
+        It begins at 0 or later, unless readers begin before that, where a vector begins.
+        """
         regions = []
         for position, span in enumerate(whole):
             known = (need[position] if position < len(need) else None for need in needs)
@@ -208,6 +217,9 @@ class Bounds:
                 continue
             low, extent = found.low, _at_least_zero(normal(found.width + 1), self._simplifier)
             if self._simplifier.bounds(low)[0] < 0:
+                if from_before and not isinstance(low, Const):
+                    regions.append(Range(low, extent))
+                    continue
                 low = binary("max", low, const(0, low.dtype))
             regions.append(Range(low, self._clipped(extent, span.extent)))
         return regions
@@ -240,7 +252,8 @@ class Bounds:
         extents = {axis.var: as_index(self.ranges[axis].extent) for _, axis in loop_path(reader)}
 
         def index_of(index: Expr) -> Expr:
-            value = without_digits(as_index(substitute(index, values)), extents)
+            value = rejoined(as_index(substitute(index, values)), relaxed.keys())
+            value = without_digits(value, extents)
             return rejoined(substitute(value, same), relaxed.keys())
 
         indices = [
@@ -290,6 +303,10 @@ class Bounds:
                 f"move the reader there too, or compute {stage.name!r} further out"
             )
         return relaxed
+
+
+def _begins_before(stage: Stage) -> bool:
+    return any(isinstance(r, Split) and r.offset is not None for r in stage.relations)
 
 
 def is_sized(extent: Expr) -> bool:

@@ -55,6 +55,7 @@ class JsonDisplay(Display):
             seed=job.seed,
             flops=job.work.flops,
             bytes=job.work.bytes,
+            structures=job.structures,
         )
 
     def note(self, text: str) -> None:

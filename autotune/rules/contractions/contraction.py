@@ -261,6 +261,11 @@ class TiledContraction:
         used = [g for g in self.groups if g is not self.vector and self.uses(read, g)]
         return used, [a for a in self.reduced if a.var in own]
 
+    def lies_along_sum(self, read: Read) -> bool:
+        """Whether at least a vector of neighbours in memory are summed one after the other."""
+        *_, last = self.panel_of(read)[1]
+        return extent(last) >= self.lanes and self.strides(read, [last]) == [1]
+
     def panel_size(self, read: Read) -> int:
         """Return the number of elements of a panel."""
         used, reduced = self.panel_of(read)

@@ -33,7 +33,7 @@ from autotune.rules.contractions.tile_costs import Registers, Tiling, can_stream
 from autotune.rules.flat import PARALLEL, lanes_in
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import Reading, extent, readers_of, readings
-from autotune.rules.threads import serial_seconds, share
+from autotune.rules.threads import memory_seconds, operation_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
@@ -55,6 +55,10 @@ _BLOCKS: Final = (1, 4, 2, 8, 16, 32)
 #: Tiles of a block by default, if there remain so many blocks for each thread.
 _BLOCK: Final = 4
 _TASKS: Final = 8
+
+#: Bytes of operands and result in a cache of a core, and how much faster it is than memory.
+_CACHE_BYTES: Final = 1 << 19
+_NEARER: Final = 3
 
 #: What a task may compute for itself.
 _NEAR_BYTES: Final = 1 << 14
@@ -235,7 +239,7 @@ def schedule_tiles(
         if tensor is acc:
             _sum(cfg, stage, panels, [own[:rank], own[rank:], [vector], [lane]], effort)
     for panel, read in zip(panels.packed, panels.reads, strict=True):
-        _pack(s[panel], way, bool(way.along(read)), way.panel_size(read))
+        _pack(s[panel], way, read)
     for tensor in panels.converted:
         _convert(s[tensor], lanes_in(cfg.target, tensor.dtype))
     return [acc, *inside]
@@ -295,17 +299,23 @@ def _likely_steps(way: TiledContraction, axis: IterVar, fit: Sequence[int]) -> i
     return min(fit, key=lambda n: (abs(n - _STEP), -n))
 
 
-def _pack(stage: Stage, way: TiledContraction, is_copy: bool, elements: int) -> None:
-    """Write the loops of a panel: along the vector where that is a copy of vectors."""
+def _pack(stage: Stage, way: TiledContraction, read: Read) -> None:
+    """Write the loops of a panel: copies of vectors, or tiles transposed in registers."""
     *front, before, lane = stage.op.axis
-    if is_copy:
+    if way.along(read):
         front.append(before)
         _vectors(stage, lane, way.lanes)
     else:
         outer, inner = stage.split(before, factor=way.lanes)
-        stage.reorder(*front, outer, lane, inner)
         front.append(outer)
-    if elements >= PARALLEL:
+        if way.lies_along_sum(read):
+            vector, lane = stage.split(lane, factor=way.lanes)
+            stage.reorder(*front, vector, inner, lane)
+            stage.unroll(inner)
+            stage.vectorize(lane)
+        else:
+            stage.reorder(*front, lane, inner)
+    if way.panel_size(read) >= PARALLEL:
         stage.parallel(stage.fuse(*front) if len(front) > 1 else front[0])
 
 
@@ -385,7 +395,7 @@ def _blocks(
         ends.remove(inner[way.vector])
         ends.insert(0, inner[way.vector])
     stage.reorder(*outer, *blocks, *middle, *ends)
-    seconds = serial_seconds(cfg.target, [way.whole])
+    seconds = max(operation_seconds(cfg.target, [way.whole]), _moving_seconds(way))
     length = math.prod(counts)  # not plain: the same loops for any values of the knobs
     length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length
     task = share(cfg, stage, _fused(stage, [*outer, *blocks]), length, seconds)
@@ -398,6 +408,14 @@ def _blocks(
     elif way.sums is not None:
         stage.unroll(ends[0])
     return task, middle[-1]
+
+
+def _moving_seconds(way: TiledContraction) -> float:
+    """Return about how long one thread needs to read the operands and write the result."""
+    arrays = dict.fromkeys((way.whole, *(read.tensor for read in way.operands.values())))
+    sizes = [math.prod(map(int, t.shape)) * dtypes.itemsize(t.dtype) for t in arrays]
+    is_near = sum(sizes) <= _CACHE_BYTES
+    return memory_seconds(arrays) / (_NEARER if is_near else 1)
 
 
 def _is_wide(way: TiledContraction) -> bool:

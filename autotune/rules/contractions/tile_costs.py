@@ -16,10 +16,11 @@ from autotune.rules.contractions.contraction import AxisGroup, TiledContraction,
 from autotune.rules.stage_graph import extent
 
 #: Cycles: of a multiply-add until its sum can be used, of a tile besides its sums, and of an
-#: element that is packed from another place than its neighbour.
+#: element that is packed from another place than its neighbour, alone or in a transposed tile.
 _LATENCY: Final = 4
 _TILE: Final = 20
 _STRIDED: Final = 1.5
+_TRANSPOSED: Final = 0.6
 
 #: Part of a load's cycles that no multiply-add hides; cycles of a vector that is not in a
 #: register, and registers besides the sums and one operand.
@@ -292,7 +293,8 @@ def _distinct(way: TiledContraction, read: Read, group: AxisGroup, most: int) ->
 
 def _packing(way: TiledContraction, read: Read) -> float:
     size = way.panel_size(read)
-    each = 2 / way.lanes if way.along(read) else _STRIDED
+    strided = _TRANSPOSED if way.lies_along_sum(read) else _STRIDED
+    each = 2 / way.lanes if way.along(read) else strided
     for limit, cycles in _FETCHED:
         each += cycles if size * dtypes.itemsize(read.dtype) > limit else 0
     return size * each

@@ -17,6 +17,9 @@ _BYTES: Final = 24
 #: Clocks of a wide load of a warp from shared memory, and warps that keep a multiprocessor busy.
 _SHARED_LOAD: Final = 2
 _BUSY: Final = 8
+#: Blocks that occupy nearly all multiprocessors, and the relative time of tiles that are as good.
+_ALL: Final = 0.95 * MULTIPROCESSORS
+_AS_GOOD: Final = 1.1
 #: Threads of a block by default.
 _THREADS: Final = (64, 256)
 
@@ -63,8 +66,17 @@ class BlockTile:
 
 @cache
 def default_tile(sizes: tuple[int, int, int, int]) -> BlockTile:
-    """Return the tile that takes the least time for some products of rows, columns and steps."""
-    return min(_tiles(), key=lambda tile: _clocks(tile, sizes))
+    """Return the tile that takes the least time for some products of rows, columns and steps.
+
+    Another one is as good if it lets all multiprocessors work and takes little more.
+    """
+    clocks = {tile: _clocks(tile, sizes) for tile in _tiles()}
+    best = min(clocks, key=clocks.__getitem__)
+    good = [
+        tile for tile in clocks
+        if clocks[tile] <= _AS_GOOD * clocks[best] and blocks_of(tile, sizes) >= _ALL
+    ]  # fmt: skip
+    return min(good, key=clocks.__getitem__, default=best)
 
 
 def blocks_of(tile: BlockTile, sizes: tuple[int, int, int, int]) -> int:

@@ -164,8 +164,9 @@ class _Planner:
             self.repeated[tensor] = operations
 
     def _can_be_rewritten(self, tensor: te.Tensor) -> bool:
-        """Whether a stage is a reduction to one tensor that no scan needs."""
-        return is_reduction(tensor) and len(tensor.op.outputs) == 1 and tensor not in self.fixed
+        """Whether a stage is a reduction of some elements to one tensor that no scan needs."""
+        is_one = is_reduction(tensor) and len(tensor.op.outputs) == 1
+        return is_one and iterations(tensor) > 0 and tensor not in self.fixed
 
     def place(self, tensor: te.Tensor) -> None:
         """Decide in which kernel a stage is computed, and how."""

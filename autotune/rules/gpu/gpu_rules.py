@@ -14,7 +14,7 @@ from typing import Any
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Reduce
-from autotune.ir.visitor import substitute
+from autotune.ir.visitor import free_vars, substitute
 from autotune.rules.gpu.fusion_plan import (
     FusedKernel,
     FusionPlan,
@@ -39,13 +39,12 @@ from autotune.rules.gpu.row_loops import goes_along, schedule_rows
 from autotune.rules.gpu.scan_threads import schedule_scan
 from autotune.rules.gpu.split_sums import split_sums
 from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
-from autotune.rules.gpu.thread_loops import bind, lane_counts
+from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.plain_loops import schedule_on_gpu
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.stage_graph import extent, reduction_of, written_out
 from autotune.schedule.schedule import Schedule
-from autotune.target import Target
 from autotune.te.scan import ScanOp
 
 
@@ -91,9 +90,9 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     parts
         Of sums whose results are few: partial results of each, which another kernel adds up.
     """
-    outputs, split = split_sums(cfg, outputs, plan(outputs))
+    outputs, parts = split_sums(cfg, outputs, plan(outputs))
     made = plan(outputs)
-    knobs = GpuKnobs(cfg, made, first=1 + split)
+    knobs = GpuKnobs(cfg, made, parts)
     products: dict[te.Tensor, Tiled] = {}
     flat = made.flat()
     flattened: dict[te.Tensor, te.Tensor] = {}
@@ -156,8 +155,10 @@ def _rewritten(
         if kernel.reductions:
             kept = kept_rows(kernel, made)
             if kept is not None:
-                sizes = knobs.kept_rows(kept, _lanes_of(knobs.target, tail, kept.columns))
-                found[tail] = RegisterRows(kept, *sizes, inlined, old)
+                lanes = row_lanes(knobs.target, _type_of(tail), kept.columns)
+                is_aligned = kept.columns % lanes[0] == 0
+                sizes = knobs.kept_rows(kept, lanes)
+                found[tail] = RegisterRows(kept, *sizes, is_aligned, inlined, old)
             continue
         inline = {t for t in made.inline if tail in made.hosts[t]}
         turned = transposed_reads(written_out(tail, inline), knobs.target.vector_bytes)
@@ -237,7 +238,8 @@ class _Loops:
         """Compute each element by itself."""
         stage, axes = self.s[tail], list(tail.op.axis)
         cfg = self.knobs.of(kernel)
-        lanes = cfg.define_knob("lanes", _lanes_of(self.knobs.target, tail, extent(axes[-1])))
+        counts = row_lanes(self.knobs.target, _type_of(tail), math.prod(map(extent, axes)))
+        lanes = cfg.define_knob("lanes", counts)
         threads = cfg.define_knob("threads", [256, 32, 64, 128, 512, 1024])
         each = cfg.define_knob("each", [1, 2, 4, 8])
         fused = stage.fuse(*axes) if len(axes) > 1 else axes[0]
@@ -264,18 +266,19 @@ class _Loops:
         last = axes.index(long_axes(tail)[kernel.rows - 1])
         around, row, along = axes[:last], axes[last], axes[last + 1 :]
         columns = math.prod(map(extent, along))
-        how = self.knobs.rows(kernel, columns, _lanes_of(self.knobs.target, tail, columns))
+        lanes = row_lanes(self.knobs.target, _type_of(tail), columns)
+        how = self.knobs.rows(kernel, columns, lanes)
         members = [self.new[t] for t in kernel.reductions]
         fused = self.s[tail].fuse(*along) if len(along) > 1 else along[0]
         reductions = [(m, long_axes(m)[-1], _steps(m)) for m in members]
         schedule_rows(self.s, tail, (around, row, fused), reductions, how)
 
 
-def _lanes_of(target: Target, tail: te.Tensor, length: int) -> list[int]:
-    """Return the possible vector lengths for rows of this length, the largest first."""
-    types = [tail.dtype, *(r.dtype for r in reads_in(tail))]
-    counts = lane_counts(target, max(types, key=dtypes.itemsize))
-    return [lanes for lanes in counts[::-1] if length % lanes == 0]
+def _type_of(tail: te.Tensor) -> str:
+    """Return the type of the largest elements that a stage moves along its last axis."""
+    last = tail.op.axis[-1].var
+    along = (r for r in reads_in(tail) if any(last in set(free_vars(i)) for i in r.children))
+    return max((tail.dtype, *(r.dtype for r in along)), key=dtypes.itemsize)
 
 
 def _steps(tensor: te.Tensor) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from autotune.rules.gpu.matrix_products import Product, runs_of
 from autotune.rules.gpu.product_loops import Tiles, define_tiles
 from autotune.rules.gpu.register_rows import MOST_KEPT, KeptRows
 from autotune.rules.gpu.row_loops import OCCUPIED, RowMapping, most_threads, source_along
-from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, lane_counts
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, row_lanes
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.stage_graph import extent
 from autotune.target import Target
@@ -27,17 +27,20 @@ _FEW: Final = 1 << 14
 #: Largest number of single elements that a thread loads before it stores them: their addresses and
 #: conditions need registers, too.
 _MAX_WAITING: Final = 16
+#: Kinds of kernels.
+_KINDS: Final = ("product", "long", "short", "rows", "elements")
 
 
 class GpuKnobs:
     """Defines the knobs of kernels.
 
     In each kind, the kernel with the most work has knobs, with its number among these kernels in
-    their names: a product is the first one, others are numbered from `first` on. Other kernels have
-    the defaults for their shapes, because spaces would become too large.
+    their names: a product is the first one. Other kernels have the defaults for their shapes,
+    because spaces would become too large. If `parts` reductions may be split, kernels depend on
+    these knobs, and the number is that of the kind, behind the numbers of the parts.
     """
 
-    def __init__(self, cfg: KnobDefiner, made: FusionPlan, first: int = 1) -> None:
+    def __init__(self, cfg: KnobDefiner, made: FusionPlan, parts: int) -> None:
         self.cfg = cfg
         largest: dict[str, FusedKernel] = {}
         for kernel in made.kernels.values():
@@ -49,7 +52,10 @@ class GpuKnobs:
         product = [tail for tail in tuned if made.kernels[tail].product is not None]
         others = [tail for tail in tuned if tail not in product]
         self.numbers = dict.fromkeys(product, 1)
-        self.numbers |= {tail: n for n, tail in enumerate(others, first + len(product))}
+        self.numbers |= {tail: n for n, tail in enumerate(others, 1 + len(product))}
+        if parts:
+            kinds = {tail: _KINDS.index(_kind(made.kernels[tail])) for tail in others}
+            self.numbers |= {tail: 1 + parts + kind for tail, kind in kinds.items()}
 
     @property
     def target(self) -> Target:
@@ -91,7 +97,8 @@ class GpuKnobs:
         together = 1 << (fill.bit_length() - 1)
         of_block = cfg.define_knob("rows", [1, 2, 4, 8, 16, 32, 64, 128], together)
         cfg.add_constraint(threads * width <= columns, "a row has an element for each thread")
-        each = te.ceildiv(columns, threads * width) * width
+        most = columns if columns % wide == 0 else columns + width - 1
+        each = te.ceildiv(most, threads * width) * width
         cfg.add_constraint(
             each * max(1, len(kept.held)) <= 2 * MOST_KEPT, "rows fit in the threads' registers"
         )
@@ -105,7 +112,8 @@ class GpuKnobs:
         threads = cfg.define_knob("threads", [8, 16, 32, 64, 128, 256, 512, 1024], usual)
         rows = cfg.define_knob("rows", [1, 2, 4, 8, 16])
         cfg.add_constraint(threads * rows >= WARP, "a block has a warp or more")
-        return RowMapping(rows, threads, 1, cfg.define_knob("lanes", lanes), across=True)
+        width, is_aligned = cfg.define_knob("lanes", lanes), columns % lanes[0] == 0
+        return RowMapping(rows, threads, 1, width, across=True, is_aligned=is_aligned)
 
     def cells(self, kernel: FusedKernel, elements: int, steps: int, across: bool) -> RowMapping:
         """Return the mapping of reductions to threads."""
@@ -126,13 +134,12 @@ class GpuKnobs:
         least = min(WARP, usual * needed)
         cfg.add_constraint(threads * rows >= least, "a block has a warp or more")
         source, length = source_along(kernel.reductions[0]), kernel.longest
-        vectors: Any = None
+        vectors, is_aligned = None, True
         if source is not None and len(kernel.reductions) == 1:
-            counts = lane_counts(self.target, source.dtype)[::-1]
-            usual = next(n for n in counts if length % n == 0)
-            vectors = cfg.define_knob("lanes", counts, usual)
-            cfg.add_constraint(length % vectors == 0, "a row is a whole number of vectors")
-        return RowMapping(rows, threads, each, 1, across, vectors)
+            counts = row_lanes(self.target, source.dtype, length)
+            is_aligned = length % counts[0] == 0
+            vectors = cfg.define_knob("lanes", counts)
+        return RowMapping(rows, threads, each, 1, across, vectors, is_aligned)
 
 
 class Defaults:

@@ -99,8 +99,14 @@ def product_of(tensor: te.Tensor) -> Product | None:
 
 
 def reads_of(body: Reduce) -> list[Read]:
-    """Return the reads of a reduction, each once."""
-    return list(dict.fromkeys(r for source in body.sources for r in reads(source)))
+    """Return the reads of a reduction, each once, but for those inside indices of others."""
+    return list(dict.fromkeys(r for source in body.sources for r in _outermost(source)))
+
+
+def _outermost(expr: Expr) -> list[Read]:
+    if isinstance(expr, Read):
+        return [expr]
+    return [read for child in expr.children for read in _outermost(child)]
 
 
 def steps_of(body: Reduce) -> tuple[Any, ...]:
@@ -272,6 +278,8 @@ def _within(product: Product, read: Read, guards: Iterable[Expr]) -> list[Expr]:
     forms: list[Poly] = []
     others: list[Expr] = []
     for index, size in zip(read.children, read.tensor.shape, strict=True):
+        if reads(index):
+            continue  # what is read there is an index of an element, wherever the loops read it
         low, high = _span(relaxer.interval(normal(index)))
         if low < 0:
             forms.append(to_poly(index))

@@ -32,7 +32,7 @@ from autotune.rules.gpu.fusion_plan import (
     reads_in,
 )
 from autotune.rules.gpu.matrix_products import digits, joined
-from autotune.rules.gpu.thread_loops import bind
+from autotune.rules.gpu.thread_loops import before_row, bind
 from autotune.rules.stage_graph import extent, reduction_of, written_out
 from autotune.schedule.schedule import Schedule
 from autotune.te.reduction import reduction
@@ -65,13 +65,11 @@ class KeptRows:
 
 
 def kept_rows(kernel: FusedKernel, made: FusionPlan) -> KeptRows | None:
-    """Return what threads can keep of rows; None if rows are too long or have several axes."""
+    """Return what threads can keep of rows; None if rows are too long."""
     tail, rows = kernel.tail, kernel.rows
     if kernel.is_flat or not kernel.reductions:
         return None
     lengths = list(map(extent, long_axes(tail)))
-    if len(lengths) > rows + 1:  # the part of a thread is found along a single axis only
-        return None
     own = {t for t, hosts in made.hosts.items() if hosts == frozenset([tail])}
     if any(_lengths(t, rows) != lengths for t in kernel.reductions):
         return None
@@ -137,6 +135,9 @@ class RegisterRows:
     kept
     threads, rows, lanes
         Threads of a row, rows of a block, elements of a vector: knobs or numbers.
+    is_aligned
+        Whether all rows are whole numbers of vectors. Otherwise the first vector of a row may begin
+        in the row before, so that it begins where a vector of the array does.
     inlined
         Stages of the new graph that are computed where they are read.
     old
@@ -151,6 +152,7 @@ class RegisterRows:
     threads: Any
     rows: Any
     lanes: Any
+    is_aligned: bool
     inlined: set[te.Tensor]
     old: dict[te.Tensor, te.Tensor]
     own: dict[te.Tensor, te.Tensor] = field(default_factory=dict)
@@ -170,8 +172,9 @@ class RegisterRows:
             own = self._of_threads(tensor, body)
             self.own[tensor] = own
             return own, tensor
-        axes = long_axes(tensor)[self.kept.kernel.rows :]
-        number = joined(axes, {a: a.var for a in axes})
+        front = [a.var for a in long_axes(tensor)[: self.kept.kernel.rows]]
+        axes = tensor.op.axis[_rows_end(tensor, self.kept.kernel.rows) :]
+        number = joined(axes, {a: a.var for a in axes}) + self._before(front)
         lanes = number // self.lanes
         place = (lanes // self.threads, lanes % self.threads, number % self.lanes)
         value = self._moved(tensor, body, place)
@@ -195,17 +198,30 @@ class RegisterRows:
         return ReadRewriter(read).expr(body)
 
     def _spans(self) -> tuple[Any, Any, Any]:
-        each = te.ceildiv(self.kept.columns, self.threads * self.lanes)
-        return each, self.threads, self.lanes
+        columns = self.kept.columns + (0 if self.is_aligned else self.lanes - 1)
+        return te.ceildiv(columns, self.threads * self.lanes), self.threads, self.lanes
 
-    def _number(self, place: Sequence[Any]) -> Any:
+    def _before(self, front: Sequence[Any]) -> Any:
+        """Return how many elements before a row are in its first vector."""
+        if self.is_aligned:
+            return 0
+        tail, at = self.kept.kernel.tail, iter(front)
+        rows = long_axes(tail)[: self.kept.kernel.rows]
+        return before_row(
+            tail, [next(at) if axis in rows else 0 for axis in tail.op.axis], self.lanes
+        )
+
+    def _number(self, front: Sequence[Any], place: Sequence[Any]) -> Any:
         """Return the number of an element in its row."""
         step, thread, lane = place
-        return (step * self.threads + thread) * self.lanes + lane
+        return (step * self.threads + thread) * self.lanes + lane - self._before(front)
 
-    def _is_inside(self, place: Sequence[Any]) -> Any:
-        """Whether there is an element; a row is a whole number of vectors."""
-        return place[0] * self.threads + place[1] < self.kept.columns // self.lanes
+    def _is_inside(self, front: Sequence[Any], place: Sequence[Any]) -> Any:
+        """Whether there is an element."""
+        if self.is_aligned:
+            return place[0] * self.threads + place[1] < self.kept.columns // self.lanes
+        number = self._number(front, place)
+        return te.all(number >= 0, number < self.kept.columns)
 
     def _of_threads(self, tensor: te.Tensor, body: Expr | None) -> te.Tensor:
         """Return the elements of a tensor that threads keep: loaded, or computed by a body."""
@@ -216,18 +232,18 @@ class RegisterRows:
             front, place = index[: kernel.rows], index[kernel.rows :]
             if body is None:
                 along = long_axes(kernel.tail)[kernel.rows :]
-                values = digits(along, self._number(place))
+                values = digits(along, self._number(front, place))
                 at = iter([*front, *(values[a.var] for a in along)])
                 along_row = [0 if n == 1 else next(at) for n in tensor.shape]
-                zero = te.const(0, tensor.dtype)
-                return te.if_then_else(self._is_inside(place), tensor[tuple(along_row)], zero)
+                inside, zero = self._is_inside(front, place), te.const(0, tensor.dtype)
+                return te.if_then_else(inside, tensor[tuple(along_row)], zero)
             moved = self._moved(tensor, body, place)
             value = substitute(moved, self._values(tensor, front, place))
             own = set(self.own.values())
             if all(read.tensor in own for read in reads(moved)):
                 return value
             # Behind the end of a row there are no elements of other tensors.
-            return te.if_then_else(self._is_inside(place), value, te.const(0, value.dtype))
+            return te.if_then_else(self._is_inside(front, place), value, te.const(0, value.dtype))
 
         shape = (*lengths[: kernel.rows], *self._spans())
         made: te.Tensor = te.compute(shape, element, name=f"{tensor.name}.own")
@@ -241,7 +257,7 @@ class RegisterRows:
             a.var: te.const(0, a.var.dtype) for a in (*tensor.op.axis, *tensor.op.reduce_axis)
         }
         values |= dict(zip((a.var for a in axes[:rows]), front, strict=True))
-        values |= digits(along, self._number(place))
+        values |= digits(along, self._number(front, place))
         return values
 
     def _reduced(self, tensor: te.Tensor) -> te.Tensor:
@@ -260,7 +276,7 @@ class RegisterRows:
             def at(part: Expr) -> Any:
                 return substitute(self._moved(tensor, part, place), values)
 
-            inside, where = self._is_inside(place), at(body.condition)
+            inside, where = self._is_inside(front, place), at(body.condition)
             if not (isinstance(where, Const) and where.value):
                 inside = te.all(inside, where)
             return reduction(body.combiner, list(map(at, body.sources)), every, inside)[0]
@@ -272,9 +288,10 @@ class RegisterRows:
     def schedule(self, s: Schedule, tail: te.Tensor) -> None:
         """Compute all stages in the threads of a row."""
         stage, axes, rows = s[tail], list(tail.op.axis), self.kept.kernel.rows
-        last = axes.index(long_axes(tail)[rows - 1]) + 1
+        last = _rows_end(tail, rows)
         block, row = stage.split(_fused(stage, axes[:last]), factor=self.rows)
-        step, lane = stage.split(_fused(stage, axes[last:]), factor=self.lanes)
+        before = self._before([axis.var for axis in long_axes(tail)[:rows]])
+        step, lane = stage.split(_fused(stage, axes[last:]), factor=self.lanes, offset=before)
         step, thread = stage.split(step, factor=self.threads)
         stage.reorder(block, row, thread, step, lane)
         bind(stage, {"blockIdx.x": block, "threadIdx.y": row, "threadIdx.x": thread})
@@ -292,6 +309,11 @@ class RegisterRows:
             own.unroll(step)
             own.unroll(lane)
             bind(own, {"threadIdx.x": across})
+
+
+def _rows_end(tail: te.Tensor, rows: int) -> int:
+    """Return the number of a stage's axes up to the last one that indexes rows."""
+    return list(tail.op.axis).index(long_axes(tail)[rows - 1]) + 1
 
 
 def _fused(stage: Any, axes: Sequence[Any]) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir.visitor import free_vars
 from autotune.rules.gpu.matrix_products import reads_of, steps_of
-from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, bind
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, before_row, bind
 from autotune.rules.stage_graph import reduction_of
 from autotune.schedule.schedule import Schedule
 
@@ -57,6 +57,8 @@ class RowMapping:
         Whether threads side by side are of one row, else of neighbouring rows.
     together
         Steps of a reduction that a thread loads together; None if it loads them one by one.
+    is_aligned
+        Whether rows are whole numbers of vectors, so that all of them begin with one.
     """
 
     rows: Any
@@ -65,6 +67,7 @@ class RowMapping:
     lanes: Any
     across: bool
     together: Any = None
+    is_aligned: bool = True
 
     @property
     def tags(self) -> tuple[str, str]:
@@ -110,15 +113,21 @@ def schedule_rows(
             step, thread = own.split(along, factor=how.threads)
             own.reorder(thread, step)
         else:
-            step, vector = own.split(along, factor=how.together)
+            (read,) = reads_of(reduction_of(tensor))
+            first = [*read.children[:-1], 0]
+            before = None if how.is_aligned else before_row(read.tensor, first, how.together)
+            step, vector = own.split(along, factor=how.together, offset=before)
             step, thread = own.split(step, factor=how.threads)
             own.reorder(thread, step, vector)
+            own.unroll(vector)
             s[loaded].compute_at(own, step)
             s[loaded].vectorize(loaded.op.axis[-1])
         _, row = own.split(axis, factor=how.rows)
         bind(own, {how.tags[0]: row, how.tags[1]: thread})
     if columns is not None:
-        step, vector = stage.split(columns, factor=how.lanes)
+        first = [axis.var if axis in (*around, rows) else 0 for axis in result.op.axis]
+        before = None if how.is_aligned else before_row(result, first, how.lanes)
+        step, vector = stage.split(columns, factor=how.lanes, offset=before)
         _, thread = stage.split(step, factor=how.threads)
         stage.vectorize(vector)
         bind(stage, {how.tags[1]: thread})

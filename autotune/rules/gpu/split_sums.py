@@ -44,11 +44,11 @@ _MOST: Final = 4096
 def split_sums(
     cfg: KnobDefiner, outputs: Sequence[te.Tensor], made: FusionPlan
 ) -> tuple[list[te.Tensor], int]:
-    """Return outputs that are computed from parts, and how many reductions are split so."""
-    number = split = 0
+    """Return outputs that are computed from parts, and how many reductions may be split so."""
+    number = 0
 
     def refine(tensor: te.Tensor, plain: te.Tensor) -> Sequence[te.Tensor]:
-        nonlocal number, split
+        nonlocal number
         kernels = [made.kernels[host] for host in made.hosts.get(plain, ())]
         if not plain.op.reduce_axis or not kernels or kernels[0].is_plain:
             return (tensor,)
@@ -62,10 +62,9 @@ def split_sums(
         parts = operator.index(StageKnobs(cfg, number).define_knob("parts", values, usual))
         if parts == 1:
             return (tensor,)
-        split += 1
         return _split(tensor, parts, kernels[0].product is not None)
 
-    return list(rewrite(outputs, refine).outputs), split
+    return list(rewrite(outputs, refine).outputs), number
 
 
 def _parts(tensor: te.Tensor, is_product: bool) -> int:

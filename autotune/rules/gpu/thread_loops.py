@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune import te
 from autotune.ir import dtypes
 from autotune.target import Target
+from autotune.te.tensor import Tensor
 
 #: Threads of a warp.
 WARP = 32
 
 #: Multiprocessors of a GPU, for defaults: those of the largest one of sm_90.
 MULTIPROCESSORS = 132
+
+
+#: Least length of rows, in vectors, whose vectors begin where those of the array begin.
+_LEAST_ALIGNED = 8
 
 
 def bind(stage: Any, axes: Mapping[str, Any]) -> None:
@@ -26,3 +31,31 @@ def lane_counts(target: Target, dtype: str) -> list[int]:
     """Return the possible vector lengths of one access: 1, 2, 4, ... up to its widest."""
     most = target.vector_bytes // dtypes.itemsize(dtype)
     return [lanes for lanes in (1, 2, 4, 8, 16) if lanes <= most]
+
+
+def row_lanes(target: Target, dtype: str, length: int) -> list[int]:
+    """Return the possible vector lengths of rows of some length, the largest first.
+
+    Those of short rows divide the length.
+    """
+    counts = lane_counts(target, dtype)[::-1]
+    is_long = length >= _LEAST_ALIGNED * counts[0]
+    return [lanes for lanes in counts if is_long or length % lanes == 0]
+
+
+def before_row(tensor: Tensor, indices: Sequence[Any], lanes: Any) -> Any:
+    """Return how many elements of another row are in the vector in which a row begins.
+
+    Parameters
+    ----------
+    tensor
+        What has the row.
+    indices
+        Those of the row's first element.
+    lanes
+        Elements of a vector: a number or a knob.
+    """
+    number: Any = 0
+    for index, size in zip(indices, tensor.shape, strict=True):
+        number = number * size + index
+    return number % lanes

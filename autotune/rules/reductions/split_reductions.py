@@ -27,11 +27,16 @@ from autotune.rules.stage_graph import extent, iterations, reduction_of
 from autotune.rules.threads import COUNTS, LAUNCH, serial_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.system.available_cpus import thread_count
+from autotune.target import Target
 from autotune.te.reduction import reduction
 
 #: Tasks from which on threads need no others, and the least number of steps of a part.
 _ENOUGH_TASKS: Final = 64
 _LEAST_STEPS: Final = 16
+
+#: Results of a contraction that are too few tasks, and the least number of steps of its parts.
+_FEW_RESULTS: Final = 2048
+_LONG_SUM: Final = 256
 
 #: Bytes of a block of results, which stays in the first cache.
 _BLOCK_BYTES: Final = 16 << 10
@@ -73,13 +78,23 @@ def parts_knob(knobs: StageKnobs, tensor: te.Tensor, tasks: int) -> Any:
     return knobs.define_knob("parts", counts, default=likely)
 
 
+def sum_parts(target: Target, tensor: te.Tensor) -> int:
+    """Return into how many parts the sum of a contraction is split: long ones with few results."""
+    steps = extent(tensor.op.reduce_axis[0])
+    counts = [n for n in COUNTS if steps % n == 0 and (n == 1 or steps >= n * _LONG_SUM)]
+    is_short = serial_seconds(target, [tensor]) < 4 * LAUNCH
+    return 1 if is_short or result_count(tensor) > _FEW_RESULTS else counts[-1]
+
+
 def column_tasks(tensor: te.Tensor) -> int:
     """Return the number of blocks of columns that fit into the first cache."""
     width = min(_BLOCK_BYTES // dtypes.itemsize(tensor.dtype), extent(tensor.op.axis[-1]))
     return result_count(tensor) // width
 
 
-def partial_results(tensor: te.Tensor, parts: Any, unit: int) -> te.Tensor:
+def partial_results(
+    tensor: te.Tensor, parts: Any, unit: int, is_even: bool = False
+) -> te.Tensor:
     """Return the results of the parts of a reduction: an axis for the parts, then its own.
 
     Parameters
@@ -90,6 +105,8 @@ def partial_results(tensor: te.Tensor, parts: Any, unit: int) -> te.Tensor:
         Their number; an integer or a knob.
     unit
         What the length of each part is a multiple of.
+    is_even
+        Whether all parts are known to have this length.
     """
     reduced = reduction_of(tensor)
     first, *rest = reduced.axes
@@ -104,8 +121,9 @@ def partial_results(tensor: te.Tensor, parts: Any, unit: int) -> te.Tensor:
         at = p * chunk + step.var
         values[first.var] = at
         where = substitute(reduced.condition, values)
-        inside = at < size
-        where = inside if isinstance(where, Const) and where.value else te.all(where, inside)
+        if not is_even:
+            inside = at < size
+            where = inside if isinstance(where, Const) and where.value else te.all(where, inside)
         sources = [substitute(source, values) for source in reduced.sources]
         return reduction(reduced.combiner, sources, [step, *copies], where)[0]
 

@@ -10,7 +10,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import llvmlite
@@ -25,6 +25,7 @@ from autotune.runtime.cpu.compiled_kernel import Kernel
 from autotune.runtime.cpu.cpu_binary import CpuBinary
 from autotune.runtime.cpu.named_processors import features_of
 from autotune.runtime.cpu.openmp import SYMBOLS, OpenMP, find_openmp
+from autotune.runtime.cpu.parallel_launch import launch_source
 from autotune.runtime.cpu.processor_features import (
     missing_features,
     needed_features,
@@ -289,22 +290,31 @@ _libraries = 0
 
 def _load(binary: CpuBinary, openmp: OpenMP | None) -> tuple[Any, int]:
     """Link an object in an engine of its own; returns what keeps it alive, and the entry point."""
+    imported = _parallel_functions(openmp)[1] if binary.uses_threads else {}
+    try:
+        keep, addresses = _linked(binary.object_code, [binary.entry], imported)
+    except RuntimeError as error:
+        missing = ", ".join(_missing(binary.external)) or _one_line(error)
+        message = f"the compiled code cannot be linked: no symbol {missing}"
+        raise CodegenError(message) from error
+    return keep, addresses[binary.entry]
+
+
+def _linked(
+    code: bytes, exported: Sequence[str], imported: Mapping[str, int]
+) -> tuple[Any, dict[str, int]]:
+    """Link an object; return what keeps it alive, and the addresses of its functions."""
     global _libraries
     with _lock:
         _libraries += 1
         engine = llvm.create_lljit_compiler(_new_machine("native"), suppress_errors=True)
-        builder = llvm.JITLibraryBuilder().add_object_img(binary.object_code)
-        builder.export_symbol(binary.entry)
-        if binary.uses_threads:
-            for name, address in _openmp_addresses(openmp).items():
-                builder.import_symbol(name, address)
-        try:
-            tracker = builder.link(engine, f"kernel{_libraries}")
-        except RuntimeError as error:
-            missing = ", ".join(_missing(binary.external)) or _one_line(error)
-            message = f"the compiled code cannot be linked: no symbol {missing}"
-            raise CodegenError(message) from error
-    return (tracker, engine), tracker[binary.entry]
+        builder = llvm.JITLibraryBuilder().add_object_img(code)
+        for name in exported:
+            builder.export_symbol(name)
+        for name, address in imported.items():
+            builder.import_symbol(name, address)
+        tracker = builder.link(engine, f"kernel{_libraries}")
+        return (tracker, engine), {name: tracker[name] for name in exported}
 
 
 def _external(source: LLVMSource) -> tuple[str, ...]:
@@ -319,12 +329,19 @@ def _missing(names: Sequence[str]) -> list[str]:
     return [name for name in names if not hasattr(process, name)]
 
 
-def _openmp_addresses(openmp: OpenMP | None) -> dict[str, int]:
-    """Addresses of OpenMP's functions; without it abort, which one thread never reaches."""
+@functools.cache
+def _parallel_functions(openmp: OpenMP | None) -> tuple[Any, dict[str, int]]:
+    """Link what parallel loops call; return what keeps it alive, and the addresses.
+
+    Without OpenMP the loops run on one thread.
+    """
+    entry = "use_openmp"
+    code = object_code(launch_source(entry), Target.of("llvm"), None, default_cache())
+    keep, addresses = _linked(code, [entry, *SYMBOLS], {})
     if openmp is not None:
-        return openmp.addresses
-    abort = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value or 0
-    return dict.fromkeys(SYMBOLS, abort)
+        use_openmp = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(SYMBOLS))(addresses[entry])
+        use_openmp(*(openmp.addresses[name] for name in SYMBOLS))
+    return keep, addresses
 
 
 def _one_line(error: Exception) -> str:

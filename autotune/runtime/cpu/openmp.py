@@ -29,7 +29,7 @@ class OpenMPWarning(UserWarning):
     """Parallel loops run on one thread, and why."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OpenMP:
     """A loaded OpenMP runtime."""
 

@@ -146,7 +146,7 @@ class StopConditions:
         """Take in what the machine can do, None if that is not known; announce what is new."""
         goal = self._limits.goal
         if ceiling is not None:
-            self.ceiling_s = ceiling.of_work(*self._work)
+            self.ceiling_s = ceiling.of_work(*self._work) or None  # no time without any work
         if goal is not None and goal.needs_ceiling:
             self._goal_s = goal.seconds(*self._work, ceiling)
         if ceiling is not None and ceiling != self._ceiling:

@@ -7,10 +7,11 @@ extern "C" __global__ void __launch_bounds__(64) row_sums_kernel(
   float normal_reduce_temp0;
   float reduce_temp0;
   normal_reduce_temp0 = 0.0f;
-  for (int k_o = 0; k_o < 5; ++k_o) {
-    if (k_o * 64 + tx < 300) {
-      normal_reduce_temp0 += A[bx * 300 + k_o * 64 + tx];
-    }
+  for (int k_o = 0; k_o < 4; ++k_o) {
+    normal_reduce_temp0 += A[bx * 300 + k_o * 64 + tx];
+  }
+  if (tx < 44) {
+    normal_reduce_temp0 += A[bx * 300 + tx + 256];
   }
   reduce_temp0 = normal_reduce_temp0;
   #pragma unroll

@@ -27,10 +27,9 @@ extern "C" __global__ void __launch_bounds__(32) softmax_kernel(
   float normal_reduce_temp0;
   float reduce_temp0;
   normal_reduce_temp0_1 = -INFINITY;
-  for (int k_o = 0; k_o < 2; ++k_o) {
-    if (k_o * 32 + tx < 40) {
-      normal_reduce_temp0_1 = maximum(normal_reduce_temp0_1, A[bx * 40 + k_o * 32 + tx]);
-    }
+  normal_reduce_temp0_1 = maximum(normal_reduce_temp0_1, A[bx * 40 + tx]);
+  if (tx < 8) {
+    normal_reduce_temp0_1 = maximum(normal_reduce_temp0_1, A[bx * 40 + tx + 32]);
   }
   reduce_temp0_1 = normal_reduce_temp0_1;
   #pragma unroll

@@ -56,7 +56,7 @@ def test_warnings_become_one_line_and_a_logged_one_is_said_once(capsys):
         warnings.warn("for developers", DeprecationWarning, stacklevel=1)
         warnings.warn("logged, too", RecordWarning, stacklevel=1)
         for _ in range(2):
-            logging.getLogger("records.store").warning("%s: skipped", "log")
+            logging.getLogger("records.append_only_log").warning("%s: skipped", "log")
         logging.getLogger("autotune.x").info("of no interest")
     assert capsys.readouterr().err.splitlines() == [
         "autotune: warning: something odd",

@@ -100,6 +100,7 @@ MISTAKES = {
     "twice": ({"B": B, 1: B}, "constants: input 'B' is given twice"),
     "list": ({"B": [1, 2]}, "constant 'B' must be an array"),
     "no mapping": ([B], "constants must be a mapping such as {'B': array}, got list"),
+    "array": (B, "constants must be a mapping such as {'B': array}, got ndarray"),
 }
 
 

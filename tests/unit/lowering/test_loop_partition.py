@@ -192,11 +192,25 @@ def test_copies_stay_within_the_allowance(monkeypatch: pytest.MonkeyPatch) -> No
     assert split(body).body is body
 
 
-def test_loops_of_threads_and_guards_on_threads_stay() -> None:
+def test_a_guard_on_threads_stays_where_some_threads_fail_it() -> None:
     thread = Var("threadIdx.x")
     guarded = If(likely(X * 4 + thread < 10), store(X * 4 + thread))
+    after = split(loop(thread, 4, loop(X, 3, guarded), LoopKind.THREAD))
+    assert loops(after) == ["threadIdx.x<4", "x<2"]
+    assert guards(after) == ["likely((threadIdx.x < 2))"]
+
+
+def test_a_loop_in_which_threads_share_memory_is_not_split_by_them() -> None:
+    thread, shared = Var("threadIdx.x"), Buffer("shared", "int32", (const(64),), "shared")
+    guarded = If(likely(X * 4 + thread < 10), Store(shared, X * 4 + thread, const(1, "int32")))
+    own = loop(thread, 4, loop(X, 3, guarded), LoopKind.THREAD)
+    body = Allocate(shared, own)
+    assert split(body).body is body
+
+
+def test_loops_of_threads_and_guards_on_threads_stay() -> None:
+    thread = Var("threadIdx.x")
     for body in (
-        loop(thread, 4, loop(X, 3, guarded), LoopKind.THREAD),
         loop(thread, 4, If(likely(thread < 3), store(thread)), LoopKind.THREAD),
         loop(X, 4, loop(thread, 4, If(likely(X < 3), store(X * 4)), LoopKind.THREAD)),
     ):

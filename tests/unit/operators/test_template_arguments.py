@@ -38,13 +38,20 @@ def test_a_size_below_one_is_refused_by_its_name(template: str, name: str) -> No
 def test_an_unsupported_dtype_is_refused_with_those_that_are(template: str, dtype: str) -> None:
     known = ", ".join(dtypes.FLOATS if template == "softmax" else dtypes.NUMBERS)
     assert refusal(template, dtype=dtype) == (
-        f"{template}: dtype must be one of {known}, got {dtype}"
+        f"{template}: dtype must be one of {known}, got {dtype!r}"
     )
 
 
 def test_softmax_is_of_floats_only() -> None:
-    assert "float32, float64, got int32" in refusal("softmax", dtype="int32")
+    assert "float32, float64, got 'int32'" in refusal("softmax", dtype="int32")
 
 
 def test_negative_padding_is_refused() -> None:
     assert refusal("conv2d_nchw", pad=-1) == "conv2d_nchw: pad must be at least 0, got -1"
+
+
+@pytest.mark.parametrize("pad", [2**30, 2**62])
+def test_padding_that_cannot_be_counted_is_refused(pad: int) -> None:
+    assert refusal("conv2d_nchw", pad=pad) == (
+        f"conv2d_nchw: pad must be at most {2**30 - 5}, got {pad}"
+    )

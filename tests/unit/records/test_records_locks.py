@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from records import Journal, Record, RecordError, RecordStore, RecordWarning, locks, store
+from records import Journal, Record, RecordError, RecordStore, RecordWarning, append_only_log, locks
 from records.claims import Claims
 from records.formats import read_any, stream_any
 
@@ -52,8 +52,8 @@ class Held:
 @pytest.fixture
 def impatient(monkeypatch):
     monkeypatch.setattr(locks, "SAID_AFTER_S", 0.05)
-    monkeypatch.setattr(store, "READING_WAITS_S", 0.2)
-    monkeypatch.setattr(store, "MIN_WAIT_S", 0.2)
+    monkeypatch.setattr(append_only_log, "READING_WAITS_S", 0.2)
+    monkeypatch.setattr(append_only_log, "MIN_WAIT_S", 0.2)
 
 
 def seconds_until_refused(use, message):

@@ -24,7 +24,7 @@ def make(index):
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    monkeypatch.setattr("records.store._BLOCK_LINES", 3)
+    monkeypatch.setattr("records.append_only_log._BLOCK_LINES", 3)
     made = RecordStore(tmp_path / "log.jsonl")
     made.append(make(index) for index in range(8))
     return made

@@ -12,6 +12,7 @@ import pytest
 
 import autotune
 from autotune import rules, te, tile
+from autotune.builder import BuiltFunction
 from autotune.operators.tile_template import arguments_of, tile_template
 from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
@@ -76,6 +77,68 @@ def test_every_configuration_computes_the_right_answer(made: Callable[[], Made])
         structure = task.concrete_structure(index)
         out = np.full_like(expected, np.nan)
         autotune.build(structure.schedule, list(structure.tensors))(*inputs, out)
+        np.testing.assert_array_equal(out, expected)
+
+
+def sums_from_three(axis: int) -> Made:
+    """Sums of rows or columns, without the first three elements."""
+    X = te.placeholder((33, 37), "float32", name="X")
+    r = te.reduce_axis((3, X.shape[axis]), name="r")
+    at = (lambda i: X[i, r]) if axis else (lambda i: X[r, i])
+    return [X], [te.compute((X.shape[1 - axis],), lambda i: te.sum(at(i), axis=r), name="S")]
+
+
+def product_of(m: int, k: int) -> Made:
+    """C = A @ B."""
+    A, B = te.placeholder((m, k), "float32", name="A"), te.placeholder((k, 40), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    C = te.compute((m, 40), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+    return [A, B], [C]
+
+
+def product_from_three() -> Made:
+    """C = A[:, 3:] @ B[3:]."""
+    A, B = te.placeholder((9, 37), "float32", name="A"), te.placeholder((37, 40), name="B")
+    r = te.reduce_axis((3, 37), name="r")
+    C = te.compute((9, 40), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+    return [A, B], [C]
+
+
+def product_of_rows_found_in_a_table() -> Made:
+    """C = A[max(I, 0)] @ B."""
+    A, B = te.placeholder((9, 37), "float32", name="A"), te.placeholder((37, 40), name="B")
+    found = te.placeholder((21,), "int32", name="I")
+    r = te.reduce_axis((0, 37), name="r")
+    C = te.compute(
+        (21, 40), lambda i, j: te.sum(A[te.max(found[i], 0), r] * B[r, j], axis=r), name="C"
+    )
+    return [A, B, found], [C]
+
+
+@pytest.mark.parametrize("kind", ["llvm", "cuda -on=cpu"])
+@pytest.mark.parametrize(
+    ("made", "reference"),
+    [
+        (partial(sums_from_three, 1), lambda x: x[:, 3:].sum(axis=1)),
+        (partial(sums_from_three, 0), lambda x: x[3:].sum(axis=0)),
+        (product_from_three, lambda a, b: a[:, 3:] @ b[3:]),
+        (partial(product_of, 0, 9), lambda a, b: a @ b),
+        (partial(product_of, 9, 0), lambda a, b: a @ b),
+        (product_of_rows_found_in_a_table, lambda a, b, i: a[np.maximum(i, 0)] @ b),
+    ],
+    ids=["rows", "columns", "product", "no rows", "no steps", "table"],
+)
+def test_a_reduction_of_unusual_elements_is_right(
+    kind: str, made: Callable[[], Made], reference: Callable[..., Any]
+) -> None:
+    target = Target.of(kind)
+    task = Task(replace(template_of(made), target=target.kind), {}, target)
+    rng = np.random.default_rng(0)
+    inputs = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made()[0]]
+    expected = reference(*inputs)
+    for index in {task.default_index, *task.space.sample(3, rng).tolist()}:
+        out = np.full_like(expected, np.nan)
+        BuiltFunction(task.final(index), task.target)(*inputs, out)
         np.testing.assert_array_equal(out, expected)
 
 

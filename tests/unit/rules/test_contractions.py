@@ -90,6 +90,7 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "one column": partial(product, 70, 1, 90),
     "thin": partial(product, 50, 10, 64),
     "long sum": partial(product, 5, 6, 517),
+    "long sum in parts": partial(product, 7, 18, 20_480),
     "odd": partial(product, 13, 37, 11),
     "transposed": partial(product, 20, 33, 50, "tt"),
     "both along the sum": partial(product, 9, 11, 70, "nt"),
@@ -173,9 +174,10 @@ def final_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> str:
 
 
 def test_the_margin_of_a_depthwise_convolution_is_computed_by_its_tasks() -> None:
-    depthwise = partial(convolution, 1, 64, 30, 30, 64, pad=1, groups=64)
-    assert final_of(depthwise).count("parallel (") == 1
-    assert final_of(partial(convolution, 1, 64, 30, 30, 64, pad=1)).count("parallel (") > 1
+    depthwise = partial(convolution, 1, 64, 60, 60, 64, pad=1, groups=64)
+    assert "P[float32 * 1 * 64 * 62 * 62]" not in final_of(depthwise)
+    plain = partial(convolution, 1, 64, 60, 60, 64, pad=1)
+    assert "P[float32 * 1 * 64 * 62 * 62]" in final_of(plain)
 
 
 def test_a_margin_that_neighbours_along_a_vector_have_is_computed_before_it_is_read() -> None:
@@ -197,6 +199,12 @@ def test_an_operand_that_many_vectors_read_is_converted_once() -> None:
 
 
 def test_all_rows_but_those_at_the_end_lie_at_constant_distances() -> None:
-    listing = final_of(partial(convolution, 1, 64, 61, 61, 64, pad=1, groups=64))
+    listing = final_of(partial(convolution, 1, 512, 61, 61, 512, pad=1, groups=512))
     sums = [line for line in listing.splitlines() if "_tile.local[" in line and "P[" in line]
     assert any("min(" not in line for line in sums)
+
+
+def test_a_long_sum_with_few_results_is_computed_in_parts_by_several_threads() -> None:
+    listing = final_of(partial(product, 16, 16, 100_000))
+    assert "C_parts[" in listing
+    assert "C_parts[" not in final_of(partial(product, 256, 256, 1024))

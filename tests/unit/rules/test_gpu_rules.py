@@ -12,7 +12,9 @@ import pytest
 import autotune
 from autotune import rules, te
 from autotune.codegen.cuda.cuda_source import emit
-from autotune.ir.expr import Const
+from autotune.ir.expr import Call, Const, Expr, Load
+from autotune.ir.stmt import For, If, LoopKind, Stmt, Store
+from autotune.ir.visitor import child_stmts, walk, walk_expr, written
 from autotune.lowering.gpu.finalise_kernels import split_kernels
 from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
@@ -156,12 +158,30 @@ def softmax_expected(x: Any) -> Any:
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("shape", [(7, 300), (5, 61), (3, 1024), (40, 8)])
+def times(stmt: Stmt, what: Callable[[Expr], bool]) -> int:
+    """Return how often a thread evaluates some expressions, on the longest path."""
+    if isinstance(stmt, For):
+        assert isinstance(stmt.extent, Const)
+        own = 1 if stmt.kind is LoopKind.THREAD else int(stmt.extent.value)
+        return own * times(stmt.body, what)
+    if isinstance(stmt, If):
+        sides = [stmt.then] if stmt.orelse is None else [stmt.then, stmt.orelse]
+        return max(times(side, what) for side in sides)
+    if isinstance(stmt, Store):
+        return stmt.index.lanes * any(map(what, walk_expr(stmt.value)))
+    return sum(times(child, what) for child in child_stmts(stmt))
+
+
+@pytest.mark.parametrize("shape", [(7, 300), (5, 61), (3, 1024), (40, 8), (5, 1023)])
 def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]) -> None:
     check(softmax_of, softmax_expected, *shape, count=4)
     task = task_of(softmax_of, *shape, target=Target.of("cuda -arch=sm_90"))
-    text = emit(task.final(task.default_index)).text
-    assert text.count("expf(") == text.count("X[") == 1
+    final = task.final(task.default_index)
+    text = emit(final).text
+    kept = {b.name: b for s in walk(final.body) for b in written(s)}["X.own"]
+    elements = math.prod(int(n.value) for n in kept.shape if isinstance(n, Const))
+    assert times(final.body, lambda e: isinstance(e, Call) and e.name == "exp") == elements
+    assert times(final.body, lambda e: isinstance(e, Load) and e.buffer.name == "X") == elements
     assert "__shared__" not in text
     assert "__syncthreads" not in text
 
@@ -256,3 +276,74 @@ def test_the_next_tiles_of_a_product_are_loaded_first_and_where_it_is_written() 
     loop = emit(task.final(task.default_index)).text.partition("for (int ")[2]
     assert loop.count("load_here(pack<4>(&") >= 2
     assert loop.index("load_here(") < loop.index("+=")
+
+
+def doubled(m: int, n: int) -> Made:
+    X, B = given(m, n), given(n, name="B")
+    return [X, B], [te.compute((m, n), lambda i, j: X[i, j] * 2.0 + B[j], name="Y")]
+
+
+def halves(m: int, n: int) -> Made:
+    """Rows of a half type, doubled, and their sums."""
+    X: te.Tensor = te.placeholder((m, n), "float16", name="X")
+    k = te.reduce_axis((0, n), name="k")
+    S = te.compute((m,), lambda i: te.sum(X[i, k].astype("float32"), axis=k), name="S")
+    return [X], [te.compute((m, n), lambda i, j: X[i, j] + S[i].astype("float16"), name="Y")]
+
+
+def image_softmax(b: int, c: int, h: int, w: int) -> Made:
+    """Softmax over all axes but the first."""
+    X = given(b, c, h, w)
+    r, q = ([te.reduce_axis((0, n), name=f"{name}{n}") for n in (c, h, w)] for name in "rq")
+    M = te.compute((b,), lambda i: te.max(X[(i, *r)], axis=r), name="M")
+    E = te.compute((b, c, h, w), lambda i, *at: te.exp(X[(i, *at)] - M[i]), name="E")
+    S = te.compute((b,), lambda i: te.sum(E[(i, *q)], axis=q), name="S")
+    return [X], [te.compute((b, c, h, w), lambda i, *at: E[(i, *at)] / S[i], name="Y")]
+
+
+def image_softmax_expected(x: Any) -> Any:
+    return softmax_expected(x.reshape(len(x), -1)).reshape(x.shape)
+
+
+def halves_expected(x: Any) -> Any:
+    return x + x.astype("f4").sum(axis=1, keepdims=True).astype("f2")
+
+
+@pytest.mark.parametrize(
+    ("made", "expected", "shape", "lanes"),
+    [
+        (softmax_of, softmax_expected, (6, 1023), 4),
+        (softmax_of, softmax_expected, (6, 130), 4),
+        (row_sums, lambda x: x.sum(axis=1), (9, 1025), 4),
+        (doubled, lambda x, b: 2 * x + b, (7, 131), 4),
+        (halves, halves_expected, (5, 131), 8),
+        (image_softmax, image_softmax_expected, (5, 3, 5, 15), 4),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_rows_of_any_length_move_in_whole_vectors_but_for_their_ends(
+    made: Callable[..., Made], expected: Callable[..., Any], shape: tuple[int, ...], lanes: int
+) -> None:
+    check(made, expected, *shape, count=4)
+    task = task_of(made, *shape, target=Target.of("cuda -arch=sm_90"))
+    text = emit(task.final(task.default_index)).text
+    assert f"pack<{lanes}>(&X[" in text
+    assert made is row_sums or f"pack<{lanes}>(&Y[" in text
+
+
+@pytest.mark.parametrize("shape", [(6, 3, 5, 15), (5, 1, 15, 15), (3, 2, 3, 2)])
+def test_rows_of_several_axes_are_kept_in_registers(shape: tuple[int, ...]) -> None:
+    check(image_softmax, image_softmax_expected, *shape, count=4)
+    task = task_of(image_softmax, *shape, target=Target.of("cuda -arch=sm_90"))
+    text = emit(task.final(task.default_index)).text
+    assert "float X_own[" in text
+    assert "__syncthreads" not in text
+
+
+def test_only_the_last_steps_of_a_sum_ask_whether_they_are_there() -> None:
+    check(column_sums, lambda x: 2 * x.sum(axis=0), 1031, 40, count=3)
+    task = task_of(column_sums, 4097, 4097, target=Target.of("cuda -arch=sm_90"))
+    text = emit(task.final(task.default_index)).text
+    loop = text.partition("for (int k_o")[2].partition("}")[0]
+    assert "+= X[" in loop
+    assert "if (" not in loop

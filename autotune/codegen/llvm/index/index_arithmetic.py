@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.evaluator import Evaluator
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
-from autotune.codegen.llvm.index.linear_forms import Linear, constant
+from autotune.codegen.llvm.index.linear_forms import Atom, Linear, constant
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.algebra.polynomials import add
@@ -68,10 +68,12 @@ class IndexArithmetic:
         parts, const = self._parts(expr)
         if parts.get(expr) == 1:
             return self._part(expr, lane)
-        total = constant(const)
+        terms: dict[Atom, int] = {}
         for part, coefficient in parts.items():
-            total += self.form(part, lane).scaled(coefficient)
-        return total
+            form = self.form(part, lane)
+            const += coefficient * form.const
+            terms = add(terms, form.terms, coefficient)
+        return Linear(terms, const)
 
     def _parts(self, expr: Expr) -> tuple[dict[Expr, int], int]:
         """Return ({part: coefficient}, constant) whose sum is an integer expression.

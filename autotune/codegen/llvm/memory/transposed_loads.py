@@ -12,8 +12,8 @@ are loaded in whole vectors. What is loaded is what the iterations load, and not
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
@@ -38,41 +38,55 @@ class TransposedLoads:
     index: IndexArithmetic
     vectors: VectorOps
     memory: LoadsStores
+    _loads: dict[Stmt, tuple[Load, ...]] = field(init=False, default_factory=dict)
 
     def prepare(self, loop: For) -> None:
         """Load ahead what the iterations of an unrolled loop of constant length load in columns."""
         if not isinstance(loop.extent, Const) or not _is_straight(loop.body):
             return
         count = int(loop.extent.value)
-        for load in _loads(loop.body) if count > 1 else ():
-            if _is_power_of_two(load.lanes):
-                self._columns(load, loop.var, count)
+        if loop.body not in self._loads:
+            self._loads[loop.body] = tuple(dict.fromkeys(_vector_loads(loop.body)))
+        for load in self._loads[loop.body] if count > 1 else ():
+            self._columns(load, loop.var, count)
 
     def _columns(self, load: Load, var: Var, count: int) -> None:
-        found = [self._place(load.index, var, i) for i in range(count)]
-        if any(place is None for place in found):
+        place = self._place(load.index, var, 0)
+        if place is None:
             return
-        (base, offsets), *others = [place for place in found if place is not None]
-        steady = all(
-            own == offsets and form.key == base.key and form.const == base.const + i
-            for i, (form, own) in enumerate(others, 1)
-        )
-        if not steady or not isinstance(offsets, range):
+        base, offsets = place
+        if not isinstance(offsets, range):
             return
-        buffer, lanes, stride = load.buffer, load.lanes, offsets[1] - offsets[0]
+        buffer, lanes, stride = load.buffer, load.lanes, offsets.step
         scalar = llvm_type(load.dtype)
-        if stride in _NEAR:
-            for first in range(0, count - stride + 1, stride):
-                starts = [constant(first + lanes * n) for n in range(stride)]
-                near = [self.memory.load_consecutive(buffer, base + n, lanes) for n in starts]
-                for i, column in enumerate(self._taken_apart(near, lanes, scalar), first):
-                    self.memory.keep(buffer, base + constant(i), offsets, column)
-        elif abs(stride) > max(count, *_NEAR) and _is_power_of_two(count) and count <= lanes:
+        far = abs(stride) > max(count, *_NEAR) and _is_power_of_two(count) and count <= lanes
+        if not (far or stride in _NEAR) or not self._is_steady(load.index, var, count, place):
+            return
+        if far:
             rows = [
                 self.memory.load_consecutive(buffer, base + constant(o), count) for o in offsets
             ]
             for i, column in enumerate(self._transposed(rows, count, scalar)):
                 self.memory.keep(buffer, base + constant(i), offsets, column)
+            return
+        for first in range(0, count - stride + 1, stride):
+            starts = [constant(first + lanes * n) for n in range(stride)]
+            near = [self.memory.load_consecutive(buffer, base + n, lanes) for n in starts]
+            for i, column in enumerate(self._taken_apart(near, lanes, scalar), first):
+                self.memory.keep(buffer, base + constant(i), offsets, column)
+
+    def _is_steady(
+        self, index: Expr, var: Var, count: int, place: tuple[Linear, Sequence[int]]
+    ) -> bool:
+        """Whether each iteration loads one element after the one before it."""
+        base, offsets = place
+        for i in range(1, count):
+            other = self._place(index, var, i)
+            if other is None or other[1] != offsets:
+                return False
+            if other[0].key != base.key or other[0].const != base.const + i:
+                return False
+        return True
 
     def _taken_apart(self, parts: list[str], lanes: int, scalar: str) -> list[str]:
         """Return the columns of rows as long as there are vectors, which follow one another."""
@@ -89,11 +103,11 @@ class TransposedLoads:
         )
         return [column for pair in zip(even, odd, strict=True) for column in pair]
 
-    def _place(self, index: Expr, var: Var, i: int) -> tuple[Linear, range | list[int]] | None:
+    def _place(self, index: Expr, var: Var, i: int) -> tuple[Linear, Sequence[int]] | None:
         """Return where iteration i loads: the first lane, and the distances of all lanes."""
         with self.builder.region():
             self.index.env[var] = constant(i)
-            return self.vectors.offsets(index)  # type: ignore[return-value]
+            return self.vectors.offsets(index)
 
     def _transposed(self, rows: list[str], count: int, scalar: str) -> list[str]:
         """Return `count` columns, as long as there are rows of `count` elements."""
@@ -131,12 +145,14 @@ def _is_straight(stmt: Stmt) -> bool:
     return isinstance(stmt, Store) or (isinstance(stmt, Seq) and all(map(_is_straight, stmt.stmts)))
 
 
-def _loads(stmt: Stmt) -> Iterable[Load]:
-    """Yield the vector loads of a statement that come before any of its stores to their buffer."""
+def _vector_loads(stmt: Stmt) -> Iterable[Load]:
+    """Yield loads of 2, 4, 8, ... lanes from buffers that a statement does not store to."""
     stores = list(stmt.stmts) if isinstance(stmt, Seq) else [stmt]
     written = {store.buffer for store in stores if isinstance(store, Store)}
     for store in stores:
         if isinstance(store, Store):
             for node in walk_expr(store.value):
-                if isinstance(node, Load) and node.lanes > 1 and node.buffer not in written:
+                if not isinstance(node, Load) or node.buffer in written:
+                    continue
+                if node.lanes > 1 and _is_power_of_two(node.lanes):
                     yield node

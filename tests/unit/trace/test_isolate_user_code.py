@@ -14,8 +14,8 @@ import pytest
 from support.interrupts import interrupted_at_each_moment
 
 from autotune.system import interrupts
-from autotune.trace import user_code
-from autotune.trace.user_code import run_isolated, run_silenced
+from autotune.trace import isolate_user_code
+from autotune.trace.isolate_user_code import run_isolated, run_silenced
 
 
 def test_what_python_c_and_children_print_goes_nowhere(capfd):
@@ -79,7 +79,7 @@ def test_no_descriptor_is_left_open():
 
 def test_closed_streams_stay_closed():
     code = (
-        "import os\nfrom autotune.trace.user_code import run_silenced\n"
+        "import os\nfrom autotune.trace.isolate_user_code import run_silenced\n"
         "os.close(1)\n"
         "run_silenced(lambda: print('x'))\n"
         "try: os.fstat(1)\nexcept OSError: os._exit(7)\n"
@@ -157,10 +157,10 @@ def change():
 def test_an_interrupt_at_any_moment_leaves_all_as_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # A few will do.
-    monkeypatch.setattr(user_code, "_LIMITS", user_code._LIMITS[:1])
-    monkeypatch.setattr(user_code, "_handled", lambda: (signal.SIGTERM, signal.SIGALRM))
+    monkeypatch.setattr(isolate_user_code, "_LIMITS", isolate_user_code._LIMITS[:1])
+    monkeypatch.setattr(isolate_user_code, "_handled", lambda: (signal.SIGTERM, signal.SIGALRM))
     before = state()
-    modules = [user_code, interrupts, contextlib, sys.modules[__name__]]
+    modules = [isolate_user_code, interrupts, contextlib, sys.modules[__name__]]
     for _ in interrupted_at_each_moment(lambda: run_isolated(change), modules):
         assert state() == before
 

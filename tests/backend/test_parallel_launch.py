@@ -1,0 +1,139 @@
+"""On which cores the threads of a parallel loop run; the system and OpenMP are Python functions."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from autotune.runtime.cpu import llvm_compiler
+from autotune.runtime.cpu.llvm_compiler import object_code
+from autotune.runtime.cpu.openmp import SYMBOLS
+from autotune.runtime.cpu.parallel_launch import LAUNCH, SLOW_NS, STAY, launch_source
+from autotune.target import Target
+
+BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+PARALLEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+NUMBER = ctypes.CFUNCTYPE(ctypes.c_int)
+CLOCK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
+MASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
+
+
+def address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+class Machine:
+    """Cores, and threads that run one after another.
+
+    Parameters
+    ----------
+    cores : list of int
+        Where each of the team's threads wakes up.
+    allowed : set of int
+        The cores that the process may use.
+    """
+
+    def __init__(self, cores: list[int], allowed: set[int]) -> None:
+        self.cores, self.allowed = cores, allowed
+        self.thread = 0
+        self.chosen: list[set[int]] = []
+        self.ns = 3 * 10**9 - 1000  # of the clock
+        self.move_ns = 0
+        self.wakes_at_home = False
+        self.parts: list[int] = []
+        self._functions = {
+            "sched_getcpu": NUMBER(lambda: self.cores[self.thread]),
+            "clock_gettime": CLOCK(self._clock),
+            "sched_getaffinity": MASK(self._get),
+            "sched_setaffinity": MASK(self._set),
+        }
+        self._runtime = (
+            PARALLEL(self._parallel),
+            NUMBER(lambda: len(self.cores)),
+            NUMBER(lambda: 0),
+        )
+
+    def _clock(self, _: int, to: Any) -> int:
+        to[0], to[1] = divmod(self.ns, 10**9)
+        return 0
+
+    def _get(self, _: int, size: int, to: int) -> int:
+        if self.allowed and max(self.allowed) >= 8 * size:
+            return -1  # as the system says of a set that is too small
+        bits = sum(1 << cpu for cpu in self.allowed)
+        ctypes.memmove(to, bits.to_bytes(size, "little"), size)
+        return size
+
+    def _set(self, _: int, size: int, where: int) -> int:
+        bits = int.from_bytes(ctypes.string_at(where, size), "little")
+        self.chosen.append({cpu for cpu in range(8 * size) if bits >> cpu & 1})
+        self.ns += self.move_ns
+        if self.cores[self.thread] not in self.chosen[-1]:
+            self.cores[self.thread] = min(self.chosen[-1])
+        return 0
+
+    def _parallel(self, body: int, context: int, threads: int, _: int) -> None:
+        for number in range(min(threads, len(self.cores))):
+            self.thread = number
+            home = self.cores[number]
+            BODY(body)(context)
+            if self.wakes_at_home:
+                self.cores[number] = home
+
+    def launch(self, threads: int, times: int = 1) -> None:
+        """Launch a body that notes the thread that runs it."""
+        addresses = {name: address(function) for name, function in self._functions.items()}
+        code = object_code(launch_source("give"), Target.of("llvm"), None, None)
+        keep, found = llvm_compiler._linked(code, ["give", *SYMBOLS], addresses)
+        give: Callable[..., None] = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(found["give"])
+        give(*map(address, self._runtime))
+        body = BODY(lambda _: self.parts.append(self.thread))
+        for _ in range(times):
+            PARALLEL(found[LAUNCH])(address(body), None, threads, 0)
+        del keep
+
+
+def test_a_thread_that_wakes_on_the_core_of_another_moves_to_a_free_one() -> None:
+    machine = Machine([2, 2, 5, 2], {2, 5, 7, 9, 70})
+    machine.launch(4)
+    assert machine.parts == [0, 1, 2, 3]
+    everywhere = {2, 5, 7, 9, 70}  # what a thread may use again once it has moved
+    free = [{5, 7, 9, 70}, {7, 9, 70}, {9, 70}]
+    assert machine.chosen == [free[0], everywhere, free[1], everywhere, free[2], everywhere]
+
+
+def test_threads_on_different_cores_stay_where_they_are() -> None:
+    machine = Machine([3, 0, 64, 1], {0, 1, 2, 3, 64})
+    machine.launch(4)
+    assert machine.parts == [0, 1, 2, 3]
+    assert machine.chosen == []
+
+
+def test_threads_share_a_core_where_there_is_no_other() -> None:
+    machine = Machine([1, 1], {1})
+    machine.launch(2)
+    assert machine.parts == [0, 1]
+    assert machine.chosen == []
+
+
+@pytest.mark.parametrize("cpu", [-1, 1024, 4000])
+def test_cores_with_numbers_out_of_range_are_not_claimed(cpu: int) -> None:
+    machine = Machine([cpu, cpu], {0, 4000})
+    machine.launch(2)
+    assert machine.parts == [0, 1]
+    assert machine.chosen == []
+
+
+def test_threads_stay_for_a_while_after_a_move_to_a_busy_core() -> None:
+    machine = Machine([1, 1], {1, 2})
+    machine.move_ns = SLOW_NS
+    machine.wakes_at_home = True
+    machine.launch(2, times=2 * STAY)
+    assert len(machine.chosen) // 2 == 2
+    machine = Machine([1, 1], {1, 2})
+    machine.wakes_at_home = True
+    machine.launch(2, times=5)
+    assert len(machine.chosen) // 2 == 5
