@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from support.benches import built, run_bench
 from support.cuda_compiler import needs_nvrtc
+from support.verify import verify
 
 from autotune.codegen.cuda.cuda_source import emit
 from autotune.errors import InstantiationError, UsageError
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import listing
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import list_templates
