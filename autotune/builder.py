@@ -85,13 +85,14 @@ class BuiltFunction:
         workload: Workload | None = None,
         config: Config | None = None,
         record: Record | None = None,
-        strided: Callable[[], PrimFunc | PreparedFunction] | None = None,
+        strided: Callable[[], PreparedFunction] | None = None,
         constants: Sequence[Host] = (),
     ) -> None:
         self._constants = () if strided is None else constants
-        self._compiled = _compiled(function, target, constants)
+        whole = PreparedFunction(function) if isinstance(function, PrimFunc) else function
+        self._compiled = backend_of(target).build_function(whole, target, constants)
         self._strided = strided
-        self.function = function if isinstance(function, PrimFunc) else function.main
+        self.function = whole.main
         self.target = target
         self.workload = workload
         self.config = config
@@ -128,7 +129,7 @@ class BuiltFunction:
     @cached_property
     def _for_any_strides(self) -> DeviceFunction:
         assert self._strided is not None
-        return _compiled(self._strided(), self.target, self._constants)
+        return backend_of(self.target).build_function(self._strided(), self.target, self._constants)
 
     def bind(self, *arrays: Any) -> Callable[[], None]:
         """Check the arrays once and return a call without arguments, for calls in a row.
@@ -249,18 +250,6 @@ def build(
     else:
         task = Task(template_of(what), arguments, target)
     return build_task(task, _loaded(records), name, constants)
-
-
-def _compiled(
-    function: PrimFunc | PreparedFunction, target: Target, constants: Sequence[Host]
-) -> DeviceFunction:
-    """Return a function in final form as what users call, with its constant inputs."""
-    backend = backend_of(target)
-    if isinstance(function, PrimFunc):
-        return backend.build_function(function, target)
-    if not function.constants:
-        return backend.build_function(function.main, target)
-    return backend.build_prepared(function, target, constants)
 
 
 def _analysed(

@@ -38,20 +38,13 @@ _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 @dataclass(frozen=True)
 class TemplateParameter:
-    """An argument of a template.
+    """An argument of a template."""
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    type : type
-        int, float, str or bool.
-    default : object
-        Its default; `inspect.Parameter.empty` if it has none.
-    """
-
+    #: Its name.
     name: str
+    #: int, float, str or bool.
     type: type
+    #: Its default; `inspect.Parameter.empty` if it has none.
     default: Any = inspect.Parameter.empty
 
     @property
@@ -293,10 +286,7 @@ def template(
 def template_of(function: Callable[..., Any]) -> Template:
     """Return a template, or the template of a function that returns tensors, named after it.
 
-    Raises
-    ------
-    UsageError
-        If it is no function, its parameters are not annotated, or it takes ``cfg``.
+    Raises UsageError if it is no function, its parameters are not annotated, or it takes ``cfg``.
     """
     if isinstance(function, Template):
         return function

@@ -98,11 +98,11 @@ class _Kernel:
     """The compiled evaluation of some columns, `ROWS` candidates at a time."""
 
     def __init__(self, plan: LoopNestPlan, names: Sequence[str]) -> None:
-        from autotune.runtime.cpu.llvm_compiler import Options, compile_function  # loads LLVM
+        from autotune.runtime.cpu.llvm_compiler import compile_function  # loads LLVM
 
         # The text repeats nothing: the optimiser finds little, and takes most of the time.
         self._compiled = compile_function(
-            feature_kernel(plan, names), options=Options(level=0), cache=ObjectCache(None)
+            feature_kernel(plan, names), level=0, cache=ObjectCache(None)
         )
         self._knobs = plan.knobs
         self._rows = {name: row for row, name in enumerate(names)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from autotune.ir.axes import Combiner
 from autotune.ir.expr import Buffer, Expr, SizeVar, Var
@@ -31,6 +32,9 @@ class Stmt:
     """Base of all statements."""
 
     __slots__ = ()
+    #: Fields with expressions, and with statements, in textual order: one each, or a tuple of them.
+    EXPRS: ClassVar[tuple[str, ...]] = ()
+    STMTS: ClassVar[tuple[str, ...]] = ()
 
     def __str__(self) -> str:
         from autotune.ir.printer import stmt_text
@@ -41,6 +45,8 @@ class Stmt:
 @dataclass(frozen=True, eq=False, slots=True)
 class Store(Stmt):
     """`buffer[index] = value`; a vector index stores a vector."""
+
+    EXPRS = ("index", "value")
 
     buffer: Buffer
     index: Expr
@@ -53,6 +59,9 @@ class For(Stmt):
 
     `thread_tag` names the hardware axis for kinds THREAD and VTHREAD.
     """
+
+    EXPRS = ("extent",)
+    STMTS = ("body",)
 
     var: Var
     extent: Expr
@@ -76,6 +85,9 @@ class If(Stmt):
     lanes and access only the elements of active lanes.
     """
 
+    EXPRS = ("condition",)
+    STMTS = ("then", "orelse")
+
     condition: Expr
     then: Stmt
     orelse: Stmt | None = None
@@ -85,12 +97,16 @@ class If(Stmt):
 class Seq(Stmt):
     """Run statements in order; empty for no operation."""
 
+    STMTS = ("stmts",)
+
     stmts: tuple[Stmt, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Allocate(Stmt):
     """Make `buffer` available, with undefined contents, within `body`."""
+
+    STMTS = ("body",)
 
     buffer: Buffer
     body: Stmt
@@ -99,6 +115,8 @@ class Allocate(Stmt):
 @dataclass(frozen=True, eq=False, slots=True)
 class Produce(Stmt):
     """Mark `body` as the computation of the operation `name`."""
+
+    STMTS = ("body",)
 
     name: str
     body: Stmt
@@ -120,12 +138,16 @@ class CopyAhead(Stmt):
     touch sources or destinations until then.
     """
 
+    STMTS = ("body",)
+
     body: Stmt
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Arrive(Stmt):
     """Wait until all copies that this thread started by `CopyAhead` are complete."""
+
+    STMTS = ("body",)
 
     #: The stores that were started since the last `Arrive`.
     body: Stmt
@@ -134,6 +156,8 @@ class Arrive(Stmt):
 @dataclass(frozen=True, eq=False, slots=True)
 class ThreadReduce(Stmt):
     """Combine one value of each thread along some thread axes, for all these threads."""
+
+    EXPRS = ("operands", "threads")
 
     #: How values combine.
     combiner: Combiner
@@ -148,6 +172,8 @@ class ThreadReduce(Stmt):
 @dataclass(frozen=True, eq=False, slots=True)
 class Raw(Stmt):
     """Source text that only a GPU's compiler understands: all work of the enclosing threads."""
+
+    EXPRS = ("values",)
 
     #: Name of the kernel in the text. Its parameters are pointers: the function's parameters, and
     #: then the enclosing allocations in global memory.
@@ -169,6 +195,8 @@ class WarpReduce(Stmt):
 
     Either all threads of a block must reach it or none.
     """
+
+    EXPRS = ("operands", "index")
 
     #: How values combine.
     combiner: Combiner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,13 +14,7 @@ from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Expr, Load, Not, Read
 from autotune.ir.ops import cast, fold, gcd, if_then_else, likely, logical_not, select
 from autotune.ir.stmt import (
     Allocate,
-    Arrive,
-    Barrier,
-    CopyAhead,
-    For,
-    If,
     PrimFunc,
-    Produce,
     Raw,
     Seq,
     Stmt,
@@ -90,36 +85,41 @@ def reads(expr: Expr) -> list[Read]:
 
 def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
     """Statements directly inside `stmt`."""
-    match stmt:
-        case For() | Allocate() | Produce() | CopyAhead() | Arrive():
-            return (stmt.body,)
-        case If():
-            return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
-        case Seq():
-            return stmt.stmts
-        case _:
-            return ()
+    return _parts(stmt, stmt.STMTS)
 
 
 def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
     """Expressions written directly in `stmt`."""
-    match stmt:
-        case Store():
-            return (stmt.index, stmt.value)
-        case For():
-            return (stmt.extent,)
-        case If():
-            return (stmt.condition,)
-        case Allocate():
-            return stmt.buffer.shape
-        case ThreadReduce():
-            return (*stmt.operands, *stmt.threads)
-        case Raw():
-            return stmt.values
-        case WarpReduce():
-            return (*stmt.operands, stmt.index)
-        case _:
-            return ()
+    return stmt.buffer.shape if isinstance(stmt, Allocate) else _parts(stmt, stmt.EXPRS)
+
+
+def _parts(stmt: Stmt, fields: tuple[str, ...]) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = ()
+    for field in fields:
+        part = getattr(stmt, field)
+        if part is not None:
+            found += part if isinstance(part, tuple) else (part,)
+    return found
+
+
+def with_parts(stmt: Stmt, expr: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt]) -> Stmt:
+    """Return a statement with its expressions and statements replaced (itself if none is new)."""
+    changed: dict[str, Any] = {}
+    kinds: list[tuple[tuple[str, ...], Callable[[Any], Any]]]
+    kinds = [(stmt.EXPRS, expr), (stmt.STMTS, inside)]
+    for fields, new in kinds:
+        for field in fields:
+            old = getattr(stmt, field)
+            if isinstance(old, tuple):
+                parts = tuple(map(new, old))
+                if not all(map(operator.is_, parts, old)):
+                    changed[field] = parts
+            elif old is not None and (part := new(old)) is not old:
+                changed[field] = part
+    if not changed:
+        return stmt
+    found: Any = replace(stmt, **changed)  # type: ignore[type-var]  # all are dataclasses
+    return seq(*found.stmts) if isinstance(found, Seq) else found
 
 
 def loads(stmt: Stmt) -> list[Load]:
@@ -218,59 +218,7 @@ class Rewriter:
 
     def rebuild_stmt(self, node: Stmt) -> Stmt:
         """Rewrite only the parts of `node`."""
-        match node:
-            case Store(buffer, index, value):
-                new_index, new_value = self.expr(index), self.expr(value)
-                if new_index is index and new_value is value:
-                    return node
-                return Store(buffer, new_index, new_value)
-            case For(var, extent, kind, body, tag):
-                size, inner = self.expr(extent), self.stmt(body)
-                if size is extent and inner is body:
-                    return node
-                return For(var, size, kind, inner, tag)
-            case If(condition, then, orelse):
-                test, yes = self.expr(condition), self.stmt(then)
-                no = None if orelse is None else self.stmt(orelse)
-                if test is condition and yes is then and no is orelse:
-                    return node
-                return If(test, yes, no)
-            case Seq(stmts):
-                inner_stmts = [self.stmt(s) for s in stmts]
-                if all(a is b for a, b in zip(inner_stmts, stmts, strict=True)):
-                    return node
-                return seq(*inner_stmts)
-            case Allocate(buffer, body):
-                inner = self.stmt(body)
-                return node if inner is body else Allocate(buffer, inner)
-            case Produce(name, body):
-                inner = self.stmt(body)
-                return node if inner is body else Produce(name, inner)
-            case CopyAhead(body) | Arrive(body):
-                inner = self.stmt(body)
-                return node if inner is body else type(node)(inner)
-            case ThreadReduce(combiner, operands, results, threads):
-                values = tuple(map(self.expr, operands))
-                axes = tuple(map(self.expr, threads))
-                same = zip((*values, *axes), (*operands, *threads), strict=True)
-                if all(new is old for new, old in same):
-                    return node
-                return ThreadReduce(combiner, values, results, axes)
-            case Raw(values=values):
-                new_values = tuple(map(self.expr, values))
-                if all(new is old for new, old in zip(new_values, values, strict=True)):
-                    return node
-                return replace(node, values=new_values)
-            case WarpReduce(combiner, operands, results, index, width):
-                values, place = tuple(map(self.expr, operands)), self.expr(index)
-                both = zip((*values, place), (*operands, index), strict=True)
-                if all(new is old for new, old in both):
-                    return node
-                return WarpReduce(combiner, values, results, place, width)
-            case Barrier():
-                return node
-            case _:
-                raise TypeError(f"unknown statement {type(node).__name__}")
+        return with_parts(node, self.expr, self.stmt)
 
 
 class StmtRewriter(Rewriter):

@@ -37,7 +37,8 @@ def share_storage(function: PrimFunc) -> PrimFunc:
     Temporaries share storage if they have one type and scope, and the last read of one comes before
     the first write of the other. Shared storage is as large as the largest of them.
     """
-    apart = function.info.nontemporal.union(function.info.scan_states)
+    info = function.info
+    apart = info.nontemporal.union(info.scan_states, info.loaded_ahead, info.copied_ahead)
     return function.with_body(_Regions(apart).region(function.body))
 
 

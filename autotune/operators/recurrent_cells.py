@@ -25,8 +25,3 @@ def zeros(state: Any, name: str) -> Any:
     return te.compute(
         (1, *state.shape[1:]), lambda *_: te.const(0, state.dtype), name=name
     )
-
-
-def products_read_by(update: Any) -> Any:
-    """Return the tensor of products with the state that an update reads."""
-    return next(tensor for tensor in update.op.input_tensors if tensor.op.reduce_axis)

@@ -27,30 +27,16 @@ GROUP = "autotune.templates"
 ANY = "any"
 """What stands for every kind of target where kinds are shown."""
 
+OPERATORS = (
+    "matmul", "batch_matmul", "dense", "conv2d_nchw", "conv2d_nhwc", "pool2d", "softmax",
+    "layer_norm", "rms_norm", "reduce", "transpose", "bias_gelu", "broadcast_add", "cumsum",
+    "linear_recurrence", "rnn_cell", "lstm_cell", "attention",
+)  # fmt: skip
+"""The built-in templates, a file each."""
+
 BUILTIN: dict[tuple[str, str | None], str] = {
-    ("broadcast_add", None): "autotune.operators.broadcast_add:broadcast_add",
-    ("batch_matmul", None): "autotune.operators.batch_matmul:batch_matmul",
-    ("dense", None): "autotune.operators.dense:dense",
-    ("conv2d_nhwc", None): "autotune.operators.conv2d_nhwc:conv2d_nhwc",
-    ("pool2d", None): "autotune.operators.pool2d:pool2d",
-    ("layer_norm", None): "autotune.operators.layer_norm:layer_norm",
-    ("rms_norm", None): "autotune.operators.rms_norm:rms_norm",
-    ("reduce", None): "autotune.operators.reduce:reduce",
-    ("transpose", None): "autotune.operators.transpose:transpose",
-    ("bias_gelu", None): "autotune.operators.bias_gelu:bias_gelu",
-    ("attention", None): "autotune.operators.attention:attention",
-    ("matmul", None): "autotune.operators.matmul:matmul",
-    ("conv2d_nchw", None): "autotune.operators.conv2d_nchw:conv2d_nchw",
-    ("softmax", None): "autotune.operators.softmax:softmax",
-    ("cumsum", None): "autotune.operators.cumsum:cumsum",
-    ("linear_recurrence", None): "autotune.operators.linear_recurrence:linear_recurrence",
-    ("rnn_cell", None): "autotune.operators.rnn_cell:rnn_cell",
-    ("lstm_cell", None): "autotune.operators.lstm_cell:lstm_cell",
-    ("broadcast_add", "cuda"): "autotune.operators.cuda.gpu_broadcast_add:broadcast_add",
-    ("cumsum", "cuda"): "autotune.operators.cuda.gpu_scans:cumsum",
-    ("linear_recurrence", "cuda"): "autotune.operators.cuda.gpu_scans:linear_recurrence",
-    ("rnn_cell", "cuda"): "autotune.operators.cuda.gpu_recurrent:rnn_cell",
-    ("lstm_cell", "cuda"): "autotune.operators.cuda.gpu_recurrent:lstm_cell",
+    **{(name, None): f"autotune.operators.{name}:{name}" for name in OPERATORS},
+    ("broadcast_add", "cuda"): "autotune.operators.gpu_broadcast_add:broadcast_add",
 }
 """Location of each built-in template, by name and target kind; None for every other kind."""
 

@@ -25,21 +25,14 @@ Result = Literal["real", "same", "bool"]
 
 @dataclass(frozen=True)
 class UnaryOperator:
-    """An operator of one operand.
+    """An operator of one operand."""
 
-    Attributes
-    ----------
-    name : str
-        ``op::name`` in kernels.
-    meaning : callable
-        Takes an array of its result's type, of the operand's where that is a condition; returns
-        the result.
-    result : {"real", "same", "bool"}
-        Its type: see `result_dtype`.
-    """
-
+    #: ``op::name`` in kernels.
     name: str
+    #: Takes an array of its result's type, of the operand's where that is a condition;
+    #: returns the result.
     meaning: Callable[[Array], Any]
+    #: Its type: see `result_dtype`.
     result: Result = "real"
 
     def result_dtype(self, dtype: str) -> str:
@@ -73,10 +66,7 @@ def real(dtype: str) -> str:
 def find_unary(name: str) -> UnaryOperator:
     """Return an operator of one operand.
 
-    Raises
-    ------
-    UsageError
-        If there is none of this name.
+    Raises UsageError if there is none of this name.
     """
     found = UNARY.get(name)
     if found is None:

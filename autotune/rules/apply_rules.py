@@ -211,7 +211,7 @@ class _Rules:
         if plain in self.inlined:
             self.inlined.add(tensor)
         if plain in self.series.results:
-            return (self.series.refine(tensor, plain),)
+            return self.series.refine(tensor, plain)
         if plain.op in self.cells.parts:
             return self.cells.refine(tensor, plain)
         if not tensor.op.reduce_axis:

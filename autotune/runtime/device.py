@@ -33,14 +33,14 @@ Loop = Callable[[Call, int], float]
 
 
 class Binary(Protocol):
-    """Machine code of a function as plain data: one process compiles it, another one loads it."""
+    """Machine code of a function as plain data: one process compiles it, another one loads it.
+
+    It is pickled in between.
+    """
 
     @property
     def signature(self) -> Signature:
         """What the function takes."""
-
-    def to_bytes(self) -> bytes:
-        """Return all of it; `Backend.read_binary` takes it back."""
 
     @property
     def resources(self) -> list[dict[str, Any]] | None:
@@ -95,16 +95,10 @@ class Backend(Protocol):
         CodegenError, CompileError, LaunchError, TargetError
         """
 
-    def read_binary(self, data: bytes) -> Binary:
-        """Return the code that `Binary.to_bytes` wrote."""
-
-    def build_function(self, function: PrimFunc, target: Target) -> DeviceFunction:
-        """Return a function in final form as what users call."""
-
-    def build_prepared(
+    def build_function(
         self, function: PreparedFunction, target: Target, constants: Sequence[Host], /
     ) -> DeviceFunction:
-        """Return a function in final form with its constant inputs, as what users call.
+        """Return a function in final form as what users call.
 
         `constants`: sequence of ndarray: its constant inputs, which nobody else changes.
         """

@@ -5,7 +5,6 @@ See `autotune.lowering.split_constants`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -48,21 +47,6 @@ class PreparedBinary:
     def resources(self) -> list[dict[str, Any]] | None:
         """What the kernels of `main` take of the device."""
         return self.main.resources
-
-    def to_bytes(self) -> bytes:
-        """Return all of it: a line of JSON, then both codes."""
-        prepare = b"" if self.prepare is None else self.prepare.to_bytes()
-        head = {"constants": self.constants, "kept": self.kept, "prepare_bytes": len(prepare)}
-        return json.dumps(head).encode() + b"\n" + prepare + self.main.to_bytes()
-
-    @classmethod
-    def from_bytes(cls, data: bytes, read: Callable[[bytes], Binary]) -> PreparedBinary:
-        """Rebuild what `to_bytes` returned; `read` rebuilds a code of the device."""
-        line, _, codes = data.partition(b"\n")
-        head = json.loads(line)
-        end = head["prepare_bytes"]
-        prepare = read(codes[:end]) if end else None
-        return cls(read(codes[end:]), prepare, tuple(head["constants"]), tuple(head["kept"]))
 
 
 class PreparedCandidate:

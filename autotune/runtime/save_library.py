@@ -106,11 +106,11 @@ def _linked(
         symbol = f"{entry}_with_constants"
         source = LLVMSource(_entry_with_constants(kernel, symbol), symbol, False)
         parts.append(_constant_data(kernel.constants))
-        objects.append(object_code(source, kernel.target, kernel.options, None))
+        objects.append(object_code(source, kernel.target, None, None))
     exports = {symbol: entry}
     if use_openmp is not None:
         launch = launch_source(use_openmp)
-        objects.append(object_code(launch, kernel.target, kernel.options, None))
+        objects.append(object_code(launch, kernel.target, None, None))
         exports[use_openmp] = use_openmp
     carried = note(OWNER, bytes(DIGEST_BYTES) + description.encode())
     return seal(link([*parts, *map(read_object, objects)], exports, _library_of, carried))

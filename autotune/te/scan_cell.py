@@ -28,13 +28,7 @@ class Steps:
 
 
 class CellAnalysis:
-    """Finds the operations between states and updates, and checks which steps they read.
-
-    Attributes
-    ----------
-    times : dict of ComputeOp to Steps
-        Readers before what they read.
-    """
+    """Finds the operations between states and updates, and checks which steps they read."""
 
     def __init__(self, op: ScanOp) -> None:
         self.op = op
@@ -43,6 +37,7 @@ class CellAnalysis:
         for init in op.init:
             if self._depending([init.op]):
                 op.fail(f"init {init.name!r} depends on a state, which it is to start")
+        #: Readers before what they read.
         self.times: dict[ComputeOp, Steps] = {}
         self.read: set[Tensor] = set()
         self._follow()

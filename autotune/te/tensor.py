@@ -33,16 +33,10 @@ def as_size(value: Any, what: str) -> Expr:
 
 
 class Axes(tuple[IterVar, ...]):
-    """The axes of an operation; asking for one that there is not says what there is.
-
-    Attributes
-    ----------
-    owner : Operation
-    kind : str
-        "axis" or "reduce_axis".
-    """
+    """The axes of an operation; asking for one that there is not says what there is."""
 
     owner: Operation
+    #: "axis" or "reduce_axis".
     kind: str
 
     @classmethod

@@ -13,17 +13,11 @@ from autotune.te.tensor import PlaceholderOp, Tensor, producers_first
 
 @dataclass(frozen=True)
 class TensorGraph:
-    """A computation without a schedule.
+    """A computation without a schedule."""
 
-    Attributes
-    ----------
-    inputs : tuple of Tensor
-        Placeholders, in the order of the built function's parameters.
-    outputs : tuple of Tensor
-        Computed tensors, whose parameters come after the inputs'.
-    """
-
+    #: Placeholders, in the order of the built function's parameters.
     inputs: tuple[Tensor, ...]
+    #: Computed tensors, whose parameters come after the inputs'.
     outputs: tuple[Tensor, ...]
 
     @property
@@ -43,18 +37,11 @@ def returns_tensors(returned: Any) -> bool:
 def graph_of(name: str, returned: Tensor | Sequence[Tensor]) -> TensorGraph:
     """Return the graph of the tensors that a function has returned.
 
-    Parameters
-    ----------
-    name : str
-        Name of the function, for messages.
-    returned : Tensor or sequence of Tensor
-        Inputs first and outputs last. If they are only outputs, the inputs are the placeholders
-        that these depend on, in the order in which they are first read.
+    `name`: name of the function, for messages.
+    `returned`: inputs first and outputs last. If they are only outputs, the inputs are the
+    placeholders that these depend on, in the order in which they are first read.
 
-    Raises
-    ------
-    UsageError
-        If nothing is computed, an input is listed after an output, or one is missing.
+    Raises UsageError if nothing is computed, an input is listed after an output, or one is missing.
     """
     listed = [returned] if isinstance(returned, Tensor) else list(returned)
     inputs = [tensor for tensor in listed if isinstance(tensor.op, PlaceholderOp)]
@@ -80,7 +67,5 @@ def _placeholders(outputs: Sequence[Tensor]) -> list[Tensor]:
     ops = producers_first([tensor.op for tensor in outputs])
     states = {state for op in ops if isinstance(op, ScanOp) for state in op.state_placeholder}
     return [
-        op.output()
-        for op in ops
-        if isinstance(op, PlaceholderOp) and op.output() not in states
+        op.output() for op in ops if isinstance(op, PlaceholderOp) and op.output() not in states
     ]

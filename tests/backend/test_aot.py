@@ -191,7 +191,7 @@ def test_constants_jumps_by_table_and_calls_are_linked(tmp_path: Path) -> None:
     else: ret i32 65
     }"""
     data = runtime.object_code(
-        LLVMSource(source, "k", False), Target("llvm"), runtime.Options(), None
+        LLVMSource(source, "k", False), Target("llvm"), None, None
     )
     carried = note(load_library.OWNER, bytes(32))
     library = load_library._mapped(
@@ -213,7 +213,7 @@ def test_constants_jumps_by_table_and_calls_are_linked(tmp_path: Path) -> None:
 def test_a_function_that_no_library_has_is_found_when_saving() -> None:
     source = "declare void @nowhere()\ndefine i32 @k() {\n call void @nowhere()\n ret i32 0\n}\n"
     data = runtime.object_code(
-        LLVMSource(source, "k", False), Target("llvm"), runtime.Options(), None
+        LLVMSource(source, "k", False), Target("llvm"), None, None
     )
     with pytest.raises(CodegenError, match="cannot be linked: no symbol nowhere"):
         link([read_object(data)], {"k": "k"}, save_library._library_of, b"")

@@ -13,12 +13,12 @@ from support.cuda_on_host import run_on_host
 from support.gpu_cases import bound, matmul, row_sums, softmax, transpose
 from support.host_cuda import needs_host_compiler
 from support.te_reference import Reference, random_array
+from support.verify import verify
 
 from autotune import te
 from autotune.codegen.cuda.cuda_source import CUDASource, emit
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import PrimFunc
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse
 from autotune.lowering.gpu.finalise_kernels import finalise_kernels
 from autotune.lowering.nest.lower_schedule import lower_schedule

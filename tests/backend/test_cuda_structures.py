@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.te_reference import random_array
+from support.verify import verify
 
-from autotune.ir.verify import verify
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache
 from autotune.task.task import Task

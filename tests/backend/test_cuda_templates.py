@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from support.benches import built, run_bench
 from support.cuda_compiler import needs_nvrtc
+from support.verify import verify
 
 from autotune.codegen.cuda.cuda_source import emit
 from autotune.errors import InstantiationError, UsageError
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import listing
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import list_templates
@@ -44,10 +44,19 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"m": 4, "n": 96, "how": "sum", "dtype": "float16"},
     ],
     "softmax": [{"m": 5, "n": 300}, {"m": 3, "n": 131, "dtype": "float16"}],
-    "cumsum": [{"m": 37, "n": 70}, {"m": 20, "n": 3, "dtype": "int32"}],
+    "cumsum": [
+        {"m": 37, "n": 70},
+        {"m": 20, "n": 3, "dtype": "int32"},
+        {"m": 3, "n": 1203, "axis": 1},
+        {"m": 70, "n": 33, "axis": 1, "dtype": "int64"},
+    ],
     "linear_recurrence": [{"m": 37, "n": 40}],
     "rnn_cell": [{"steps": 4, "batch": 3, "units": 21}],
     "lstm_cell": [{"steps": 3, "batch": 3, "units": 33}],
+    "attention": [
+        {"b": 1, "heads": 2, "s": 77, "d": 9},
+        {"b": 2, "heads": 1, "s": 40, "d": 16, "causal": True},
+    ],
 }
 WORKLOADS = [(name, args) for name, workloads in CASES.items() for args in workloads]
 

@@ -83,8 +83,8 @@ def test_configurations_compute_their_reference(
         check(cupy, task, dict(task.space.config(index).values), exact=name == "cumsum")
 
 
-@pytest.mark.parametrize("how", ["alone", "phases", "look-back"])
-def test_every_structure_of_rows_sums_many_tiles(cupy: Any, how: str) -> None:
+@pytest.mark.parametrize("threads", [32, 256, 1024])
+def test_rows_of_one_tile_or_many_are_summed(cupy: Any, threads: int) -> None:
     task = Task.from_reference("cumsum", {"m": 3, "n": 20_011, "axis": 1}, "cuda")
-    values = {**task.space.config(task.default_index).values, "how": how}
+    values = {**task.space.config(task.default_index).values, "scan_threads": threads}
     check(cupy, task, values, exact=True)

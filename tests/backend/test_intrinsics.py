@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from support.dtype_values import edges
+from support.verify import verify
 
 import autotune
 from autotune import te
@@ -17,7 +18,6 @@ from autotune.ir import dtypes
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Const
 from autotune.ir.intrinsics import INTRINSICS
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.runtime.cpu.llvm_compiler import compile_function

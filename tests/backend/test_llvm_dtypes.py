@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.dtype_values import Array, assert_same, converted, edges, pairs
+from support.verify import verify
 
 import autotune
 from autotune import te
@@ -17,7 +18,6 @@ from autotune.ir import dtypes, ops
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Const, Expr, Load, Not, Select, Var
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Store, seq
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.lowering.vector.vectorize import vectorize

@@ -21,7 +21,7 @@ from autotune.ir.expr import Buffer, Const, Load, SizeVar, Var
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Store
 from autotune.runtime.cpu import llvm_compiler as runtime
 from autotune.runtime.cpu import openmp
-from autotune.runtime.cpu.llvm_compiler import Options, compile_function
+from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache, cache_key, object_folder
 from autotune.runtime.signature import Signature
 from autotune.system.available_cpus import available_cpus, quota_cpus, thread_count
@@ -120,7 +120,7 @@ def test_everything_that_matters_is_in_the_key(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path)
     compile_function(doubled(), cache=cache)
     compile_function(doubled(factor=4.0), cache=cache)
-    compile_function(doubled(), cache=cache, options=Options(level=1))
+    compile_function(doubled(), cache=cache, level=1)
     compile_function(doubled(), "llvm -mcpu=x86-64", cache=cache)
     compile_function(doubled(), "llvm -threads=1", cache=cache)  # the same code
     assert len(list(tmp_path.iterdir())) == 4
@@ -175,7 +175,7 @@ def test_a_symbol_that_does_not_exist_is_found_before_running() -> None:
         "declare void @no_such_function()\ndefine i32 @k(i32 %t) {\n"
         "  call void @no_such_function()\n  ret i32 0\n}\n", "k", False,
     )  # fmt: skip
-    binary = runtime._binary(Signature("k", ()), source, Target.parse("llvm"), Options(), None)
+    binary = runtime._binary(Signature("k", ()), source, Target.parse("llvm"), None, None)
     with pytest.raises(CodegenError, match="cannot be linked: no symbol no_such_function") as error:
         runtime.LoadedBinary(binary)
     assert "\n" not in str(error.value)
@@ -184,7 +184,7 @@ def test_a_symbol_that_does_not_exist_is_found_before_running() -> None:
 def test_text_that_llvm_refuses_is_one_line() -> None:
     source = LLVMSource("define i32 @k( {", "k", False)
     with pytest.raises(CodegenError, match="LLVM refused the generated code") as error:
-        runtime.object_code(source, Target.parse("llvm"), Options(), None)
+        runtime.object_code(source, Target.parse("llvm"), None, None)
     assert "\n" not in str(error.value)
 
 

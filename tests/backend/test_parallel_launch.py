@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autotune.runtime.cpu import llvm_compiler
-from autotune.runtime.cpu.llvm_compiler import Options, object_code
+from autotune.runtime.cpu.llvm_compiler import object_code
 from autotune.runtime.cpu.openmp import SYMBOLS
 from autotune.runtime.cpu.parallel_launch import LAUNCH, SLOW_NS, STAY, launch_source
 from autotune.target import Target
@@ -86,7 +86,7 @@ class Machine:
     def launch(self, threads: int, times: int = 1) -> None:
         """Launch a body that notes the thread that runs it."""
         addresses = {name: address(function) for name, function in self._functions.items()}
-        code = object_code(launch_source("give"), Target.of("llvm"), Options(), None)
+        code = object_code(launch_source("give"), Target.of("llvm"), None, None)
         keep, found = llvm_compiler._linked(code, ["give", *SYMBOLS], addresses)
         give: Callable[..., None] = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(found["give"])
         give(*map(address, self._runtime))

@@ -83,11 +83,11 @@ TEMPLATES: dict[str, tuple[list[str], Draw]] = {
     "conv2d_nchw": (["llvm", "cuda"], _conv),
     "softmax": (["llvm", "cuda"], _softmax),
     "cumsum": (
-        ["llvm"],
+        ["llvm", "cuda"],
         lambda rng: {**_scan(rng), "axis": int(rng.integers(2)), "dtype": str(rng.choice(SCANNED))},
     ),
     "linear_recurrence": (
-        ["llvm"], lambda rng: {**_scan(rng), "dtype": str(rng.choice(SCANNED[:2]))}
+        ["llvm", "cuda"], lambda rng: {**_scan(rng), "dtype": str(rng.choice(SCANNED[:2]))}
     ),
     "rnn_cell": (["llvm", "cuda"], _cell),
     "lstm_cell": (["llvm", "cuda"], _cell),

@@ -21,13 +21,13 @@ from support.thread_kernels import (
     thread,
     threads,
 )
+from support.verify import verify
 
 from autotune.errors import CodegenError
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Load, Var
 from autotune.ir.ops import cast
 from autotune.ir.stmt import Barrier, If, Stmt, seq
-from autotune.ir.verify import verify
 from autotune.lowering.gpu.simt_to_loops import simt_on_cpu
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from support.scans import ColumnSums, TwoStates
+from support.verify import verify
 
 from autotune import te
 from autotune.errors import LoweringError, ScheduleError
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.ops import const
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt, Store
-from autotune.ir.verify import verify
 from autotune.ir.visitor import StmtRewriter, accessed, walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.te_reference import Reference, random_array
+from support.verify import verify
 
 from autotune import te
 from autotune.extract.autotvm08 import autotvm08_loops
 from autotune.feature import get_itervar_feature
 from autotune.ir.stmt import For, LoopKind, Produce, Stmt
-from autotune.ir.verify import verify
 from autotune.ir.visitor import Rewriter, walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.gpu.finalise_kernels import finalise_kernels

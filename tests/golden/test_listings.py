@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from support.te_reference import Reference, random_array
+from support.verify import verify
 
 import autotune
 from autotune import te
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.verify import verify
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache
 from autotune.schedule.schedule import Schedule

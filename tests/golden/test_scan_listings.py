@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 from support.scans import ColumnSums, TwoStages, TwoStates
+from support.verify import verify
 
 import autotune
-from autotune.ir.verify import verify
 
 PROGRAMS = {
     "scan_column_sums": lambda: ColumnSums().bind(),

@@ -21,7 +21,7 @@ from autotune.ir.evaluate.column_programs import ColumnProgram
 from autotune.ir.evaluate.interpreter import evaluate
 from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, KnobVar, Not, Select
 from autotune.ir.visitor import walk_expr
-from autotune.runtime.cpu.llvm_compiler import Options, compile_function
+from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache
 
 KNOBS = (
@@ -183,7 +183,7 @@ def compiled(
     count = len(next(iter(columns.values())))
     taken, found = np.ones((len(columns), PITCH)), np.empty((len(exprs) + 1, PITCH), np.float32)
     taken[:, :count] = list(columns.values())
-    compile_function(kernel, options=Options(level=0), cache=ObjectCache(None))(taken, found)
+    compile_function(kernel, level=0, cache=ObjectCache(None))(taken, found)
     return found[:-1, :count], found[-1, :count] != 0
 
 

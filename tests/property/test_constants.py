@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from support.te_programs import programs
 from support.te_reference import random_array
 from support.te_schedules import scheduled
+from support.verify import verify
 from test_schedules_differential import examples
 
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import PrimFunc
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.lowering.split_constants import split_constants

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.dtype_values import Array, assert_same, edges
+from support.verify import verify
 
 from autotune.ir import dtypes, ops
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Store
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache

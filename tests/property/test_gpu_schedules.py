@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, note
 from support.gpu_schedules import Scheduled, gpu_schedules
 from support.te_reference import Reference, random_array
+from support.verify import verify
 from test_schedules_differential import examples
 
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse
 from autotune.lowering.gpu.finalise_kernels import finalising_kernels
 from autotune.lowering.nest.lower_schedule import lower_schedule

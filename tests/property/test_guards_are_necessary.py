@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.guards import Guards
+from support.verify import verify
 
-from autotune.ir.verify import verify
 from autotune.task.task import Task
 
 CASES: list[tuple[str, dict[str, Any]]] = [

@@ -12,10 +12,10 @@ import numpy as np
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from support.random_scans import random_scans
+from support.verify import verify
 from test_schedules_differential import MEMORY_ONLY, examples
 
 from autotune import rules, te
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalising
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.rules.apply_rules import scheduled_outputs

@@ -13,12 +13,12 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from support.random_scans import RandomScan, random_scans
 from support.scan_schedules import columns_to_threads, scheduled
+from support.verify import verify
 from test_schedules_differential import MEMORY_ONLY, examples
 
 from autotune import te
 from autotune.errors import LoweringError
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise, finalising
 from autotune.lowering.gpu.finalise_kernels import finalise_kernels, finalising_kernels
 from autotune.lowering.nest.lower_schedule import lower_schedule

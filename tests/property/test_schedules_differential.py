@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from support.te_programs import Program, programs, symbolic_programs
 from support.te_reference import Reference, random_array
 from support.te_schedules import Scheduled, scheduled
+from support.verify import verify
 
 from autotune.errors import LoweringError
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import SizeVar
 from autotune.ir.stmt import For, LoopKind, PrimFunc
-from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalising
 from autotune.lowering.gpu.finalise_kernels import finalising_kernels

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.verify import verify
 
 from autotune.extract.to_loop_nest import LoopNestPlan
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Allocate, For, If, PrimFunc
-from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule

@@ -13,7 +13,6 @@ import numpy as np
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import KnobVar
 from autotune.ir.stmt import PrimFunc
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.runtime.cpu.llvm_compiler import compile_function
@@ -21,6 +20,7 @@ from autotune.runtime.object_cache import ObjectCache
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import PlaceholderOp, Tensor
 from support.te_reference import Reference, random_array
+from support.verify import verify
 
 
 def lowered(

@@ -17,12 +17,12 @@ from autotune.ir import dtypes, ops
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Expr, Var
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt
-from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.vector.vectorize import vectorize
 from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
 from autotune.runtime.object_cache import ObjectCache
 from support.llvm_kernels import i32
+from support.verify import verify
 
 Array = npt.NDArray[Any]
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")

@@ -92,6 +92,8 @@ def _combined(
     (first, step), (other, further) = a, b
     if op in ("+", "-"):
         return fold(op, first, other), step + further if op == "+" else step - further
+    if op in ("min", "max") and not (step or further):
+        return fold(op, first, other), 0
     if further or not isinstance(other, Const):
         return None
     by = int(other.value)

@@ -366,9 +366,11 @@ def _width(store: Store) -> int:
     accesses: list[Load | Store] = [store, *eager_loads(store.value)]
     found = [packed_lanes(access.buffer, access.index) for access in accesses]
     together = [lanes for lanes in found if lanes > 1]
-    if not together or overlaps(store):
+    if not together:
         return 1
-    return min(together)
+    # A pack of all lanes is computed before it is stored.
+    is_whole = min(together) == found[0] == store.index.lanes
+    return min(together) if is_whole or not overlaps(store) else 1
 
 
 def _accesses(stmt: Stmt) -> Iterator[tuple[Buffer, Expr]]:

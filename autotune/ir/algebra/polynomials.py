@@ -13,7 +13,7 @@ from typing import TypeVar
 from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Const, Expr, Var
 from autotune.ir.ops import const, fold
-from autotune.ir.visitor import Rewriter, free_vars
+from autotune.ir.visitor import Rewriter, free_vars, walk_expr
 
 Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]
@@ -108,6 +108,8 @@ def rejoined(node: Expr, ranging: Set[Var]) -> Expr:
     def which(remainder: BinaryOp) -> bool:
         return isinstance(remainder.b, Const) and not ranging.isdisjoint(free_vars(remainder))
 
+    if not any(isinstance(n, BinaryOp) and n.op == "%" and which(n) for n in walk_expr(node)):
+        return normal(node)
     return _Rejoin(which).expr(node)
 
 

@@ -1,30 +1,105 @@
 """Evaluates expressions over knobs for many configurations at once, exactly.
 
-The expressions become one list of NumPy operations on float64 chunks. Common subexpressions are
-computed once, and scratch memory is shared by lifetime. Integers below 2^52 are exact in float64.
-If the knobs' ranges allow larger values, chunks are checked, and rows with such values are computed
-again in Python integers; a result is then rounded once, to float64. A division by zero is poison:
-it is an error unless a select does not choose it.
+The expressions become one list of NumPy operations on float64 chunks; every distinct subexpression
+is one operation, and its result is dropped after its last use. Integers below 2^52 are exact in
+float64. If the knobs' ranges allow larger values, chunks are checked, and rows with such values are
+computed again in Python integers; a result is then rounded once, to float64. A division by zero is
+poison: it is an error unless a select does not choose it.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.evaluate.column_steps import ColumnSteps
+from autotune.ir.algebra.intervals import Intervals
+from autotune.ir.evaluate.column_arithmetic import LIMIT, ColumnArithmetic
 from autotune.ir.evaluate.interpreter import scalar_function
-from autotune.ir.expr import Expr, KnobVar
+from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, KnobVar, Not, Var
 from autotune.ir.printer import excerpt
-from autotune.ir.visitor import walk_expr
+from autotune.ir.visitor import post_order, walk_expr
 
 Array = npt.NDArray[Any]
+
+
+def _check(undefined: Array, large: Array, expr: Expr) -> None:
+    """Refuse undefined values of `expr`, but in marked rows: these are computed again."""
+    count = np.count_nonzero(undefined & ~large)
+    if count:
+        raise IRError(f"`{excerpt(expr)}` divides by zero in {count} of {len(undefined)} rows")
+
+
+def _note(values: Array, large: Array) -> None:
+    """Mark the rows in which a value is too large to be exact."""
+    if not (np.maximum.reduce(values) < LIMIT and np.minimum.reduce(values) > -LIMIT):
+        large |= ~(np.abs(values) < LIMIT)
+
+
+def _gcd(a: Array, b: Array) -> Array:
+    """Return the greatest common divisor of whole float64 values; 0 where one is too large."""
+    small = (np.abs(a) < LIMIT) & (np.abs(b) < LIMIT)
+    whole = (np.where(small, values, 0).astype(np.int64) for values in (a, b))
+    return np.gcd(*whole).astype(np.float64)
+
+
+CALLS: dict[str, Callable[..., object]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "min": np.minimum,
+    "max": np.maximum,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "floor": np.floor,
+    "gcd": _gcd,
+}
+
+
+def _fill(out: Array, values: Array) -> None:
+    """Write numbers to an array; adding 0 makes 0 of a negative zero."""
+    np.add(values, 0.0, out=out)
+
+
+class _Step(NamedTuple):
+    """One operation on a chunk of rows."""
+
+    #: Gets the values of the operands; without a result also the marks of rows.
+    run: Callable[..., Any]
+    operands: tuple[Expr, ...]
+    #: What the operation computes; the number of an array to fill with the operand; or None if it
+    #: marks or refuses rows.
+    result: Expr | int | None
+    #: Operands that no later step reads.
+    last: tuple[Expr, ...] = ()
+
+
+class _ArrayArithmetic(ColumnArithmetic):
+    """Writes choices as arithmetic, far faster than branching on a mixed condition."""
+
+    def choice(self, test: Expr, true: Expr, false: Expr) -> Expr:
+        """Return one of two numbers or conditions by a condition."""
+        if true.dtype == dtypes.BOOL:
+            either = BinaryOp("min", test, true), BinaryOp("min", Not(test), false)
+            return BinaryOp("max", *either)
+        if false is self.number(0):
+            return BinaryOp("*", true, Cast("float64", test))
+        if true is self.number(0):
+            return BinaryOp("*", false, Cast("float64", Not(test)))
+        difference = BinaryOp("-", true, false)
+        return BinaryOp("+", BinaryOp("*", difference, Cast("float64", test)), false)
 
 
 class ColumnProgram:
@@ -43,9 +118,63 @@ class ColumnProgram:
         self._knobs = tuple(knobs)
         #: Names of the columns that are read.
         self.knobs = tuple(dict.fromkeys(knob.name for knob in self._knobs))
-        self._steps = ColumnSteps(self.exprs, self._knobs)
+        self._columns: list[Expr] = [Var(knob.name, "float64") for knob in self._knobs]
+        columns = dict(zip((knob.name for knob in self._knobs), self._columns, strict=True))
+        self._arithmetic = _ArrayArithmetic(columns, Intervals())
+        for knob in self._knobs:
+            self._arithmetic.value(knob)  # refuses what columns cannot hold
         #: The value of each expression that is the same in all rows, else None.
-        self.constants = self._steps.constants
+        self.constants = tuple(map(self._constant, self.exprs))
+        varying = [e for e, value in zip(self.exprs, self.constants, strict=True) if value is None]
+        if varying and not knobs:
+            raise IRError(f"`{excerpt(varying[0])}` divides by zero")
+        self._literals: dict[Expr, Array] = {}
+        self._computed: set[Expr] = set(self._columns)
+        self._steps: list[_Step] = []
+        for number, expr in enumerate(varying):
+            self._add(expr, number)
+        self._drop_early()
+
+    def _constant(self, expr: Expr) -> int | bool | None:
+        value = self._arithmetic.constant(expr)
+        if value is None or self._arithmetic.undefined(expr) is not None:
+            return None
+        return bool(value) if expr.dtype == dtypes.BOOL else value
+
+    def _add(self, expr: Expr, number: int) -> None:
+        """Add the steps that evaluate one expression."""
+        value, undefined = self._arithmetic.value(expr), self._arithmetic.undefined(expr)
+        self._compute(value)
+        if undefined is not None:
+            self._compute(undefined)
+            check = functools.partial(_check, expr=expr)
+            self._steps.append(_Step(check, (undefined,), None))
+        fill = np.copyto if expr.dtype == dtypes.BOOL else _fill
+        self._steps.append(_Step(fill, (_uncast(value),), number))
+
+    def _compute(self, value: Expr) -> None:
+        for node in post_order(value, self._uncomputed):
+            if node in self._computed:
+                continue
+            self._computed.add(node)
+            if isinstance(node, Const):
+                self._literals[node] = np.array(node.value)
+            elif not isinstance(node, Cast):  # NumPy multiplies by conditions as they are
+                self._steps.append(_Step(_call(node), tuple(map(_uncast, node.children)), node))
+                if node in self._arithmetic.large:
+                    self._steps.append(_Step(_note, (node,), None))
+
+    def _uncomputed(self, node: Expr) -> Sequence[Expr]:
+        return [child for child in node.children if child not in self._computed]
+
+    def _drop_early(self) -> None:
+        """Let each step drop the operands that no later step reads."""
+        needed = {*self._columns, *self._literals}
+        for place in reversed(range(len(self._steps))):
+            step = self._steps[place]
+            last = tuple(dict.fromkeys(o for o in step.operands if o not in needed))
+            needed.update(last)
+            self._steps[place] = step._replace(last=last)
 
     def __call__(
         self, columns: Mapping[str, Array], out: Sequence[Array] | None = None
@@ -117,27 +246,26 @@ class ColumnProgram:
                 )
 
     def _evaluate(self, inputs: list[Array], targets: Sequence[Any], rows: int) -> None:
-        size = min(self.chunk, rows)
-        scratch: list[Array] = [np.empty(size, kind) for kind in self._steps.scratch]
-        large = np.zeros(size, np.bool_)
         for start in range(0, rows, self.chunk):
             stop = min(start + self.chunk, rows)
-            if stop - start < size:
-                scratch = [array[: stop - start] for array in scratch]
-                large = large[: stop - start]
             part = [column[start:stop].astype(np.float64, copy=False) for column in inputs]
             outs = [target[start:stop] for target in targets]
+            large = np.zeros(stop - start, np.bool_)
+            held = {**self._literals, **dict(zip(self._columns, part, strict=True))}
             # Rows that an earlier operation made too large may overflow or divide by anything.
-            arrays = [*part, *outs, large, *self._steps.literals, *scratch]
             with np.errstate(all="ignore"):
-                for run, first, second, to in self._steps.steps:
-                    if second is None:
-                        run(arrays[first], out=arrays[to])
+                for run, operands, result, last in self._steps:
+                    values = [held[operand] for operand in operands]
+                    if result is None:
+                        run(*values, large)
+                    elif isinstance(result, int):
+                        run(outs[result], *values)
                     else:
-                        run(arrays[first], arrays[second], out=arrays[to])
+                        held[result] = run(*values)
+                    for operand in last:
+                        del held[operand]
             if large.any():
                 self._recompute(part, outs, np.flatnonzero(large))
-                large[:] = False
 
     @functools.cached_property
     def _exactly(self) -> Callable[..., tuple[int | bool, ...]]:
@@ -149,3 +277,21 @@ class ColumnProgram:
             values = self._exactly(*(int(column[row]) for column in part))
             for out, value in zip(outs, values, strict=True):
                 out[row] = value
+
+
+def _call(node: Expr) -> Callable[..., object]:
+    """Return what computes a node from its operands."""
+    match node:
+        case BinaryOp(op="min" | "max") if node.dtype == dtypes.BOOL:
+            return CALLS["and" if node.op == "min" else "or"]
+        case BinaryOp():
+            return CALLS[node.op]
+        case Not():
+            return np.logical_not
+        case _:
+            assert isinstance(node, Call)
+            return CALLS[node.name]
+
+
+def _uncast(node: Expr) -> Expr:
+    return node.a if isinstance(node, Cast) else node

@@ -39,8 +39,7 @@ class Conflicts:
         self.threads = list(threads)
         self.count = math.prod(extent for _, extent in threads)
         self.ranges: dict[Var, int] = {}
-        self._found: dict[tuple[object, ...], bool] = {}
-        self._alive: list[Access] = []  # because keys are identities of their parts
+        self._found: dict[tuple[Access, Access], bool] = {}
 
     def between(self, a: Access, b: Access) -> bool:
         """Whether an element may be accessed by one thread in `a` and by another in `b`.
@@ -49,11 +48,9 @@ class Conflicts:
         """
         if a.buffer is not b.buffer or not (a.writes or b.writes) or self.count == 1:
             return False
-        key = (*_key(a), *_key(b))
-        found = self._found.get(key)
+        found = self._found.get((a, b))
         if found is None:
-            found = self._found[key] = self._between(a, b)
-            self._alive += (a, b)
+            found = self._found[a, b] = self._between(a, b)
         return found
 
     def _between(self, a: Access, b: Access) -> bool:
@@ -197,14 +194,6 @@ def _only_about(access: Access, variables: set[Var]) -> Access:
     """Return the access without the conditions that mention any other variables."""
     kept = tuple(c for c in access.conditions if variables.issuperset(free_vars(c)))
     return access if len(kept) == len(access.conditions) else replace(access, conditions=kept)
-
-
-def _key(access: Access) -> Iterator[object]:
-    yield access.buffer
-    yield id(access.index)
-    yield access.writes
-    yield tuple(map(id, access.conditions))
-    yield tuple((id(var), id(extent)) for var, extent in access.free)
 
 
 def _terms(node: Expr, scale: int) -> Iterator[tuple[int, Expr]]:

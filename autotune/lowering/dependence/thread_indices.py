@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.ir import dtypes
-from autotune.ir.evaluate.column_steps import CALLS
+from autotune.ir.evaluate.column_programs import CALLS
 from autotune.ir.expr import (
     BinaryOp,
     Broadcast,

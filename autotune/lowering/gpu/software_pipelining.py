@@ -79,6 +79,9 @@ class _Loops(StmtRewriter):
         around, inner = split_allocations(loop.body)
         parts = list(_parts(inner))
         fetched = [part for part in parts if self._is_fetch(part)]
+        others = [all_written(part) for part in parts if not any(part is f for f in fetched)]
+        # What a loop inside fills further is needed in that loop, in this iteration.
+        fetched = [f for f in fetched if all(all_written(f).isdisjoint(w) for w in others)]
         if not fetched or len(fetched) == len(parts):
             return loop
         copies = [part for part in fetched if self._is_copied(part)]

@@ -16,9 +16,7 @@ from autotune.te.scan import ScanOp
 from autotune.te.tensor import PlaceholderOp, Tensor
 
 
-def function_info(
-    loops: AxisLoops, layout: StorageLayout, parameters: Set[Tensor]
-) -> FunctionInfo:
+def function_info(loops: AxisLoops, layout: StorageLayout, parameters: Set[Tensor]) -> FunctionInfo:
     """Return the facts and hints of a function from its loops and the layout of its buffers."""
     stages = list(layout.bounds.bodies)
 

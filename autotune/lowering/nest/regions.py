@@ -179,7 +179,10 @@ class Relaxer:
         a, b = self.interval(node.a), self.interval(node.b)
         if a is None or b is None:
             return None
-        return Interval(binary(node.op, a.low, b.low), binary("max", a.width, b.width))
+        low = binary(node.op, a.low, b.low)
+        if isinstance(low, Const) and isinstance(a.low, Const) and isinstance(b.low, Const):
+            return Interval(low, fold(node.op, a.low + a.width, b.low + b.width) - low)
+        return Interval(low, binary("max", a.width, b.width))
 
     def _division(self, node: BinaryOp) -> Interval | None:
         """Quotient and remainder of low + r, 0 <= r <= width, by a positive divisor.

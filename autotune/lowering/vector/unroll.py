@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from autotune.ir.expr import Const, Expr, Var
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Seq, Stmt
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt
+from autotune.ir.visitor import with_parts
 
 #: Largest depth of nested loops that are unrolled automatically.
 MAX_DEPTH = 8
@@ -58,28 +59,19 @@ class _Unroll:
 
     def visit(self, stmt: Stmt, rule: _Rule) -> tuple[Stmt, _Count]:
         """Return a statement with its loops marked, and what it holds."""
-        match stmt:
-            case For():
-                return self._loop(stmt, rule)
-            case Seq(stmts):
-                parts = [self.visit(part, rule) for part in stmts]
-                total = reduce(_Count.__add__, (count for _, count in parts), _Count())
-                return Seq(tuple(part for part, _ in parts)), total
-            case If(condition, then, orelse):
-                yes, count = self.visit(then, rule)
-                no = None
-                if orelse is not None:
-                    no, other = self.visit(orelse, rule)
-                    count += other
-                return If(condition, yes, no), count
-            case Allocate(buffer, body):
-                inner, count = self.visit(body, rule)
-                return Allocate(buffer, inner), count
-            case Produce(name, body):
-                inner, count = self.visit(body, rule)
-                return Produce(name, inner), count
-            case _:
-                return stmt, _Count(steps=1)
+        if isinstance(stmt, For):
+            return self._loop(stmt, rule)
+        if not stmt.STMTS:
+            return stmt, _Count(steps=1)
+        counts: list[_Count] = []
+
+        def inside(child: Stmt) -> Stmt:
+            marked, count = self.visit(child, rule)
+            counts.append(count)
+            return marked
+
+        marked = with_parts(stmt, lambda expr: expr, inside)
+        return marked, reduce(_Count.__add__, counts, _Count())
 
     def _loop(self, loop: For, rule: _Rule) -> tuple[Stmt, _Count]:
         given = self.pragmas.get(loop.var, {})

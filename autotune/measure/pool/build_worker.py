@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from typing import Any
 
@@ -48,4 +49,4 @@ def _with_binary(body: dict[str, Any], code: Binary | None) -> Message:
     """Return a message that carries machine code, if there is any."""
     if code is None:
         return Message({**body, "binary": None})
-    return Message({**body, "binary": {}}, code.to_bytes())
+    return Message({**body, "binary": {}}, pickle.dumps(code))

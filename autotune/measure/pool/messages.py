@@ -1,7 +1,7 @@
 """Messages between the tuning process and a worker: JSON and raw bytes over a socket.
 
-JSON, because a worker runs unknown code, and reading JSON executes nothing.
-The bytes are machine code, which only workers load.
+JSON, because a worker runs unknown code, and reading JSON executes nothing. The bytes are pickled
+machine code, which only workers load, and execute anyway.
 """
 
 from __future__ import annotations

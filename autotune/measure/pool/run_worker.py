@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 from autotune.measure.candidate import WorkloadDescription
@@ -10,7 +11,6 @@ from autotune.measure.pool.messages import Message
 from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.backends import backend_of
-from autotune.runtime.prepared_binary import PreparedBinary
 from autotune.system.processes import refuse_forks
 from autotune.target import Target
 
@@ -37,8 +37,7 @@ class Runner:
         unscheduled = None
         if request["check"] and request["binary"] is not None:
             host = backend_of(self._target.host)
-            code = host.read_binary(payload)
-            unscheduled = host.take_device(self._target.host).load(code)
+            unscheduled = host.take_device(self._target.host).load(pickle.loads(payload))
         task = requested_task(request)
         device = backend_of(self._target).take_device(self._target)
         self._bench = RunBench(
@@ -86,8 +85,4 @@ class Runner:
     def _loaded(self, payload: bytes) -> Any:
         """Load a candidate."""
         assert self._bench is not None
-        read = backend_of(self._target).read_binary
-        prepared = self._bench.subject.constant
-        return self._bench.load(
-            PreparedBinary.from_bytes(payload, read) if prepared else read(payload)
-        )
+        return self._bench.load(pickle.loads(payload))

@@ -17,6 +17,8 @@ _BYTES: Final = 24
 #: Clocks of a wide load of a warp from shared memory, and warps that keep a multiprocessor busy.
 _SHARED_LOAD: Final = 2
 _BUSY: Final = 8
+#: Elements of 4 bytes in all banks of shared memory.
+_BANKS: Final = 32
 #: Blocks that occupy nearly all multiprocessors, and the relative time of tiles that are as good.
 _ALL: Final = 0.95 * MULTIPROCESSORS
 _AS_GOOD: Final = 1.1
@@ -79,6 +81,20 @@ def default_tile(sizes: tuple[int, int, int, int]) -> BlockTile:
     return min(good, key=clocks.__getitem__, default=best)
 
 
+@cache
+def tile_within(threads: int, rows: int, columns: int) -> BlockTile:
+    """Return the tile with which the threads of one block compute a product in the least time.
+
+    Eight threads store a row of all banks of shared memory, if there are as many columns.
+    """
+    sizes, side = (1, rows, columns, 1), min(_BANKS, columns)
+    own = [tile for tile in _tiles() if tile.threads == threads]
+    return min(
+        [tile for tile in own if tile.lanes[1] * tile.own[1] >= side] or own,
+        key=lambda tile: blocks_of(tile, sizes) * _block_clocks(tile),
+    )
+
+
 def blocks_of(tile: BlockTile, sizes: tuple[int, int, int, int]) -> int:
     """Return the number of blocks of a tile each."""
     count, rows, columns, _ = sizes
@@ -97,10 +113,15 @@ def _tiles() -> tuple[BlockTile, ...]:
 
 def _clocks(tile: BlockTile, sizes: tuple[int, int, int, int]) -> float:
     """Return the time for one step of the reduction, of the multiprocessor with the most work."""
+    each = -(-blocks_of(tile, sizes) // MULTIPROCESSORS)
+    waiting = math.sqrt(max(1.0, _BUSY / (tile.threads / WARP * each)))
+    return each * _block_clocks(tile) * waiting
+
+
+def _block_clocks(tile: BlockTile) -> float:
+    """Return the time of a block for one step of the reduction, without waiting."""
     own = [o * v for o, v in zip(tile.own, tile.virtual, strict=True)]
-    warps, each = tile.threads / WARP, -(-blocks_of(tile, sizes) // MULTIPROCESSORS)
     loads = sum(n / 4 for n in own)
-    compute = tile.rows * tile.columns / _FLOPS + _SHARED_LOAD * loads * warps / 2
+    compute = tile.rows * tile.columns / _FLOPS + _SHARED_LOAD * loads * tile.threads / WARP / 2
     fetch = (tile.rows + tile.columns) * 4 / _BYTES
-    waiting = math.sqrt(max(1.0, _BUSY / (warps * each)))
-    return float(each * (max(compute, fetch) + fetch / 4) * waiting)
+    return float(max(compute, fetch) + fetch / 4)

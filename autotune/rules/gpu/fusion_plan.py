@@ -8,17 +8,18 @@ that only this kernel reads or that are cheap to repeat.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from autotune import te
 from autotune.ir.expr import Call, Expr, Read, Var
 from autotune.ir.visitor import reads, substitute, walk_expr
-from autotune.rules.gpu.matrix_products import Product, product_of
+from autotune.rules.gpu.matrix_products import Product, is_same_element, product_of
+from autotune.rules.rewrite_graph import parts_of
 from autotune.rules.stage_graph import extent, iterations
 from autotune.te.scan import ScanOp
-from autotune.te.tensor import ComputeOp, producers_first
+from autotune.te.tensor import ComputeOp, Operation, producers_first
 
 #: Calls that only select or hint.
 FREE: Final = ("if_then_else", "likely")
@@ -90,12 +91,12 @@ class FusionPlan:
         return {t for kernel in self.kernels.values() if kernel.is_flat for t in kernel.reductions}
 
 
-def plan(outputs: Sequence[te.Tensor]) -> FusionPlan:
+def plan(outputs: Sequence[te.Tensor], apart: Collection[Operation] = ()) -> FusionPlan:
     """Return the kernels of a computation, whose contractions are as they were written.
 
-    Scans and their cells are in none of them.
+    Scans and their cells are in none of them, nor is what stands `apart`.
     """
-    made = _Planner(outputs)
+    made = _Planner(outputs, apart)
     for tensor in reversed(made.stages):
         made.place(tensor)
     kernels = {t: made.kernels[t] for t in made.stages if t in made.kernels}
@@ -124,15 +125,14 @@ def reads_in(tensor: te.Tensor) -> list[Read]:
 class _Planner:
     """Places stages, the last one first, so that the readers of a stage are already placed."""
 
-    def __init__(self, outputs: Sequence[te.Tensor]) -> None:
+    def __init__(self, outputs: Sequence[te.Tensor], apart: Collection[Operation]) -> None:
         ops = producers_first([t.op for t in outputs])
         scans = [op for op in ops if isinstance(op, ScanOp)]
-        cells = {part for op in scans for part in (*op.cell, *(t.op for t in op.init))}
+        cells = {part for op in scans for part in parts_of(op)}.union(apart)
         self.stages = [
             op.output() for op in ops if isinstance(op, ComputeOp) and op not in cells
         ]
         self.kept = {*outputs, *(t for op in cells for t in op.input_tensors)}
-        self.fixed = {t for op in producers_first(scans) for t in op.outputs}
         self.kernels: dict[te.Tensor, FusedKernel] = {}
         self.inline: set[te.Tensor] = set()
         self.hosts: dict[te.Tensor, frozenset[te.Tensor]] = {}
@@ -164,9 +164,9 @@ class _Planner:
             self.repeated[tensor] = operations
 
     def _can_be_rewritten(self, tensor: te.Tensor) -> bool:
-        """Whether a stage is a reduction of some elements to one tensor that no scan needs."""
+        """Whether a stage is a reduction of some elements to one tensor."""
         is_one = is_reduction(tensor) and len(tensor.op.outputs) == 1
-        return is_one and iterations(tensor) > 0 and tensor not in self.fixed
+        return is_one and iterations(tensor) > 0
 
     def place(self, tensor: te.Tensor) -> None:
         """Decide in which kernel a stage is computed, and how."""
@@ -216,7 +216,7 @@ class _Planner:
             t in self.products
             and t not in self.kept
             and all(reader is tensor for reader in self.readers[t])
-            and _is_same_element(t, tensor)
+            and is_same_element(t, tensor)
             for t in dict.fromkeys(r.tensor for r in reads_in(tensor))
         )
 
@@ -232,7 +232,7 @@ class _Planner:
         at = tensor
         while at not in self.kept and len(self.readers[at]) == 1:
             (reader,) = self.readers[at]
-            if is_reduction(reader) or not _is_same_element(at, reader):
+            if is_reduction(reader) or not is_same_element(at, reader):
                 break
             at = reader
             kernel = self.kernels.get(at)
@@ -280,15 +280,3 @@ class _Planner:
                 }
                 for indices in own:
                     yield user, tuple(substitute(i, values) for i in indices)
-
-
-def _is_same_element(tensor: te.Tensor, reader: te.Tensor) -> bool:
-    """Whether a stage reads only the element of a tensor at the index that it stores."""
-    if list(map(extent, tensor.op.axis)) != list(map(extent, reader.op.axis)):
-        return False
-    return all(
-        index is axis.var or extent(axis) == 1
-        for r in reads_in(reader)
-        if r.tensor is tensor
-        for index, axis in zip(r.children, reader.op.axis, strict=True)
-    )

@@ -36,11 +36,13 @@ from autotune.rules.gpu.matrix_products import (
 from autotune.rules.gpu.product_loops import schedule_product
 from autotune.rules.gpu.register_rows import RegisterRows, kept_rows
 from autotune.rules.gpu.row_loops import goes_along, schedule_rows
+from autotune.rules.gpu.scan_blocks import block_scans
+from autotune.rules.gpu.scan_series import GpuSeries
 from autotune.rules.gpu.scan_threads import schedule_scan
 from autotune.rules.gpu.split_sums import split_sums
 from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
 from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes
-from autotune.rules.knob_definer import KnobDefiner
+from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.plain_loops import schedule_on_gpu
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.stage_graph import extent, reduction_of, written_out
@@ -89,9 +91,19 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         Of transposes: tiles of a block.
     parts
         Of sums whose results are few: partial results of each, which another kernel adds up.
+    scan, scan_block, scan_vectors
+        Of associative scans: "blocks" or "steps", steps of a block, vectors of a thread's row; see
+        `scan_series.py`.
+    scan_threads, scan_rows, scan_unroll
+        Of scans: threads of a block, columns of a block, unrolled steps or terms of sums.
     """
-    outputs, parts = split_sums(cfg, outputs, plan(outputs))
-    made = plan(outputs)
+    apart = [op for block in block_scans(outputs, cfg.target) for op in block.stages]
+    outputs, parts = split_sums(cfg, outputs, plan(outputs, apart))
+    series = GpuSeries(cfg, outputs)
+    outputs, blocks = series.outputs, block_scans(series.outputs, cfg.target)
+    for block in blocks:
+        block.define_knobs(StageKnobs(cfg, series.numbers[block.cell.scan]))
+    made = plan(outputs, series.stages.union(*(block.stages for block in blocks)))
     knobs = GpuKnobs(cfg, made, parts)
     products: dict[te.Tensor, Tiled] = {}
     flat = made.flat()
@@ -99,8 +111,11 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     old: dict[te.Tensor, te.Tensor] = {}
     rewritten = _rewritten(made, knobs, old)
 
+    scans: dict[ScanOp, ScanOp] = {}
+
     def refine(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
-        stages = refined(tensor, plain)
+        block = next((own for own in blocks if plain.op in own.cell.stages), None)
+        stages = refined(tensor, plain) if block is None else block.refined(tensor, plain)
         old[stages[-1]] = plain
         return stages
 
@@ -109,7 +124,7 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         own = [rewritten[k.tail] for k in kernels if k.tail in rewritten]
         if own:
             return own[0].refined(tensor, plain)
-        if not is_reduction(plain) or kernels[0].is_plain:
+        if not is_reduction(plain) or not kernels or kernels[0].is_plain:
             return (tensor,)
         product = product_of(tensor) if kernels[0].product is not None else None
         if product is not None:
@@ -122,7 +137,11 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
         flattened[plain], result = _flattened(tensor)
         return flattened[plain], result
 
-    graph = rewrite(outputs, refine)
+    def refine_scan(scan: ScanOp, plain: ScanOp) -> Sequence[te.Tensor]:
+        scans[plain] = scan
+        return scan.outputs
+
+    graph = rewrite(outputs, refine, refine_scan, refine)
     s: Schedule = te.create_schedule(list(dict.fromkeys(t.op for t in graph.outputs)))
     new = {old: stage for stage, old in graph.origin.items()}
     present = {stage.op for stage in s.stages}
@@ -137,9 +156,12 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
             loops.product(products[tail], new[tail])
         else:
             loops.kernel(kernel, new[tail])
-    for stage in s.stages:
-        if isinstance(stage.op, ScanOp):
-            schedule_scan(s, stage.op)
+    for block in blocks:
+        block.schedule(s, scans.pop(block.cell.scan), new[block.outside.output()])
+    series.schedule(s, new)
+    for old_scan, scan in scans.items():
+        if old_scan in series.numbers and old_scan not in series.stages:
+            schedule_scan(StageKnobs(cfg, series.numbers[old_scan]), s, scan)
     return s
 
 

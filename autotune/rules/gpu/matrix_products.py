@@ -8,8 +8,8 @@ of its weights and its windows, which are formed while they are loaded.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from autotune import te
@@ -20,6 +20,7 @@ from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.nest.regions import Interval, Relaxer
 from autotune.rules.gpu.product_loops import Operand, Tiles
 from autotune.rules.stage_graph import extent, reduction_of
+from autotune.te.tensor import ComputeOp
 
 #: Rows, columns and steps of the smallest product with tiles.
 LEAST: Final = 8
@@ -62,10 +63,21 @@ class Product:
     def loops(self, stage: Any) -> tuple[list[Any], Any, Any]:
         """Return a stage's loops over the batch, rows and columns; its axes are the product's."""
         own = dict(zip(self.tensor.op.axis, stage.op.axis, strict=True))
-        batch, *kinds = ([own[a] for a in axes] for axes in (self.batch, self.rows, self.columns))
+        batch, *kinds = (
+            [own[a] for a in axes if own[a] is not stage.time]
+            for axes in (self.batch, self.rows, self.columns)
+        )
         stage.reorder(*batch, *kinds[0], *kinds[1])
         rows, columns = (stage.fuse(*axes) if len(axes) > 1 else axes[0] for axes in kinds)
         return batch, rows, columns
+
+    def is_steps_last(self, read: Read, way: int) -> bool:
+        """Whether neighbours in an operand's memory are steps of the reduction."""
+        own = getattr(self, _kind(way))
+        last = set(free_vars(read.children[-1])) if read.children else set()
+        if own and own[-1].var in last:
+            return False
+        return self.steps[-1].var in last or not any(axis.var in last for axis in own)
 
     def run_of_result(self) -> int:
         """Return the number of consecutive columns that are adjacent in memory, throughout."""
@@ -79,11 +91,14 @@ class Product:
         return run
 
 
-def product_of(tensor: te.Tensor) -> Product | None:
-    """Return a contraction as a product; None if it is not one, or too small for tiles."""
+def product_of(tensor: te.Tensor, apart: Collection[Any] = ()) -> Product | None:
+    """Return a contraction as a product; None if it is not one, or too small for tiles.
+
+    Axes that are `apart` belong to the batch.
+    """
     body = reduction_of(tensor)
     found = reads_of(body)
-    axes = [axis for axis in tensor.op.axis if extent(axis) > 1]
+    axes = [axis for axis in tensor.op.axis if extent(axis) > 1 and axis not in apart]
     users = {axis: frozenset(r for r in found if axis.var in set(free_vars(r))) for axis in axes}
     dependent = frozenset().union(*users.values())
     groups = dict.fromkeys(u for u in users.values() if u != dependent)
@@ -139,13 +154,30 @@ class Tiled:
         return (*(operand.tensor for operand in self.operands), self.total, self.result)
 
 
+def is_same_element(tensor: te.Tensor, reader: te.Tensor) -> bool:
+    """Whether a stage reads only the element of a tensor at the index that it stores."""
+    if list(map(extent, tensor.op.axis)) != list(map(extent, reader.op.axis)):
+        return False
+    assert isinstance(reader.op, ComputeOp)
+    return all(
+        index is axis.var or extent(axis) == 1
+        for value in reader.op.body
+        for r in reads(value)
+        if r.tensor is tensor
+        for index, axis in zip(r.children, reader.op.axis, strict=True)
+    )
+
+
 def runs_of(product: Product) -> list[tuple[int, int]]:
     """Return for each operand its side and the number of adjacent elements in memory."""
     return [(way, _run(product, read, way)) for read, way in product.sides]
 
 
-def tiled(product: Product, tiles: Tiles) -> Tiled:
-    """Return the tensors of a product with edges padded to whole tiles."""
+def tiled(product: Product, tiles: Tiles, shared: Collection[te.Tensor] = ()) -> Tiled:
+    """Return the tensors of a product with edges padded to whole tiles.
+
+    What is in `shared` memory already is read there.
+    """
     body, sizes = reduction_of(product.tensor), product.sizes
     padded = tiles.padded(*sizes)
     name, batch = product.tensor.name, [extent(axis) for axis in product.batch]
@@ -157,6 +189,7 @@ def tiled(product: Product, tiles: Tiles) -> Tiled:
     for number, (read, way) in enumerate(product.sides):
         own = guards if absorbs else []
         operands[read], kept = _operand(product, read, way, number, own, padded)
+        operands[read] = replace(operands[read], is_shared=read.tensor in shared)
         held.update(kept)
 
     def total(*index: Any) -> Any:
@@ -252,7 +285,7 @@ def _operand(
     kept = [guard for guard in guards if known.issuperset(free_vars(guard))]
     conditions = _within(product, read, kept)
     size = product.sizes[way]
-    steps_last = _steps_last(read, own, steps)
+    steps_last = product.is_steps_last(read, way)
 
     def body(*index: Any) -> Any:
         *front, first, second = index
@@ -302,19 +335,11 @@ def _span(interval: Interval | None) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-def _steps_last(read: Read, own: Sequence[Any], steps: Sequence[Any]) -> bool:
-    """Whether neighbours in memory are steps of the reduction."""
-    last = set(free_vars(read.children[-1])) if read.children else set()
-    if own and own[-1].var in last:
-        return False
-    return steps[-1].var in last or not any(axis.var in last for axis in own)
-
-
 def _run(product: Product, read: Read, way: int) -> int:
     """Return the number of adjacent elements that always exist and are consecutive."""
     body = reduction_of(product.tensor)
     own = getattr(product, _kind(way))
-    loops = list(product.steps if _steps_last(read, own, product.steps) else own)
+    loops = list(product.steps if product.is_steps_last(read, way) else own)
     if not loops or _within(product, read, _conjuncts(body.condition)):
         return 1
     run = 1

@@ -151,12 +151,15 @@ class Operand:
         in shared memory.
     in_vectors
         Whether several elements are fetched together.
+    is_shared
+        Whether they lie in shared memory already.
     """
 
     tensor: te.Tensor
     way: int
     steps_last: bool
     in_vectors: bool = True
+    is_shared: bool = False
 
 
 def schedule_product(
@@ -168,6 +171,7 @@ def schedule_product(
     tiles: Tiles,
     batch: Sequence[Any] = (),
     in_vectors: bool = True,
+    in_blocks: bool = True,
 ) -> None:
     """Schedule a product.
 
@@ -187,8 +191,12 @@ def schedule_product(
         Loops of the result for each of which there is a product.
     in_vectors
         Whether the columns that a thread computes are stored together.
+    in_blocks
+        Whether each tile has a block, else the threads of one block compute all tiles.
     """
-    registers = [s.cache_read(operand.tensor, "local", [total]) for operand in operands]
+    registers = [
+        o.tensor if o.is_shared else s.cache_read(o.tensor, "local", [total]) for o in operands
+    ]
     stage = s[result]
     (by, wy, vy, ty, i), (bx, wx, vx, tx, j) = (
         _tiled(stage, axis, sizes)
@@ -196,11 +204,17 @@ def schedule_product(
             axes, tiles.warps, tiles.virtual, tiles.lanes, tiles.own, strict=True
         )
     )
-    by, down = stage.split(by, factor=tiles.group)
-    stage.reorder(*batch, by, bx, down, vy, vx, wy, wx, ty, tx, i, j)
-    block, thread = stage.fuse(*batch, by, bx, down), stage.fuse(wy, wx, ty, tx)
-    bind(stage, {"blockIdx.x": block, "threadIdx.x": thread})
-    stage.pragma(block, "blocks_per_multiprocessor", tiles.resident)
+    inside = (vy, vx, wy, wx, ty, tx, i, j)
+    if in_blocks:
+        by, down = stage.split(by, factor=tiles.group)
+        stage.reorder(*batch, by, bx, down, *inside)
+        block = stage.fuse(*batch, by, bx, down)
+        bind(stage, {"blockIdx.x": block})
+        stage.pragma(block, "blocks_per_multiprocessor", tiles.resident)
+    else:
+        stage.reorder(*batch, by, bx, *inside)
+    thread = stage.fuse(wy, wx, ty, tx)
+    bind(stage, {"threadIdx.x": thread})
     for virtual in (vy, vx):
         stage.bind(virtual, te.thread_axis("vthread"))
     s[total].compute_at(stage, thread)
@@ -223,13 +237,14 @@ def _caches(
     tiles: Tiles,
 ) -> None:
     """Let blocks fetch the operands' tiles, and threads what they need of them."""
-    for operand in operands:
+    fetched = [operand for operand in operands if not operand.is_shared]
+    for operand in fetched:
         stage, own = s[operand.tensor], operand.tensor.op.axis
         if operand.steps_last:
             stage.transform_layout(lambda *index: (*index[:-2], index[-1], index[-2]))
             size = (tiles.rows, tiles.columns)[operand.way]
             stage.storage_align(own[-1], size, tiles.pad)
-    for operand in operands:
+    for operand in fetched:
         stage = s[operand.tensor]
         stage.set_scope("shared")
         stage.compute_at(s[total], outer)

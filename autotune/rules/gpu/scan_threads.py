@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from autotune.ir.visitor import reads
-from autotune.rules.gpu.thread_loops import bind
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, bind
+from autotune.rules.knob_definer import KnobDefiner
+from autotune.rules.scans.cells import Cell, cell_of
 from autotune.rules.stage_graph import extent
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp
 
-_THREADS: Final = 128
+#: Threads of a block.
+THREADS: Final = (128, 32, 64, 256, 512, 1024)
 
 
-def schedule_scan(schedule: Schedule, scan: ScanOp) -> None:
+def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = None) -> None:
     """Compute independent columns in threads of their own, and what depends on others in blocks.
 
     ::
@@ -27,65 +29,106 @@ def schedule_scan(schedule: Schedule, scan: ScanOp) -> None:
             S[t, i] = ...                 for (t)
                                             S[t, i] = ...
 
-    If elements of a step depend on others, a block computes all of these, for one element of the
-    independent dimensions.
+    If elements of a step depend on others, a block computes all of these, for some elements of the
+    independent dimensions. Sums that one stage reads are computed there, in registers.
+
+    Knobs
+    -----
+    scan_threads
+        Threads of a block, if they are not given.
+    scan_rows
+        Elements of the independent dimensions of a block.
+    scan_unroll
+        Terms of a sum that are unrolled.
     """
-    places, updates = _independent(scan), {t.op for t in scan.update}
-    alone = all(_inside(scan, op, own) <= 1 for op, own in places.items())
-    threads = min([_THREADS, *filter(None, (_inside(scan, op, own) for op, own in places.items()))])
-    for op, own in places.items():
-        stage, axes = schedule[op], list(op.axis)
-        apart = [axes[n] for n in own.values()]
-        others = _others(scan, op, own)
-        loops: dict[str, Any] = {}
-        if alone:
-            if apart:
-                fused = stage.fuse(*apart) if len(apart) > 1 else apart[0]
-                block, thread = stage.split(fused, factor=_THREADS)
-                stage.reorder(block, thread, *others)
-                loops = {"blockIdx.x": block, "threadIdx.x": thread}
-        else:
-            if op in scan.cell and op not in updates:  # each block's part lies together
-                step = scan.cell[op].position
-                order = [step, *own.values()]
-                order += [n for n in range(len(axes)) if n not in order]
-                stage.transform_layout(partial(_ordered, order))
-            stage.reorder(*apart, *others)
-            if apart:
-                loops["blockIdx.x"] = stage.fuse(*apart) if len(apart) > 1 else apart[0]
-            if others:
-                inner = stage.fuse(*others) if len(others) > 1 else others[0]
-                loops["threadIdx.x"] = stage.split(inner, factor=threads)[1]
-        bind(stage, loops)
+    cell = cell_of(scan, [stage.op for stage in s.stages], scan.outputs, ())
+    inside = max(_inside(cell, op) for op in _parts(scan))
+    if inside <= 1:
+        if threads is None:
+            columns = math.prod(map(extent, scan.update[0].op.axis[1:]))
+            usual = _within(WARP, columns // MULTIPROCESSORS, 128)
+            threads = cfg.define_knob("scan_threads", THREADS, usual)
+        for op in _parts(scan):
+            axes = [axis for axis in cell.columns[op] if axis is not None]
+            if axes:
+                fused = s[op].fuse(*axes) if len(axes) > 1 else axes[0]
+                block, thread = s[op].split(fused, factor=threads)
+                s[op].reorder(block, thread, *_others(cell, op))
+                bind(s[op], {"blockIdx.x": block, "threadIdx.x": thread})
+        stage = s[scan.outputs[0]]
+        unroll = cfg.define_knob("scan_unroll", [8, 1, 4, 16])
+        stage.unroll(stage.split(scan.scan_axis, factor=unroll)[1])
+        return
+    threads = cfg.define_knob("scan_threads", THREADS, _within(WARP, inside, 256))
+    rows = cfg.define_knob("scan_rows", [1, 2, 4])
+    ends = {op: cell.end_of(op) for op in scan.cell if op.reduce_axis}
+    unroll = cfg.define_knob("scan_unroll", [4, 1, 8]) if any(ends.values()) else 1
+    loops: dict[ComputeOp, Any] = {}
+    for op in _parts(scan):
+        if ends.get(op) is None:
+            loops[op] = _in_blocks(s, cell, op, threads, rows)
+    for op, end in ends.items():
+        if end is not None:
+            stage = s[op.output()]
+            stage.compute_at(s[end], loops[end])
+            along, *others = op.reduce_axis
+            terms, term = stage.split(along, factor=unroll)
+            stage.reorder(*others, terms, term, *op.axis)
+            for axis in (term, *op.axis):
+                stage.unroll(axis)
+
+
+def _within(least: int, count: int, most: int) -> int:
+    """Return the power of 2 within bounds that is at least a count, if there is one."""
+    return min(most, max(least, 1 << max(count - 1, 0).bit_length()))
+
+
+def _parts(scan: ScanOp) -> list[ComputeOp]:
+    """Return the stages of a scan: its first steps, and its cell."""
+    return [*(t.op for t in scan.init if isinstance(t.op, ComputeOp)), *scan.cell]
+
+
+def _in_blocks(s: Schedule, cell: Cell, op: ComputeOp, threads: Any, rows: Any) -> Any:
+    """Let blocks compute some columns each; return the loop in which sums are computed."""
+    stage, own, others = s[op], cell.columns[op], _others(cell, op)
+    updates = [t.op for t in cell.scan.update]
+    if op in cell.scan.cell and op not in updates:  # each block's part lies together
+        order = [cell.stages[op], *(op.axis.index(axis) for axis in own)]
+        order += [n for n in range(len(op.axis)) if n not in order]
+        stage.transform_layout(partial(_ordered, order))
+    loops: dict[str, Any] = {}
+    around: list[Any] = []
+    some: list[Any] = []
+    if own:
+        main = max((n for n, axis in enumerate(own) if extent(axis) > 1), default=0)
+        block, row = stage.split(own[main], factor=rows)
+        some = [row]
+        around = [axis for n, axis in enumerate(own) if n != main] + [block]
+    if not others:
+        stage.reorder(*around, *some)
+        if around:
+            bind(stage, {"blockIdx.x": stage.fuse(*around) if len(around) > 1 else around[0]})
+        return stage.leaf_axes[-1]
+    stage.reorder(*around, *others, *some)
+    inner = stage.fuse(*others) if len(others) > 1 else others[0]
+    outer, thread = stage.split(inner, factor=threads)
+    stage.reorder(*around, thread, outer, *some)
+    if around:
+        loops["blockIdx.x"] = stage.fuse(*around) if len(around) > 1 else around[0]
+    bind(stage, {**loops, "threadIdx.x": thread})
+    return outer
 
 
 def _ordered(order: Sequence[int], *index: Any) -> list[Any]:
     return [index[n] for n in order]
 
 
-def _others(scan: ScanOp, op: ComputeOp, own: Mapping[int, int]) -> list[Any]:
+def _others(cell: Cell, op: ComputeOp) -> list[Any]:
     """Return the axes of a stage besides those of the steps and the independent ones."""
-    step = scan.cell[op].position if op in scan.cell else 0
-    return [axis for n, axis in enumerate(op.axis) if n != step and n not in own.values()]
+    step = op.axis[cell.stages.get(op, 0)]
+    return [a for a in op.axis if a is not step and not any(a is c for c in cell.columns[op])]
 
 
-def _inside(scan: ScanOp, op: ComputeOp, own: Mapping[int, int]) -> int:
+def _inside(cell: Cell, op: ComputeOp) -> int:
     """Return the number of elements of a stage in a step, for one independent element."""
-    others = _others(scan, op, own)
-    return math.prod(map(extent, others)) if others else 0
-
-
-def _independent(scan: ScanOp) -> dict[Any, dict[int, int]]:
-    """Return for each stage of a scan the positions of the independent dimensions of its states."""
-    places: dict[Any, dict[int, int]] = {
-        t.op: {p: p for p in sorted(scan.apart)} for t in (*scan.init, *scan.update)
-    }
-    for op in scan.cell:  # readers come first
-        for read in (r for value in op.body for r in reads(value)):
-            if read.tensor.op not in scan.cell or read.tensor.op in places:
-                continue
-            places[read.tensor.op] = {
-                p: next(n for n, index in enumerate(read.children) if index is op.axis[at].var)
-                for p, at in places[op].items()
-            }
-    return places
+    return math.prod(map(extent, _others(cell, op)))

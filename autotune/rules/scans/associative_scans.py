@@ -84,6 +84,14 @@ class Series:
         """Whether the steps are neighbours in memory."""
         return all(n == 1 for n in self.result.shape[self.time + 1 :])
 
+    @property
+    def recurrence(self) -> Recurrence:
+        """What the scan computes."""
+        assert isinstance(self.scan.op, ScanOp)
+        found = recurrence_of(self.scan.op)
+        assert found is not None
+        return found
+
     def stage(self, element: Callable[..., Any]) -> te.Tensor:
         """Return the stage that stores the result, given the elements of the scan."""
 
@@ -138,38 +146,49 @@ def _read_by(scan: te.Tensor, reader: Operation) -> Series | None:
     return Series(scan, reader.output(), places[0], tuple(places[1:]))
 
 
-class ScanSeries:
-    """The series of a graph, which are rewritten with it and then scheduled.
+class SeriesRewriter:
+    """Replaces the results of series while a graph is rewritten."""
 
-    Attributes
-    ----------
-    scans : set of Tensor
-        Scans that are rewritten.
-    results : dict of Tensor to Series
-        Stages that are replaced.
-    """
+    def __init__(self, found: Sequence[Series]) -> None:
+        #: Stages that are replaced.
+        self.results = {one.result: one for one in found}
+        self._made: dict[te.Tensor, te.Tensor] = {}
+
+    def replaced(self, plain: Series, series: Series) -> te.Tensor:
+        """Return what replaces the result of a series, given it with its producers replaced."""
+        raise NotImplementedError
+
+    def refine_scan(self, made: ScanOp, plain: ScanOp) -> Sequence[te.Tensor]:
+        """Return the results that replace those of a scan."""
+        self._made |= zip(plain.outputs, made.outputs, strict=True)
+        is_result = plain.output() in self.results
+        return self.refine(made.output(), plain.output()) if is_result else made.outputs
+
+    def refine(self, tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
+        """Return what replaces a stage."""
+        own = self.results.get(plain)
+        if own is None:
+            return (tensor,)
+        series = Series(self._made[own.scan], tensor, own.time, own.columns)
+        return (self.replaced(own, series),)
+
+
+class ScanSeries(SeriesRewriter):
+    """The series of a graph, which are rewritten with it and then scheduled."""
 
     def __init__(
         self, cfg: KnobDefiner, ops: Sequence[Operation], outputs: Sequence[te.Tensor]
     ) -> None:
         self.cfg = cfg
         found = series_of(ops, outputs)
+        super().__init__(found)
+        #: Scans that are rewritten.
         self.scans = {one.scan for one in found}
-        self.results = {one.result: one for one in found}
-        self._made: dict[te.Tensor, te.Tensor] = {}
         self._loops: list[SeriesLoops] = []
 
-    def refine_scan(self, made: ScanOp, plain: ScanOp) -> Sequence[te.Tensor]:
-        """Return the results that replace those of a scan."""
-        self._made |= zip(plain.outputs, made.outputs, strict=True)
-        is_result = plain.output() in self.results
-        return (self.refine(made.output(), plain.output()),) if is_result else made.outputs
-
-    def refine(self, tensor: te.Tensor, plain: te.Tensor) -> te.Tensor:
-        """Return what replaces the result of a series, given it with its producers replaced."""
-        own = self.results[plain]
-        own = Series(self._made[own.scan], tensor, own.time, own.columns)
-        loops = SeriesLoops(StageKnobs(self.cfg, len(self._loops) + 1), own)
+    def replaced(self, plain: Series, series: Series) -> te.Tensor:
+        """Return what replaces the result of a series."""
+        loops = SeriesLoops(StageKnobs(self.cfg, len(self._loops) + 1), series)
         self._loops.append(loops)
         return loops.result
 
@@ -194,10 +213,7 @@ class SeriesLoops:
     def __init__(self, cfg: KnobDefiner, series: Series) -> None:
         self.cfg = cfg
         self.series = series
-        assert isinstance(series.scan.op, ScanOp)
-        found = recurrence_of(series.scan.op)
-        assert found is not None
-        self.recurrence: Recurrence = found
+        self.recurrence = found = series.recurrence
         self.size = dtypes.itemsize(found.dtype)
         self.vector = max(1, cfg.target.vector_bytes // self.size)
         self.bytes = found.steps * math.prod(found.columns) * self.size

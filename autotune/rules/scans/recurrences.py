@@ -86,11 +86,19 @@ class Recurrence:
         update = te.compute(shape, later, name="later")
         return te.scan(init, update, state, name="steps")
 
-    def by_blocks(self, length: Any) -> Blocks:
-        """Return the three phases for blocks of `length` steps, the last one maybe shorter."""
+    def by_blocks(
+        self, length: Any, carried: Callable[[Recurrence], Any] | None = None
+    ) -> Blocks:
+        """Return the three phases for blocks of `length` steps, the last one maybe shorter.
+
+        `carried` computes the values before blocks; by default a scan does.
+        """
         count = te.ceildiv(self.steps, length)
         ends, factors = self._ends(count, length)
-        carry = self.before_blocks(ends, factors)
+        if carried is None:
+            carry = self.before_blocks(ends, factors)
+        else:
+            carry = carried(self.before(count, ends, factors))
 
         def step(value: Any, b: Any, t: Any, i: Any) -> Any:
             own = value if self.weight is None else value * self._weight_in(length, b, t, i)
@@ -106,6 +114,21 @@ class Recurrence:
         )
         parts = te.scan(first, later, state, name="parts")
         return Blocks(length, ends, carry, parts)
+
+    def before(self, count: Any, ends: Any, factors: Any = None) -> Recurrence:
+        """Return what is before each of some blocks as a recurrence over their ends."""
+
+        def earlier(values: Any, neutral: Any, b: Any, i: Any) -> Any:
+            return te.if_then_else(b > 0, values[(te.max(b - 1, 0), *i)], neutral)
+
+        def weight(b: Any, *i: Any) -> Any:
+            return earlier(factors, const(1, self.dtype), b, i)
+
+        return Recurrence(
+            count, self.columns, self.dtype, self.op,
+            lambda b, *i: earlier(ends, self.neutral, b, i),
+            None if factors is None else weight,
+        )  # fmt: skip
 
     def before_blocks(self, ends: Any, factors: Any = None) -> Any:
         """Return the value before each block, a scan over the results of blocks."""

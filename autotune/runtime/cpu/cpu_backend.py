@@ -51,19 +51,7 @@ def compile_binary(function: PrimFunc, target: Target, _arch: str | None = None)
     return compile_binary(function, target)
 
 
-def read_binary(data: bytes) -> CpuBinary:
-    """Return what `CpuBinary.to_bytes` wrote."""
-    return CpuBinary.from_bytes(data)
-
-
-def build_function(function: PrimFunc, target: Target) -> CompiledFunction:
-    """Compile a function in final form, to be called with NumPy's arrays."""
-    from autotune.runtime.cpu.llvm_compiler import compile_function
-
-    return compile_function(function, target)
-
-
-def build_prepared(
+def build_function(
     function: PreparedFunction, target: Target, constants: Sequence[Host]
 ) -> CompiledFunction:
     """Compile a function in final form, and compute now what depends only on its constants."""

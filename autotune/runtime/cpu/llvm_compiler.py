@@ -11,7 +11,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import llvmlite
@@ -38,25 +37,6 @@ from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the optimiser does; part of the cache key."""
-
-    #: Optimisation level of LLVM's middle end; None: 1 where the schedule made vectors, else 2. On
-    #: scheduled kernels 2 takes a seventh longer than 1, 3 a fifth longer than 2, and neither was
-    #: faster.
-    level: int | None = None
-    #: Optimisation level of LLVM's code generator. Above 1 it takes an eighth longer and arrives at
-    #: the same loops in another order of instructions, which was no faster.
-    codegen_level: int = 1
-    #: Whether LLVM turns loops into vectors itself; None: only where the schedule did not.
-    loop_vectorizer: bool | None = None
-    #: Whether LLVM unrolls loops, on top of those that the schedule unrolls or hints at. Vectorised
-    #: kernels compile in up to half the time without it and run no slower; after its own loop
-    #: vectorizer LLVM's unroller was seen not to end at all.
-    unroller: bool = False
 
 
 class LoadedBinary(Kernel):
@@ -87,17 +67,16 @@ class CompiledFunction(LoadedBinary):
         function: PrimFunc,
         source: LLVMSource,
         target: Target,
-        options: Options,
+        level: int | None,
         cache: ObjectCache | None,
     ) -> None:
         #: What was compiled.
         self.function = function
         #: Its LLVM assembly, with the name of its entry point.
         self.module = source
-        #: How it was optimised.
-        self.options = options
+        self._level = level
         self._cache = cache
-        super().__init__(_binary(Signature.of(function), source, target, options, cache))
+        super().__init__(_binary(Signature.of(function), source, target, level, cache))
 
     @property
     def source(self) -> str:
@@ -106,31 +85,32 @@ class CompiledFunction(LoadedBinary):
 
     def object_code(self) -> bytes:
         """Return its object file, the one that runs here."""
-        return object_code(self.module, self.target, self.options, self._cache)
+        return object_code(self.module, self.target, self._level, self._cache)
 
     def assembly(self) -> str:
         """Return the machine's assembly text that the optimiser arrives at."""
-        machine = _machine(self.target.mcpu, self.options.codegen_level)
-        text: str = machine.emit_assembly(_optimised(self.module.text, machine, self.options))
+        machine = _machine(self.target.mcpu)
+        text: str = machine.emit_assembly(_optimised(self.module.text, machine, self._level))
         return text
 
     def optimised(self) -> str:
         """Return the LLVM assembly after optimisation."""
-        machine = _machine(self.target.mcpu, self.options.codegen_level)
-        return str(_optimised(self.module.text, machine, self.options))
+        machine = _machine(self.target.mcpu)
+        return str(_optimised(self.module.text, machine, self._level))
 
 
 def compile_function(
     function: PrimFunc,
     target: str | Target = "llvm",
-    options: Options | None = None,
+    level: int | None = None,
     cache: ObjectCache | None = None,
 ) -> CompiledFunction:
     """Compile a function in final form for this machine.
 
     `function`: without knobs or vectorised loops.
     `target`: of kind "llvm", or "cuda -on=cpu".
-    `options`: what the optimiser does.
+    `level`: optimisation level of LLVM; by default 1 for vectors that the schedule made, else 2. On
+    scheduled kernels 2 takes a seventh longer than 1, 3 a fifth longer than 2; neither was faster.
     `cache`: where compiled objects are kept; the process's own (memory and disk) if None.
 
     Raises CodegenError if the function has no meaning on a CPU, or LLVM refuses it. Raises
@@ -138,9 +118,7 @@ def compile_function(
     """
     target = Target.of(target)
     source = _emitted(function, target)
-    return CompiledFunction(
-        function, source, target, options or Options(), cache or default_cache()
-    )
+    return CompiledFunction(function, source, target, level, cache or default_cache())
 
 
 def compile_binary(function: PrimFunc, target: Target) -> CpuBinary:
@@ -149,7 +127,7 @@ def compile_binary(function: PrimFunc, target: Target) -> CpuBinary:
     Raises CodegenError or TargetError as `compile_function`.
     """
     source = _emitted(function, target)
-    return _binary(Signature.of(function), source, target, Options(), default_cache())
+    return _binary(Signature.of(function), source, target, None, default_cache())
 
 
 def _emitted(function: PrimFunc, target: Target) -> LLVMSource:
@@ -165,10 +143,10 @@ def _binary(
     signature: Signature,
     source: LLVMSource,
     target: Target,
-    options: Options,
+    level: int | None,
     cache: ObjectCache | None,
 ) -> CpuBinary:
-    code = object_code(source, target, options, cache)
+    code = object_code(source, target, level, cache)
     return CpuBinary(signature, target, source.entry, _external(source), source.uses_threads, code)
 
 
@@ -237,36 +215,39 @@ def optimised_for(cpu: str, source: str) -> str:
     LLVM ends the process where it cannot write code for the CPU.
     """
     machine = _initialised().create_target_machine(cpu=cpu)
-    module = _optimised(source, machine, Options(level=2))
+    module = _optimised(source, machine, 2)
     machine.emit_object(module)
     return str(module)
 
 
-def _new_machine(mcpu: str, level: int = 1) -> Any:
+def _new_machine(mcpu: str) -> Any:
     cpu, features = cpu_and_features(mcpu)
+    # Above 1 the code generator takes an eighth longer, and its code was no faster.
     return _initialised().create_target_machine(
-        cpu=cpu, features=features, opt=level, reloc="pic", codemodel="jitdefault", jit=True
+        cpu=cpu, features=features, opt=1, reloc="pic", codemodel="jitdefault", jit=True
     )
 
 
 @functools.cache
-def _machine(mcpu: str, level: int) -> Any:
-    return _new_machine(mcpu, level)
+def _machine(mcpu: str) -> Any:
+    return _new_machine(mcpu)
 
 
-def _optimised(source: str, machine: Any, options: Options) -> Any:
+def _optimised(source: str, machine: Any, level: int | None) -> Any:
     try:
         module = llvm.parse_assembly(source)
         module.verify()
     except RuntimeError as error:
         raise CodegenError(f"LLVM refused the generated code: {_one_line(error)}") from error
     plain = re.search(r"<\d+ x \w+>", source) is None
-    level = (2 if plain else 1) if options.level is None else options.level
+    if level is None:
+        level = 2 if plain else 1
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-    vectorize = plain if options.loop_vectorizer is None else options.loop_vectorizer
-    tuning.loop_vectorization = tuning.loop_interleaving = vectorize
+    tuning.loop_vectorization = tuning.loop_interleaving = plain
     tuning.slp_vectorization = False
-    tuning.loop_unrolling = options.unroller
+    # Vectorised kernels compile in up to half the time without LLVM's unroller and run no slower;
+    # after LLVM's own loop vectorizer it was seen not to end at all.
+    tuning.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, tuning)
     passes = builder.getModulePassManager()
     if level == 1:  # the results of unrolled reductions, which level 1 stores after each step
@@ -281,7 +262,7 @@ def llvm_version() -> str:
 
 
 def object_code(
-    source: LLVMSource, target: Target, options: Options, cache: ObjectCache | None
+    source: LLVMSource, target: Target, level: int | None, cache: ObjectCache | None
 ) -> bytes:
     """Return the object file of a module, from the cache if it is there.
 
@@ -289,15 +270,15 @@ def object_code(
     """
     cpu, features = cpu_and_features(target.mcpu)
     versions = llvmlite.__version__, llvm_version(), _PASSES
-    key = cache_key(source.text, *versions, cpu, features, repr(options))
+    key = cache_key(source.text, *versions, cpu, features, str(level))
     found = None
     if cache is not None:
         found = cache.get(key, lambda data: defines(data, source.entry))
     if found is None:
         with _lock:
             begin = time.perf_counter()
-            machine = _machine(target.mcpu, options.codegen_level)
-            found = bytes(machine.emit_object(_optimised(source.text, machine, options)))
+            machine = _machine(target.mcpu)
+            found = bytes(machine.emit_object(_optimised(source.text, machine, level)))
             _log.debug("%s compiled in %.3f s", source.entry, time.perf_counter() - begin)
         if cache is not None:
             cache.put(key, found)
@@ -355,7 +336,7 @@ def _parallel_functions(openmp: OpenMP | None) -> tuple[Any, dict[str, int]]:
     Without OpenMP the loops run on one thread.
     """
     entry = "use_openmp"
-    code = object_code(launch_source(entry), Target.of("llvm"), Options(), default_cache())
+    code = object_code(launch_source(entry), Target.of("llvm"), None, default_cache())
     keep, addresses = _linked(code, [entry, *SYMBOLS], {})
     if openmp is not None:
         use_openmp = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(SYMBOLS))(addresses[entry])

@@ -46,25 +46,15 @@ def compile_binary(function: PrimFunc, target: Target, arch: str | None = None) 
     return gpu_source(function).compiled(arch or arch_for(target))
 
 
-def read_binary(data: bytes) -> GpuProgram:
-    """Return what `GpuProgram.to_bytes` wrote."""
-    return GpuProgram.from_bytes(data)
-
-
-def build_function(function: PrimFunc, target: Target) -> GPUFunction:
-    """Return a function in final form, to be called with arrays in a GPU's memory."""
-    from autotune.runtime.cuda.gpu_source import gpu_source
-
-    return GPUFunction(gpu_source(function), target)
-
-
-def build_prepared(
+def build_function(
     function: PreparedFunction, target: Target, constants: Sequence[Host]
 ) -> GPUFunction:
     """Return a function in final form, which prepares its constants at its first call on a GPU."""
     from autotune.runtime.cuda.gpu_source import gpu_source
 
     main, *prepare = map(gpu_source, function.functions)
+    if not function.constants:
+        return GPUFunction(main, target)
     places = tuple(function.constants.index(position) for position in function.kept)
     given = GpuConstants(tuple(constants), places, prepare[0] if prepare else None)
     return GPUFunction(main, target, given)

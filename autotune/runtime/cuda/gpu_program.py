@@ -5,7 +5,6 @@ Plain data: one process compiles, which needs no GPU, and another runs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +18,6 @@ from autotune.runtime.signature import (
     ArrayParameter,
     Extent,
     Signature,
-    checked_extent,
     extent_value,
 )
 from autotune.target import Target
@@ -48,19 +46,6 @@ class GpuLaunch:
         if 0 in grid:
             return None
         return LaunchSizes.of(self.symbol, grid, block, self.shared_bytes)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> GpuLaunch:
-        """Rebuild what `vars` gave, by way of JSON."""
-        (gx, gy, gz), (bx, by, bz) = (map(checked_extent, data[k]) for k in ("grid", "block"))
-        return cls(
-            data["symbol"],
-            (gx, gy, gz),
-            (bx, by, bz),
-            data["shared_bytes"],
-            tuple(data["arrays"]),
-            tuple(data["sizes"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -108,29 +93,6 @@ class GpuProgram:
             for launch in self.launches
             for usage in [self.cubin.kernels[launch.symbol]]
         ]
-
-    def to_bytes(self) -> bytes:
-        """Return all of it: a line of JSON, then the cubin with what is known of it."""
-        head = {
-            "signature": self.signature.to_json(),
-            "launches": [vars(launch) for launch in self.launches],
-            "workspace": Signature("", self.workspace).to_json(),
-            "alignment": self.alignment,
-        }
-        return json.dumps(head).encode() + b"\n" + self.cubin.to_bytes()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> GpuProgram:
-        """Rebuild what `to_bytes` returned."""
-        line, _, cubin = data.partition(b"\n")
-        head = json.loads(line)
-        return cls(
-            Signature.from_json(head["signature"]),
-            Cubin.from_bytes(cubin),
-            tuple(map(GpuLaunch.from_json, head["launches"])),
-            Signature.from_json(head["workspace"]).parameters,
-            head["alignment"],
-        )
 
 
 @dataclass(frozen=True)

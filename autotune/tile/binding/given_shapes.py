@@ -14,12 +14,8 @@ from autotune.tile.syntax.syntax_tree import Function, names_in
 def given_sizes(function: Function, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the values of the inputs that are sizes.
 
-    Raises
-    ------
-    TileError
-        If one is not given, or too large.
-    UsageError
-        If one is given that the function does not have.
+    Raises TileError if one is not given, or too large. Raises UsageError if one is given that the
+    function does not have.
     """
     wanted = size_inputs(function)
     for name in sizes:

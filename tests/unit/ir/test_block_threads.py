@@ -27,12 +27,12 @@ from support.thread_kernels import (
     thread,
     threads,
 )
+from support.verify import verify
 
 from autotune.errors import IRError
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Var
 from autotune.ir.stmt import Allocate, Arrive, Barrier, CopyAhead, If, Stmt, seq
-from autotune.ir.verify import verify
 
 ONE = Const(1.0, "float32")
 

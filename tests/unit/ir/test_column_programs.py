@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 import warnings
 from typing import Any
 
@@ -101,25 +102,32 @@ def test_the_chunk_size_does_not_change_results(chunk: int) -> None:
 
 
 def test_common_subexpressions_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from autotune.ir.evaluate import column_steps
+    from autotune.ir.evaluate import column_programs
 
     calls = []
 
-    def counted(a: Any, b: Any, out: Any) -> None:
+    def counted(a: Any, b: Any) -> Any:
         calls.append(1)
-        out[...] = np.gcd(a.astype(np.int64), b.astype(np.int64))
+        return np.gcd(a.astype(np.int64), b.astype(np.int64)).astype(np.float64)
 
-    monkeypatch.setitem(column_steps.CALLS, "gcd", counted)
+    monkeypatch.setitem(column_programs.CALLS, "gcd", counted)
     shared = ops.gcd(X, Y)
     ColumnProgram([shared + 1, shared * 2, ops.select(shared > 1, shared, X)])(COLUMNS)
     assert len(calls) == 1
 
 
-def test_scratch_memory_is_reused_after_its_last_use() -> None:
+def test_results_are_dropped_after_their_last_use() -> None:
     long: Expr = X
     for k in range(100):
         long = ops.binary("max" if k % 2 else "min", long + k, Y * k)
-    assert len(ColumnProgram([long])._steps.scratch) <= 4
+    program, rows = ColumnProgram([long]), 1 << 13
+    columns = {name: np.resize(column, rows) for name, column in COLUMNS.items()}
+    program(columns)
+    tracemalloc.start()
+    program(columns)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * 8 * rows
 
 
 def test_a_division_by_zero_that_is_not_chosen_is_fine_and_silent() -> None:

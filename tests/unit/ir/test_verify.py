@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.verify import verify
 
 from autotune.errors import IRError
 from autotune.ir import ops
@@ -39,7 +40,6 @@ from autotune.ir.stmt import (
     Store,
     seq,
 )
-from autotune.ir.verify import verify
 
 N = 8
 A = Buffer("A", "float32", (ops.const(N),))

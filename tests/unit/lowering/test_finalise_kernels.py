@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.te_reference import Reference, random_array
+from support.verify import verify
 
 from autotune import te
 from autotune.errors import IRError, LoweringError
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Allocate, Barrier, For, LoopKind, PrimFunc, Seq, Stmt
-from autotune.ir.verify import verify
 from autotune.ir.visitor import StmtRewriter, walk
 from autotune.lowering.finalise import analyse
 from autotune.lowering.gpu.finalise_kernels import (

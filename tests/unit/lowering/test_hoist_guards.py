@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from support.verify import verify
 
 from autotune.ir import ops
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.ops import const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
-from autotune.ir.verify import verify
 from autotune.lowering.guards.hoist_guards import hoist_guards
 
 OUT = Buffer("out", "int32", (const(24),))

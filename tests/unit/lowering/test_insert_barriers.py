@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.verify import verify
 
 from autotune.errors import LoweringError
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, PrimFunc, Stmt, Store, seq
-from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.gpu.insert_barriers import insert_barriers
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from support.agreement import assert_computes
+from support.verify import verify
 
 from autotune import te
 from autotune.ir import ops
@@ -14,7 +15,6 @@ from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, SizeVar, Var
 from autotune.ir.ops import const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, seq
-from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.guards import loop_partition as module

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.agreement import assert_computes, assert_gives, lowered, numbers
+from support.verify import verify
 
 from autotune import te
 from autotune.errors import IRError, LoweringError
@@ -16,7 +17,6 @@ from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import KnobVar, Var
 from autotune.ir.ops import const
 from autotune.ir.stmt import For, If, LoopKind, Seq
-from autotune.ir.verify import verify
 from autotune.ir.visitor import free_vars, stmt_exprs, walk
 from autotune.lowering.finalise import analyse
 from autotune.lowering.nest.lower_schedule import lower_schedule

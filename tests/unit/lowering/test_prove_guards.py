@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.guards import Guards
+from support.verify import verify
 
 from autotune import te
 from autotune.ir import ops
@@ -12,7 +13,6 @@ from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, KnobVar, Load, SizeVar, Var
 from autotune.ir.ops import const, likely
 from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt, Store, seq
-from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.guards.prove_guards import Prover

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.verify import verify
 
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Load, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt, Store
-from autotune.ir.verify import verify
 from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
 
 OUT, IN = (Buffer(name, "int32", (const(40),)) for name in ("out", "in"))

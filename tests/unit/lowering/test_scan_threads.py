@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from support.cuda_compiler import needs_nvrtc
 from support.scans import ColumnSums, TwoStages, TwoStates
+from support.verify import verify
 
 import autotune
 from autotune import te
 from autotune.errors import LoweringError
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Barrier, For, LoopKind, PrimFunc
-from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse
 from autotune.lowering.gpu.finalise_kernels import finalise_kernels, split_kernels

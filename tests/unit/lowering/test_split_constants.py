@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from support.verify import verify
 
 from autotune import te
 from autotune.errors import UsageError
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.lowering.split_constants import check_constants, split_constants

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.agreement import assert_computes
+from support.verify import verify
 
 import autotune
 from autotune import te
@@ -16,7 +17,6 @@ from autotune.ir.axes import IterVar
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import KnobVar
 from autotune.ir.stmt import Allocate, PrimFunc
-from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule

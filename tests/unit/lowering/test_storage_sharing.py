@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from support.verify import verify
 
 from autotune import te
 from autotune.codegen.llvm import emit
@@ -16,7 +17,6 @@ from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
 from autotune.ir.function_info import FunctionInfo
 from autotune.ir.ops import const
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, seq
-from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.verify import verify
 
 from autotune import te
 from autotune.errors import InstantiationError, LoweringError, ScheduleError
 from autotune.feature import get_itervar_feature
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse
 from autotune.lowering.gpu.finalise_kernels import finalise_kernels
 from autotune.lowering.nest.lower_schedule import lower_schedule

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from support.verify import verify
 
 from autotune.ir import ops
 from autotune.ir.evaluate.interpreter import interpret
@@ -24,7 +25,6 @@ from autotune.ir.expr import (
 )
 from autotune.ir.function_info import FunctionInfo
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
-from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.vector.vectorize import MAX_LANES, vectorize
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -347,3 +348,36 @@ def test_only_the_last_steps_of_a_sum_ask_whether_they_are_there() -> None:
     loop = text.partition("for (int k_o")[2].partition("}")[0]
     assert "+= X[" in loop
     assert "if (" not in loop
+
+
+# -- scans -------------------------------------------------------------------------------------
+
+
+def text_of_operator(name: str, **args: Any) -> str:
+    task = Task.from_reference(name, args, "cuda -arch=sm_90")
+    return emit(task.final(task.default_index)).text
+
+
+@pytest.mark.parametrize(("s", "causal"), [(512, False), (250, True), (77, False)])
+def test_attention_is_one_kernel_that_keeps_scores_of_one_block(s: int, causal: bool) -> None:
+    text = text_of_operator("attention", b=1, heads=4, s=s, d=64, causal=causal)
+    assert text.count("__global__") == 1
+    kept = [int(n) for n in re.findall(r"__shared__[^\n]*\[(\d+)\]", text)]
+    assert 4 * sum(kept) < 48 << 10
+    parameters = re.findall(r"float\* __restrict__ (\w+)", text)
+    assert parameters == ["Q", "K", "V", "O"]  # no scores in memory
+    assert text.count("pack<4>(&K[") > 0 < text.count("pack<4>(&V[")
+    assert "pack<4>(&O[" in text
+
+
+def test_a_long_scan_of_few_columns_has_no_long_serial_part() -> None:
+    text = text_of_operator("linear_recurrence", m=1 << 20, n=8)
+    loops = [int(n) for n in re.findall(r"for \(int \w+ = 0; \w+ < (\d+);", text)]
+    assert max(loops) <= 512
+    assert text.count("__global__") == 7
+
+
+def test_a_row_is_scanned_in_registers_by_the_threads_of_one_block() -> None:
+    text = text_of_operator("cumsum", m=4096, n=4096, axis=1)
+    assert text.count("__global__") == 1
+    assert text.count("pack<4>(&X[") == text.count("pack<4>(&Y[") == 1
