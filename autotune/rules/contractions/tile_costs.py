@@ -284,8 +284,8 @@ def _distinct(way: TiledContraction, read: Read, group: AxisGroup, most: int) ->
     """Return how many different elements each number of rows reads in each step, on average."""
     if not way.uses(read, group):
         return (1.0,) * (most + 1)
-    if not (way.has_shared_windows and way.slides(read, group)):
-        each = way.repeats(read, group)
+    each = way.repeats(read, group)
+    if each > 1 or not (way.has_shared_windows and way.slides(read, group)):
         return tuple(_groups_of_rows(n, each) for n in range(most + 1))
     step, offsets = way.window(read, group)
     reached = ({step * row + at for row in range(n) for at in offsets} for n in range(most + 1))
