@@ -147,12 +147,18 @@ def least_positive(dtype: str) -> float:
 
 
 def identity(op: str, dtype: str) -> int | float:
-    """Neutral element of `op`: "+", "*", "min" or "max" (infinite for floats)."""
+    """Neutral element of `op`: "+", "*", "min" or "max" (infinite for floats).
+
+    That of a sum of floats is -0.0, because -0.0 + 0.0 is 0.0.
+    """
     if op in ("min", "max"):
         if is_float(check(dtype)):
             return math.inf if op == "min" else -math.inf
         return max_value(dtype) if op == "min" else min_value(dtype)
-    return {"+": 0, "*": 1}[op]
+    if op == "+":
+        return -0.0 if is_float(check(dtype)) else 0
+    assert op == "*"
+    return 1
 
 
 def accumulator(dtype: str) -> str:

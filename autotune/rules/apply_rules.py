@@ -7,6 +7,7 @@
 `contractions.register_tiles`     contractions have register tiles over packed panels
 `reductions.split_reductions`     long reductions with few results have parts
 `reductions.vector_partial_sums`  reductions along rows have partial results in vectors
+`reductions.windows`              windows apart are reduced along columns, then along rows
 `reductions.rows`                 stages that share rows are computed a row at a time
 `transposed_tiles`                stages that read along another axis have tiles in registers
 `flat`                            everything else is one loop, in vectors
@@ -47,6 +48,7 @@ from autotune.rules.reductions.split_reductions import (
     sum_parts,
 )
 from autotune.rules.reductions.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
+from autotune.rules.reductions.windows import columns_first
 from autotune.rules.rewrite_graph import rewrite, with_axes_from_zero
 from autotune.rules.scans.associative_scans import ScanSeries
 from autotune.rules.scans.cell_loops import ScanCells
@@ -220,7 +222,7 @@ class _Rules:
         if runs_along_columns(tensor, width):
             return self.column_stages(knobs, tensor)
         if has_windows_apart(tensor):
-            return (tensor,)
+            return columns_first(tensor) or (tensor,)
         stages = self.tile_stages(knobs, tensor, plain)
         if stages:
             return stages

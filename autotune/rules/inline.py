@@ -69,11 +69,17 @@ def _suits(op: ComputeOp, readers: Sequence[ComputeOp], inlined: Collection[te.T
         return False
     if _chooses_along_rows(op) and any(_repeats(reader, size) for reader in readers):
         return False
-    if not calls.issubset(_FREE):
+    if has_calls(op):
         suits = len(readers) == 1 and times <= 1
     else:
         suits = times < _OFTEN or not any(reader.reduce_axis for reader in readers)
     return suits and _length(op, inlined) <= _LONGEST
+
+
+def has_calls(op: ComputeOp) -> bool:
+    """Whether a stage calls functions such as exp."""
+    nodes = (node for value in op.body for node in walk_expr(value))
+    return any(isinstance(node, Call) and node.name not in _FREE for node in nodes)
 
 
 def _is_window(reader: ComputeOp) -> bool:

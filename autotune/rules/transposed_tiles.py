@@ -18,17 +18,22 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.ir import dtypes
 from autotune.ir.expr import Read
 from autotune.ir.visitor import free_vars
 from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.stage_graph import extent
+from autotune.rules.streamed_stores import is_streamed
 from autotune.rules.threads import share
 from autotune.schedule.schedule import Schedule
 
 #: Most and least rows of a tile: half of the vector registers, and what is worth shuffles.
 _MOST_ROWS: Final = 16
 _LEAST_ROWS: Final = 4
+
+#: Number of blocks from which on they are large by default.
+_TASKS: Final = 8
 
 
 def other_axis(tensor: te.Tensor, reads: Sequence[Read], lanes: int) -> Any | None:
@@ -54,9 +59,13 @@ def schedule_transposed(
     columns, lanes = axes[-1], lanes_in(knobs.target, tensor.dtype)
     height, length = extent(rows), extent(columns)
     most = 1 << int(math.log2(min(height, lanes, _MOST_ROWS)))
-    tile = knobs.define_knob("tile_rows", [most, max(most // 2, 2)])
-    block_rows = knobs.define_knob("block_rows", [4, 1, 16, 64])
-    block_columns = knobs.define_knob("block_columns", [4, 1, 16, 64])
+    # Half a line of each row, where rows of what is read begin within lines.
+    line = height * dtypes.itemsize(tensor.dtype) % knobs.target.vector_bytes
+    heights = [most, max(most // 2, 2)]
+    tile = knobs.define_knob("tile_rows", heights, heights[line > 0])
+    block = 16 if height * length >= _TASKS * (16 * lanes) ** 2 else 4
+    block_rows = knobs.define_knob("block_rows", [4, 1, 16, 64], block)
+    block_columns = knobs.define_knob("block_columns", [4, 1, 16, 64], block)
     order = knobs.define_knob("order", ["columns", "rows"])
     outer, u = stage.split(rows, factor=tile)
     across, v = stage.split(columns, factor=lanes)
@@ -67,6 +76,8 @@ def schedule_transposed(
     stage.reorder(*front, outer, across, *within, u, v)
     stage.unroll(u)
     stage.vectorize(v)
+    if is_streamed(knobs, schedule, tensor, [tensor]):
+        stage.pragma(v, "nontemporal_store")
     blocks = te.ceildiv(height, tile * block_rows) * te.ceildiv(length, lanes * block_columns)
     share(
         knobs, stage, stage.fuse(*front, outer, across),

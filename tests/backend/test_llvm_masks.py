@@ -210,3 +210,19 @@ def test_a_guarded_accumulator_is_not_kept_from_registers() -> None:
     kernel = agree(function, [values("float32", 40)], np.zeros(8, "float32"))
     assert "alloca" in kernel.source
     assert "alloca" not in kernel.optimised()
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:5])
+@pytest.mark.parametrize("by", [1, 4, 7])
+def test_lanes_behind_a_loaded_vector_are_shifted_in_registers(by: int, dtype: str) -> None:
+    a, out = buffer("A", dtype, 32), buffer("out", dtype, 32)
+
+    def element(o: Expr, v: Expr) -> Stmt:
+        i = o * 8 + v
+        behind = ops.if_then_else(v >= by, Load(a, i - by), Const(5, dtype))
+        return Store(out, i, Load(a, i) + behind)
+
+    body = loop(4, lambda o: loop(8, lambda v: element(o, v)), SERIAL, "o")
+    function = PrimFunc("shifted", (a, out), frozenset([out]), body)
+    kernel = agree(function, [values(dtype, 32)], values(dtype, 32, 1))
+    assert "llvm.masked.load" not in kernel.source

@@ -76,6 +76,9 @@ class Comparisons:
         return self._compare_with(op, difference.variable(), limits)
 
     def _compare_with(self, op: str, form: Linear, limits: list[int]) -> str:
+        if form.is_const:
+            decided = [decide_comparison(op, *[form.const - limit] * 2) for limit in limits]
+            return constants("i1", ["true" if lane else "false" for lane in decided])
         least, most = min(limits) - 1, max(limits) + 1
         scalar = "i32" if dtypes.min_value("int32") < least and most < 2**31 else "i64"
         if scalar == "i32" and not within(form, -(2**31), 2**31 - 1):
@@ -84,7 +87,7 @@ class Comparisons:
                 "min", self.linear.extreme("max", form, constant(least)), constant(most)
             )
         ref = self.linear.materialise(form)
-        if scalar == "i32" and not form.is_const:
+        if scalar == "i32":
             ref = self.builder.define(f"trunc i64 {ref} to i32")
         lanes = len(limits)
         kind, value = vector_of(scalar, lanes), self.vectors.repeated(ref, scalar, lanes)

@@ -20,6 +20,12 @@ class Mask:
     #: Whether code under the mask only runs if at least one lane is active.
     inhabited: bool
 
+    @property
+    def behind(self) -> int:
+        """Number of lanes before the first active one, if the mask is constant; else 0."""
+        known = self.ref[1:-1].split(", ") if self.ref.startswith("<") else ()
+        return next((n for n, lane in enumerate(known) if lane == "i1 true"), 0)
+
 
 @dataclass(eq=False, repr=False)
 class LaneMasks:

@@ -263,8 +263,8 @@ class TiledContraction:
 
     def lies_along_sum(self, read: Read) -> bool:
         """Whether at least a vector of neighbours in memory are summed one after the other."""
-        *_, last = self.panel_of(read)[1]
-        return extent(last) >= self.lanes and self.strides(read, [last]) == [1]
+        last = self.panel_of(read)[1][-1:]
+        return all(extent(a) >= self.lanes for a in last) and self.strides(read, last) == [1]
 
     def panel_size(self, read: Read) -> int:
         """Return the number of elements of a panel."""

@@ -7,25 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from autotune import te
-from autotune.ir import dtypes
 from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.vector_partial_sums import LaneReduction
 from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, length_of
-from autotune.rules.threads import memory_seconds, operation_seconds, serial_seconds, share
+from autotune.rules.streamed_stores import is_streamed
+from autotune.rules.threads import serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
 from autotune.schedule.schedule import Schedule
-from autotune.system import host
 
 #: Least number of rows for computing a group row by row by default.
 _FEW: Final = 8
-
-#: Bytes of a result that some cache may be too small for, and of a line of it.
-_LARGE: Final = 1 << 22
-_LINE_BYTES: Final = 64
-
-#: Most operations beside stores past the cache, as a share of the time of the stores.
-_LIGHT: Final = 0.8
 
 #: Longest reduction that is unrolled, and the longest rows that are read across.
 _UNROLLED: Final = 32
@@ -139,7 +131,7 @@ class RowLoops:
             width = self.width(root, lanes)
             outer, lane = stage.split(axes[-1], factor=width)
             stage.vectorize(lane)
-            if self.is_streamed(group):
+            if is_streamed(self.knobs(root), self.schedule, root, self.wholes(group)):
                 stage.pragma(lane, "nontemporal_store")
             lengths[outer] = te.ceildiv(lengths[axes[-1]], width)
             vector = [lane]
@@ -194,23 +186,6 @@ class RowLoops:
         """Return the stages of a group, reductions as they were before they were rewritten."""
         wholes = {**{t: own.whole for t, own in self.lanes.items()}, **self.joined}
         return list(dict.fromkeys(wholes.get(t, t) for t in group.stages))
-
-    def is_streamed(self, group: RowGroup) -> bool:
-        """Define whether a result that may not fit into the cache is stored past it.
-
-        Stores past the cache come in bursts between other operations, which then have to wait.
-        """
-        tensor = group.root
-        size = math.prod(map(extent, tensor.op.axis)) * dtypes.itemsize(tensor.dtype)
-        line = extent(tensor.op.axis[-1]) * dtypes.itemsize(tensor.dtype) % _LINE_BYTES
-        if size < _LARGE or line or tensor.op.reduce_axis or not self.schedule[tensor].is_output:
-            return False
-        ways = ["cached", "streamed"]
-        operations = operation_seconds(self.cfg.target, self.wholes(group))
-        is_light = operations < _LIGHT * memory_seconds([tensor])
-        likely = ways[is_light and 2 * size > host.cache_bytes()]
-        way: str = self.knobs(tensor).define_knob("stores", ways, default=likely)
-        return way == "streamed"
 
     def unroll_short(self, tensor: te.Tensor) -> None:
         """Unroll the inner loops of a reduction, so that its result stays in a register."""

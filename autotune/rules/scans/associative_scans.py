@@ -24,13 +24,13 @@ from autotune.ir import dtypes
 from autotune.ir.visitor import reads, substitute
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.scans.cells import outside_of
-from autotune.rules.scans.recurrences import Blocks, Recurrence, StepByStep, recurrence_of
-from autotune.rules.scans.row_recurrences import GROUP, RowSums, row_sums
+from autotune.rules.scans.recurrences import Blocks, Recurrence, recurrence_of
+from autotune.rules.scans.row_recurrences import RowSums, row_sums
 from autotune.rules.stage_graph import extent
 from autotune.rules.threads import share
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
-from autotune.te.tensor import ComputeOp, Operation
+from autotune.te.tensor import ComputeOp, Operation, producers_first
 
 #: Size of a result in bytes from which on stores past the caches are probably faster.
 _BEYOND_CACHES: Final = 1 << 24
@@ -53,7 +53,8 @@ _LONG: Final = 64
 #: Vectors of columns of a task.
 _WIDTHS: Final = (64, 1, 2, 4, 8, 16, 32, 128)
 
-#: Least number of vectors in a task's part of a row by default: shorter parts are too slow.
+#: Least number of vectors in a task's part of a row by default: shorter parts are too slow. Rows
+#: of twice as many have vectors of twice the length.
 _NARROWEST: Final = 8
 
 
@@ -176,7 +177,7 @@ class ScanSeries:
         """Schedule all series; return their stages."""
         for loops in self._loops:
             loops.apply(s)
-        return [t for loops in self._loops for t in (*loops.stages, loops.result)]
+        return [t for loops in self._loops for t in loops.stages]
 
 
 class SeriesLoops:
@@ -201,9 +202,11 @@ class SeriesLoops:
         self.vector = max(1, cfg.target.vector_bytes // self.size)
         self.bytes = found.steps * math.prod(found.columns) * self.size
         self.seconds = 2 * _BYTE * self.bytes
-        self.stages: list[te.Tensor] = []
         self.apply: Callable[[Schedule], None]
         self.result: te.Tensor = self._rows() if series.is_along_rows else self._columns()
+        known = producers_first([series.result.op])
+        made = [op for op in producers_first([self.result.op]) if op not in known]
+        self.stages = [t for op in made for t in op.outputs]
 
     # -- columns in vectors --------------------------------------------------------------------
 
@@ -229,17 +232,15 @@ class SeriesLoops:
         blocks: Blocks | None = None
         if way == "blocks":
             blocks = own.by_blocks(self._length([64, 16, 32, 128, 256, 1024]))
-            first, later, scan, element = blocks.first, blocks.later, blocks.parts, blocks.element
-        else:
-            whole = own.by_steps()
-            first, later, scan, element = whole.init, whole.update, whole.scan, whole.element
+        scan = own.by_steps() if blocks is None else blocks.parts
+        element = scan if blocks is None else blocks.element
         ahead = 0
         if way == "steps" and stream:
             ahead = cfg.define_knob("scan_ahead", [16, 0, 4, 8])
         result: te.Tensor = scan if way == "steps" else self.series.stage(element)
 
         def apply(s: Schedule) -> None:
-            for part in (first, later):
+            for part in (*scan.op.init, *scan.op.update):
                 front = list(part.op.axis)[1:]
                 if way == "steps":
                     axis = s[part].fuse(*front) if len(front) > 1 else front[-1]
@@ -260,7 +261,6 @@ class SeriesLoops:
                 s[scan].pragma(steps, "prefetch_steps", ahead)
 
         self.apply = apply
-        self.stages = _stages(blocks or whole)
         return result
 
     def _tiles(
@@ -294,7 +294,7 @@ class SeriesLoops:
         stage.reorder(b, *front, outer, *blocks.ends.op.reduce_axis, vectors)
         stage.vectorize(vectors)
         stage.parallel(b)
-        for part in (blocks.none, blocks.more):
+        for part in (*blocks.carry.op.init, *blocks.carry.op.update):
             s[part].vectorize(s[part].split(part.op.axis[-1], factor=lanes)[1])
 
     # -- rows in vectors -----------------------------------------------------------------------
@@ -303,59 +303,54 @@ class SeriesLoops:
         own, cfg = self.recurrence, self.cfg
         rows, row = math.prod(own.columns), own.steps * self.size
         lengths = [length for length in (1024, 256, 4096, 16384) if length < own.steps]
-        ways = ["steps"]
-        if own.weight is None:
-            ways = ["vectors", "steps", "blocks"] if lengths else ["vectors", "steps"]
+        ways = ["steps"] if own.weight is not None else ["vectors", "blocks"][: 1 + bool(lengths)]
         shared = row >= _LONG_ROW or (rows < _TASKS and self.bytes >= _SHARED)
         way = cfg.define_knob("scan", ways, ways[-1 if shared and lengths else 0])
-        count = max(width for width in (1, 2, 4) if width == 1 or rows >= _TASKS * width)
-        width = None
-        if way != "blocks":
-            width = cfg.define_knob("scan_rows", [1, 2, 4, 8], count)
         if way == "steps":
-            return self._rows_together(width)
-        vector = max(2 * GROUP, self.vector)
-        lanes = cfg.define_knob("scan_lanes", [vector, 2 * vector])
+            counts = [1, 2, 4, 8]
+            likely = max(n for n in counts[:3] if n == 1 or rows >= _TASKS * n)
+            return self._rows_together(cfg.define_knob("scan_rows", counts, likely))
+        vector = max(2, self.vector)
+        likely = vector * (2 if own.steps >= 2 * _NARROWEST * vector else 1)
+        lanes = cfg.define_knob("scan_lanes", [vector, 2 * vector, 4 * vector], likely)
         length = self._length(lengths) if way == "blocks" else None
         sums = row_sums(own, lanes, length)
         result = self.series.stage(sums.element)
 
         def apply(s: Schedule) -> None:
-            inner = self._row_tasks(s, sums, width, length)
+            inner = self._row_tasks(s, sums, length)
             s[result].vectorize(s[result].split(inner, factor=lanes)[1])
 
         self.apply = apply
-        before = sums.before.op
-        self.stages = [t for t in (sums.lane_sums, sums.ends, sums.groups) if t is not None]
-        self.stages += [sums.before, before.init[0], before.update[0]]
-        if sums.starts is not None:
-            start = sums.starts.op
-            self.stages += [sums.starts, start.init[0], start.update[0]]
         return result
 
-    def _row_tasks(self, s: Schedule, sums: RowSums, width: Any, length: Any) -> Any:
+    def _row_tasks(self, s: Schedule, sums: RowSums, length: Any) -> Any:
         """Write the tasks of a result along rows; return its loop over the elements of a row."""
         Y, axes = self.result, list(self.result.op.axis)
         inner = axes.pop(self.series.time)
         s[Y].reorder(*axes, inner)
         row = (s[Y].fuse(*axes) if len(axes) > 1 else axes[0]) if axes else None
+        self._within(s, sums)
         if length is not None:
             columns, inner = s[Y].split(inner, factor=length)
-            rows = task = columns if row is None else s[Y].fuse(row, columns)
+            task = columns if row is None else s[Y].fuse(row, columns)
             self._row_ends(s, sums)
+            s[Y].parallel(task)
         elif row is not None:
-            rows, task = s[Y].split(row, factor=width)
+            task = self._share(s, Y, row, math.prod(self.recurrence.columns), 1)
         else:
-            s[sums.groups].vectorize(sums.groups.op.axis[-1])
             return inner
-        if length is None:
-            self._share(s, Y, rows, math.prod(self.recurrence.columns), width)
-        else:
-            s[Y].parallel(rows)
         s[sums.before].compute_at(s[Y], task)
-        s[sums.groups].compute_at(s[Y], task)
-        s[sums.groups].vectorize(sums.groups.op.axis[-1])
+        s[sums.within[-1]].compute_at(s[Y], task)
         return inner
+
+    def _within(self, s: Schedule, sums: RowSums) -> None:
+        """Compute the sums inside a vector together, in registers."""
+        *parts, last = sums.within
+        for part in sums.within:
+            s[part].vectorize(part.op.axis[-1])
+        for part in parts:
+            s[part].compute_at(s[last], last.op.axis[-2])
 
     def _row_ends(self, s: Schedule, sums: RowSums) -> None:
         """Schedule the sums of blocks of rows."""
@@ -370,8 +365,8 @@ class SeriesLoops:
     def _rows_together(self, width: Any) -> te.Tensor:
         """Let each task compute some rows together, one element of each at a time."""
         unroll = self.cfg.define_knob("scan_unroll", [4, 1, 2, 8])
-        whole = self.recurrence.by_steps()
-        result = self.series.stage(whole.element)
+        scan = self.recurrence.by_steps()
+        result = self.series.stage(scan)
 
         def apply(s: Schedule) -> None:
             axes = list(result.op.axis)
@@ -382,12 +377,11 @@ class SeriesLoops:
                 rows, _ = s[result].split(row, factor=width)
                 count = math.prod(self.recurrence.columns)
                 rows = self._share(s, result, rows, count, width)
-                s[whole.scan].compute_at(s[result], rows)
-                s[whole.update].unroll(whole.update.op.axis[-1])
-            self._unroll(s, whole.scan, unroll)
+                s[scan].compute_at(s[result], rows)
+                s[scan.op.update[0]].unroll(scan.op.update[0].op.axis[-1])
+            self._unroll(s, scan, unroll)
 
         self.apply = apply
-        self.stages = _stages(whole)
         return result
 
     # -- both ----------------------------------------------------------------------------------
@@ -406,16 +400,7 @@ class SeriesLoops:
         return outer
 
 
-def _stages(phases: StepByStep | Blocks) -> list[te.Tensor]:
-    """Return the stages of a recurrence."""
-    if isinstance(phases, StepByStep):
-        return [phases.init, phases.update, phases.scan]
-    ends = phases.ends.op.outputs
-    own = [phases.none, phases.more, phases.carry, phases.first, phases.later, phases.parts]
-    return [*ends, *own]
-
-
 def _width(columns: int, vector: int, lanes: int) -> int:
     """Return the largest width of a task, in units of `lanes` columns, that leaves enough tasks."""
     own = [w for w in (64, 32, 16, 8, 4, 2) if _NARROWEST * vector <= w * lanes <= 128 * vector]
-    return next((w for w in own if columns // (w * lanes) >= _TASKS), own[-1])
+    return next((w for w in own if -(-columns // (w * lanes)) >= _TASKS), own[-1])

@@ -12,12 +12,12 @@ from autotune.ir.expr import Const
 from autotune.ir.stmt import LoopKind
 from autotune.ir.visitor import free_vars
 from autotune.rules.flat import lanes_in
+from autotune.rules.inline import has_calls
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import parts_of
 from autotune.rules.scans.cells import (
     Cell,
     cell_of,
-    has_calls,
     is_contraction,
     op_reads,
     panels_and_tile,

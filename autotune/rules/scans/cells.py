@@ -18,18 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from autotune import te
-from autotune.ir.expr import BinaryOp, Call, Const, Expr, Read, Reduce
+from autotune.ir.expr import BinaryOp, Const, Expr, Read, Reduce
 from autotune.ir.visitor import free_vars, reads, substitute, walk_expr
 from autotune.rules.rewrite_graph import parts_of
 from autotune.rules.stage_graph import extent, reduction_of
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation
-
-#: Calls that only choose or hint.
-_FREE: Final = ("if_then_else", "likely")
 
 
 @dataclass(frozen=True)
@@ -194,12 +191,6 @@ def outside_of(
         if any(node.a is a.var for a in columns)
     ]
     return Outside(op, columns, grains[0] if grains else None)
-
-
-def has_calls(op: ComputeOp) -> bool:
-    """Whether a stage calls functions such as exp."""
-    nodes = (node for value in op.body for node in walk_expr(value))
-    return any(isinstance(node, Call) and node.name not in _FREE for node in nodes)
 
 
 def is_contraction(op: ComputeOp) -> bool:

@@ -72,7 +72,7 @@ class Recurrence:
         """Combine two values."""
         return binary(self.op, x, y)
 
-    def by_steps(self) -> StepByStep:
+    def by_steps(self) -> Any:
         """Return the scan over all steps."""
         shape = (self.steps, *self.columns)
         state = te.placeholder(shape, self.dtype, name="state")
@@ -84,22 +84,13 @@ class Recurrence:
 
         init = te.compute((1, *self.columns), lambda _, *i: self.value(0, *i), name="first")
         update = te.compute(shape, later, name="later")
-        return StepByStep(init, update, te.scan(init, update, state, name="steps"))
+        return te.scan(init, update, state, name="steps")
 
     def by_blocks(self, length: Any) -> Blocks:
         """Return the three phases for blocks of `length` steps, the last one maybe shorter."""
         count = te.ceildiv(self.steps, length)
         ends, factors = self._ends(count, length)
-        before = te.placeholder((count, *self.columns), self.dtype, name="before")
-
-        def carried(b: Any, *i: Any) -> Any:
-            own = before[(b - 1, *i)]
-            own = own if factors is None else own * factors[(b - 1, *i)]
-            return self.combine(own, ends[(b - 1, *i)])
-
-        none = te.compute((1, *self.columns), lambda _, *i: self.neutral, name="none")
-        more = te.compute((count, *self.columns), carried, name="more")
-        carry = te.scan(none, more, before, name="carry")
+        carry = self.before_blocks(ends, factors)
 
         def step(value: Any, b: Any, t: Any, i: Any) -> Any:
             own = value if self.weight is None else value * self._weight_in(length, b, t, i)
@@ -114,7 +105,20 @@ class Recurrence:
             inside, lambda t, b, *i: step(state[(t - 1, b, *i)], b, t, i), name="later"
         )
         parts = te.scan(first, later, state, name="parts")
-        return Blocks(length, ends, none, more, carry, first, later, parts)
+        return Blocks(length, ends, carry, parts)
+
+    def before_blocks(self, ends: Any, factors: Any = None) -> Any:
+        """Return the value before each block, a scan over the results of blocks."""
+        before = te.placeholder(ends.shape, self.dtype, name="before")
+
+        def carried(b: Any, *i: Any) -> Any:
+            own = before[(b - 1, *i)]
+            own = own if factors is None else own * factors[(b - 1, *i)]
+            return self.combine(own, ends[(b - 1, *i)])
+
+        none = te.compute((1, *self.columns), lambda _, *i: self.neutral, name="none")
+        more = te.compute(ends.shape, carried, name="more")
+        return te.scan(none, more, before, name="carry")
 
     def _ends(self, count: Any, length: Any) -> tuple[Any, Any]:
         """Return the result of each block for a neutral start, and its factor (None for 1)."""
@@ -153,29 +157,12 @@ class Recurrence:
 
 
 @dataclass(frozen=True)
-class StepByStep:
-    """A scan over all steps."""
-
-    init: Any
-    update: Any
-    scan: Any
-
-    def element(self, t: Any, *i: Any) -> Any:
-        """Return the value of a column at a step."""
-        return self.scan[(t, *i)]
-
-
-@dataclass(frozen=True)
 class Blocks:
     """The phases: the ends of blocks, the values before them, the steps inside each."""
 
     length: Any
     ends: Any
-    none: Any
-    more: Any
     carry: Any
-    first: Any
-    later: Any
     parts: Any
 
     def element(self, t: Any, *i: Any) -> Any:

@@ -1,27 +1,23 @@
 """Running sums along rows in vectors: sums inside each vector, combined with all before it.
 
-A row is divided into vectors, and these into groups. Lanes compute the sums inside groups, which
-are sums of adjacent elements. A scan over the vectors adds up their sums. A result is the sum
-inside its group, plus the groups before it in its vector, plus the vectors before that. Products,
-maxima and minima are computed in the same way.
+A row is divided into vectors. Each lane adds the lane before it, then the sum two lanes before it,
+then the one four lanes before it, and so on, until it has the sum inside its vector. A scan over
+the vectors adds up their sums. Products, maxima and minima are computed in the same way.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Final
+from functools import partial, reduce
+from typing import Any
 
 from autotune import te
 from autotune.rules.scans.recurrences import Recurrence
 
-GROUP: Final = 4
-"""Elements of a group: a vector of 16 takes three additions inside groups and three across."""
-
 
 @dataclass(frozen=True)
 class RowSums:
-    """The phases; if each row is one block, the first three are None.
+    """The phases; if each row is one block, the first two are None.
 
     Attributes
     ----------
@@ -29,10 +25,8 @@ class RowSums:
         Sum of each lane of a block.
     ends : Tensor (blocks, ...) or None
         Sum of each block.
-    starts : Tensor (blocks, ...) or None
-        Sum of all before each block; a scan.
-    groups : Tensor (..., blocks, vectors, lanes)
-        Sums inside groups.
+    within : list of Tensor (..., blocks, vectors, lanes)
+        Sums of 2, 4, 8, ... lanes; the last ones are those of all lanes up to each.
     before : Tensor (vectors, ..., blocks)
         Sum of all before each vector; a scan.
     length : int or Expr
@@ -44,8 +38,7 @@ class RowSums:
 
     lane_sums: Any
     ends: Any
-    starts: Any
-    groups: Any
+    within: list[Any]
     before: Any
     length: Any
     lanes: int
@@ -54,12 +47,7 @@ class RowSums:
     def element(self, j: Any, *i: Any) -> Any:
         """Return the value of a row at a step."""
         c, b, lane = j // self.length, j % self.length // self.lanes, j % self.lanes
-        groups, zero = self.groups, self.series.neutral
-        own = (
-            te.if_then_else(lane >= by, groups[(*i, c, b, lane - by)], zero)
-            for by in range(0, self.lanes, GROUP)
-        )
-        return self.series.combine(self.before[(b, *i, c)], reduce(self.series.combine, own))
+        return self.series.combine(self.before[(b, *i, c)], self.within[-1][(*i, c, b, lane)])
 
 
 def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
@@ -80,16 +68,21 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
         inside = te.all(lane >= behind, inside) if behind else inside
         return te.if_then_else(inside, series.value(at, *i), zero)
 
-    starts: Any
-    lane_sums, ends, starts = (None,) * 3
-    if not whole:
-        lane_sums, ends, starts = _starts(series, value, blocks, vectors, lanes)
+    lane_sums, ends = (None, None) if whole else _ends(series, value, blocks, vectors, lanes)
+    starts: Any = None if whole else series.before_blocks(ends)
+    within: list[Any] = []
 
-    def group(*index: Any) -> Any:
+    def pair(by: int, *index: Any) -> Any:
+        """Combine a lane with the one some lanes before it."""
         *i, c, b, lane = index
-        return reduce(combine, (value(i, c, b, lane, by) for by in range(GROUP)))
+        if not within:
+            return combine(value(i, c, b, lane), value(i, c, b, lane, by))
+        before = te.if_then_else(lane >= by, within[-1][(*i, c, b, lane - by)], zero)
+        return combine(within[-1][index], before)
 
-    groups = te.compute((*rows, blocks, vectors, lanes), group, name="groups")
+    for by in (1 << n for n in range(lanes.bit_length() - 1)):
+        shape = (*rows, blocks, vectors, lanes)
+        within.append(te.compute(shape, partial(pair, by), name=f"sums{2 * by}"))
     inside = te.placeholder((vectors, *rows, blocks), series.dtype, name="inside")
 
     def first(_: Any, *index: Any) -> Any:
@@ -97,8 +90,7 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
         return zero if whole else starts[(c, *i)]
 
     def later(b: Any, *index: Any) -> Any:
-        own = (groups[(*index, b - 1, end)] for end in range(GROUP - 1, lanes, GROUP))
-        return combine(inside[(b - 1, *index)], reduce(combine, own))
+        return combine(inside[(b - 1, *index)], within[-1][(*index, b - 1, lanes - 1)])
 
     before = te.scan(
         te.compute((1, *rows, blocks), first, name="first"),
@@ -106,13 +98,13 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
         inside,
         name="before",
     )
-    return RowSums(lane_sums, ends, starts, groups, before, length, lanes, series)
+    return RowSums(lane_sums, ends, within, before, length, lanes, series)
 
 
-def _starts(
+def _ends(
     series: Recurrence, value: Any, blocks: Any, vectors: Any, lanes: int
-) -> tuple[Any, Any, Any]:
-    """Return the sums of lanes of blocks, of blocks, and of all before each block."""
+) -> tuple[Any, Any]:
+    """Return the sums of lanes of blocks, and of blocks."""
     k = te.reduce_axis((0, vectors), name="k")
 
     def lane_sum(c: Any, *index: Any) -> Any:
@@ -126,9 +118,4 @@ def _starts(
         lambda *i: reduce(series.combine, (lane_sums[(*i, lane)] for lane in range(lanes))),
         name="ends",
     )
-    state = te.placeholder(shape, series.dtype, name="start")
-    none = te.compute((1, *series.columns), lambda _, *i: series.neutral, name="none")
-    more = te.compute(
-        shape, lambda c, *i: series.combine(state[(c - 1, *i)], ends[(c - 1, *i)]), name="more"
-    )
-    return lane_sums, ends, te.scan(none, more, state, name="starts")
+    return lane_sums, ends

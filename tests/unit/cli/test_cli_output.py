@@ -242,6 +242,20 @@ def test_what_a_template_refuses_is_told_with_its_reasons_commonest_first():
     assert legal_lines(huge) == ["space 10000000000, 10000000000 legal"]
 
 
+def test_a_run_does_not_count_large_spaces_before_it_begins():
+    seen = []
+
+    def counts(columns):
+        seen.append(len(columns["a"]))
+        return (columns["a"] + columns["b"]) % 2 == 0
+
+    knobs = [ChoiceKnob(name, list(range(1000))) for name in "ab"]
+    (line,) = legal_lines(Space(knobs, [Constraint("even", counts)]))
+    assert line.startswith("space 1000000, 3")
+    assert line.endswith(" of 65536 drawn legal")
+    assert sum(seen) == 65536
+
+
 def test_a_space_too_large_to_count_says_of_how_many_the_counts_are():
     knobs = [ChoiceKnob(f"k{i}", list(range(100))) for i in range(6)]
     space = Space(knobs, [Constraint("rule", lambda c: c["k0"] < 50)])

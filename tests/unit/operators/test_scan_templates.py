@@ -23,8 +23,6 @@ from autotune.task.task import Task
         ("blocks", 3, 257, "int64"),
         ("blocks", 2, 1009, "float32"),
         ("blocks", 9, 1024, "int32"),
-        ("steps", 5, 31, "float64"),
-        ("steps", 2, 1009, "float32"),
     ],
 )
 def test_rows_are_summed_in_every_structure(how: str, m: int, n: int, dtype: str) -> None:

@@ -91,6 +91,7 @@ CASES: list[tuple[Callable[..., Made], tuple[Any, ...], Callable[[Array], Any], 
     (column_maxima, (1001, 70), lambda x: x.max(axis=0), "block_columns"),
     (column_maxima, (7, 5001), lambda x: x.max(axis=0), "block_columns"),
     (windows, (20, 45), padded_windows, "lanes"),
+    (windows, (7, 130), padded_windows, "lanes"),
 ]
 
 
@@ -153,3 +154,16 @@ def test_a_transposed_tile_is_loaded_in_whole_rows() -> None:
     source = autotune.build(structure.schedule, list(structure.tensors)).source
     assert "shufflevector" in source
     assert "load float," not in source
+
+
+def test_windows_apart_are_reduced_along_columns_without_a_copy_of_the_margin() -> None:
+    task = task_of(windows, (20, 45))
+    structure = task.concrete_structure(task.default_index)
+    stages = [stage.op.name for stage in structure.schedule.stages if stage.op.input_tensors]
+    assert stages == ["W_columns", "W"]
+
+
+def test_rows_that_begin_within_cache_lines_are_transposed_in_lower_tiles() -> None:
+    whole, within = (task_of(transposed, (64, n)) for n in (256, 257))
+    tall, low = (t.space.config(t.default_index).values["tile_rows"] for t in (whole, within))
+    assert low == tall // 2

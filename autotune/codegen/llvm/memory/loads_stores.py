@@ -82,7 +82,7 @@ class LoadsStores:
 
     def load_consecutive(self, buffer: Buffer, index: Linear, lanes: int) -> str:
         """Load consecutive elements; reuse an earlier load if they were not written since."""
-        key = ("load", buffer, index.key, index.const, lanes, self.versions.version_of(buffer))
+        key = self._consecutive(buffer, index, lanes)
         found = self.builder.recall(key)
         if isinstance(found, str):
             return found
@@ -96,6 +96,9 @@ class LoadsStores:
         found = self.conversions.from_memory(loaded, buffer.dtype, lanes)
         self.builder.remember(key, found, self.builder.first)
         return found
+
+    def _consecutive(self, buffer: Buffer, index: Linear, lanes: int) -> Hashable:
+        return "load", buffer, index.key, index.const, lanes, self.versions.version_of(buffer)
 
     def keep(self, buffer: Buffer, base: Linear, offsets: Sequence[int], value: str) -> None:
         """Keep elements at constant distances, loaded already, until the buffer is written."""
@@ -205,6 +208,14 @@ class LoadsStores:
         return result
 
     def _masked_load(self, load: Load, index: Linear, mask: Mask) -> str:
+        """Load the active lanes; shift what is loaded already if the first ones are not active."""
+        behind = mask.behind
+        key = self._consecutive(load.buffer, index + constant(behind), load.lanes)
+        ahead = self.builder.recall(key) if behind else None
+        if isinstance(ahead, str):
+            kind = llvm_type(load.dtype, load.lanes)
+            picks = [*["poison"] * behind, *range(load.lanes - behind)]
+            return self._permuted(kind, ahead, load.lanes, constants("i32", picks))
         name, kind = self._masked("load", load.dtype, load.lanes)
         lanes = f"<{load.lanes} x i1>"
         self.builder.declare(name, f"declare {kind} @{name}(ptr, i32 immarg, {lanes}, {kind})")
