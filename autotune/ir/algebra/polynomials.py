@@ -19,6 +19,7 @@ from autotune.ir.visitor import Rewriter, free_vars, walk_expr
 
 Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]
+_Order = tuple[bool, list[int], str, str, int]
 _Term = TypeVar("_Term", bound=Hashable)
 
 
@@ -71,7 +72,7 @@ def multiply(a: Poly, b: Poly) -> Poly:
 
 
 @functools.lru_cache(maxsize=1 << 13)
-def _order(node: Expr) -> tuple[bool, list[int], str, str, int]:
+def _order(node: Expr) -> _Order:
     """Order of atoms, the same in each process: variables by age, then the others by theirs."""
     if isinstance(node, Var):
         return False, [node.id], "", "", 0
@@ -215,6 +216,6 @@ def exact_quotient(node: Expr, divisor: Expr) -> Expr | None:
     return to_expr(quotient, node.dtype)
 
 
-def _degree(monomial: Monomial) -> tuple[int, list[tuple[bool, list[int], str, int]]]:
+def _degree(monomial: Monomial) -> tuple[int, list[_Order]]:
     """Order monomials by degree, then by their atoms; products keep this order."""
     return len(monomial), sorted(map(_order, monomial), reverse=True)
