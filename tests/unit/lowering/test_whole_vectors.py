@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from autotune.ir.verify import verify
 
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import cast, const, likely
 from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt, Store
-from autotune.ir.verify import verify
 from autotune.ir.visitor import free_vars, walk
 from autotune.lowering.gpu.whole_vectors import separate_whole_vectors
 
