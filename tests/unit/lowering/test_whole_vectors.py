@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from autotune.ir.verify import verify
+from support.verify import verify
 
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Var
