@@ -289,7 +289,7 @@ def build_task(
         _named("build", name)
     arrays: dict[int, Host] = {}
     if constants is not None or task.constant:
-        arrays = constant_copies(task.workload.template, task.parameters, constants)
+        arrays = constant_copies(task.workload.template, task.arguments, constants)
         task = task if task.constant else task.with_constant(tuple(arrays))
     if tuple(arrays) != task.constant:
         raise UsageError(

@@ -26,10 +26,11 @@ import here  # noqa: F401 - finds autotune
 import numpy as np
 
 from autotune.builder import BuiltFunction, best_config, build_task
-from autotune.cli.options.task_arguments import load_log, task_of
+from autotune.cli.options.task_arguments import load_log, task_with, template_of
 from autotune.ir import dtypes
 from autotune.runtime.cpu.aligned_arrays import aligned_copy, aligned_zeros
 from autotune.system.available_cpus import thread_count
+from autotune.target import Target
 from autotune.task.task import Task
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -122,7 +123,9 @@ def compare(request: Request) -> dict[str, Any]:
         If the log holds no valid record of the workload.
     """
     settings = request.settings, request.shapes
-    task = task_of(request.template, *settings, request.target, constant=request.constant)
+    target = Target.parse(request.target)
+    template = template_of(request.template, target)
+    task = task_with(template, request.template, *settings, target, constant=request.constant)
     records = load_log(request.log)
     if best_config(task, records)[0] is None:
         raise LookupError("the log holds no valid record")

@@ -19,8 +19,7 @@ _Array = npt.NDArray[np.float64]
 _Value = float | _Array
 _Place = np.intp | npt.NDArray[np.intp]
 
-POINTS = 20
-"""Samples per relation."""
+POINTS = 20  # Samples per relation.
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +86,11 @@ RELATIONS = (
 
 KINDS = (*ANNOTATIONS, VIRTUAL_THREAD)
 
+# Names of all columns, in order.
 CURVE_NAMES = (
     *(name for relation in RELATIONS for name in relation.names),
     *(f"length/{kind}" for kind in KINDS),
 )
-"""Names of all columns, in order."""
 
 
 def curve_matrix(nest: LoopNest, n: int = 1, take_log: bool = False) -> _Array:

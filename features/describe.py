@@ -14,16 +14,15 @@ from features.schema import (
     versioned,
 )
 
-FEATURE_LAYOUTS = (*LAYOUTS, "curve", "knob")
-"""All layouts, by name."""
+FEATURE_LAYOUTS = (*LAYOUTS, "curve", "knob")  # All layouts, by name.
 
+# Units of itervar fields; other fields are plain numbers.
 _UNITS = {
     **dict.fromkeys(("length", "topdown"), "iterations"),
     **dict.fromkeys(("bottomup", "reuse"), "accesses"),
     **dict.fromkeys(("add", "mul", "div"), "operations"),
     **dict.fromkeys(("stride", "mod", "count"), "elements"),
 }
-"""Units of itervar fields; other fields are plain numbers."""
 
 
 def explain(name: str) -> tuple[str, str]:

@@ -18,8 +18,8 @@ from features.numbers import Arithmetic, Scratch, signed_log2, stack_columns
 from features.plan import FeatureColumn, plan_of
 from features.schema import column_name, fields_of, layout_named
 
+# ``(('_itervar_', name), ('_attr_', ...), ('_arith_', ...), (access, stride, ...), ...)``.
 Row = tuple[tuple[Any, ...], ...]
-"""``(('_itervar_', name), ('_attr_', ...), ('_arith_', ...), (access, stride, ...), ...)``."""
 
 
 def itervar_rows(nest: LoopNest, take_log: bool = False, layout: str = "itervar") -> list[Row]:

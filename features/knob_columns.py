@@ -16,8 +16,8 @@ import numpy.typing as npt
 from features.loop_nest import FeatureError, Number
 from features.numbers import signed_log2, stack_columns
 
+# Categorical knobs with more values than this give their position instead of a one-hot code.
 ONE_HOT_LIMIT = 16
-"""Categorical knobs with more values than this give their position instead of a one-hot code."""
 
 
 def knob_features(
@@ -110,17 +110,8 @@ class KnobLayout:
     text, or ``PART/position`` in sorted order if there are more than `ONE_HOT_LIMIT`. A part is a
     knob's name, with ``.0``, ``.1`` ... if its values are sequences.
 
-    Parameters
-    ----------
-    numbers : mapping of str to bool
-        Numeric parts, and whether each holds flags.
-    categories : mapping of str to sequence of str
-        Parts that hold texts, and which.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the columns.
+    numbers: numeric parts, and whether each holds flags.
+    categories: parts that hold texts, and which.
     """
 
     def __init__(
@@ -144,7 +135,7 @@ class KnobLayout:
                     place = self._place(f"{part}={text}")
                     self._texts[part, text] = place, 1.0
                     one_hot.add(place)
-        self.names = tuple(self._taken)
+        self.names = tuple(self._taken)  # of the columns
         self._lacking = [0.0 if k in one_hot else np.nan for k in range(len(self.names))]
 
     def _place(self, name: str) -> int:

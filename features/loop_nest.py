@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 Number: TypeAlias = int | float | npt.NDArray[np.float64]
 
+# Annotations of loops, in the order of the one-hot code.
 ANNOTATIONS = (
     "BLOCK_X",
     "BLOCK_Y",
@@ -27,13 +28,11 @@ ANNOTATIONS = (
     "VECTORIZE",
     "SERIAL",
 )
-"""Annotations of loops, in the order of the one-hot code."""
 
+# A virtual thread: accepted as an annotation too; layouts without a slot for it say SERIAL.
 VIRTUAL_THREAD = "VIRTUAL_THREAD"
-"""A virtual thread: accepted as an annotation too; layouts without a slot for it say SERIAL."""
 
-SYMBOLIC = -1
-"""The length of a loop whose extent is not known before the kernel is called."""
+SYMBOLIC = -1  # The length of a loop whose extent is not known before the kernel is called.
 
 
 class FeatureError(ValueError):
@@ -42,30 +41,15 @@ class FeatureError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop or bound thread axis: one row of the itervar features.
+    """One loop or bound thread axis: one row of the itervar features."""
 
-    Parameters
-    ----------
-    name : str
-        The variable's name; need not be unique.
-    annotation : str
-        One of `ANNOTATIONS`, or `VIRTUAL_THREAD`.
-    length : Number
-        Number of iterations, `SYMBOLIC` if unknown.
-    parent : int
-        Index of the loop around this one, smaller than this loop's own; -1 for a root.
-    depth : int
-        Nest level; 1 for a root.
-    add, mul, div : Number
-        Float additions and subtractions, multiplications, divisions and remainders in the text
-        for which this is the innermost open loop.
-    """
-
-    name: str
-    annotation: str
-    length: Number
-    parent: int
-    depth: int
+    name: str  # The variable's name; need not be unique.
+    annotation: str  # One of `ANNOTATIONS`, or `VIRTUAL_THREAD`.
+    length: Number  # Number of iterations, `SYMBOLIC` if unknown.
+    parent: int  # Index of the loop around this one, smaller than this loop's own; -1 for a root.
+    depth: int  # Nest level; 1 for a root.
+    # Float additions and subtractions, multiplications, divisions and remainders in the text for
+    # which this is the innermost open loop.
     add: Number
     mul: Number
     div: Number
@@ -73,33 +57,16 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class BufferAccess:
-    """One load or store.
+    """One load or store."""
 
-    Parameters
-    ----------
-    buffer : str
-        The buffer's name.
-    number : int
-        Position among the accesses of that name in the whole function, from 0.
-    loops : tuple of int
-        Indices of all loops open around the access, outermost first.
-    strides : tuple of Number
-        In elements, one per open loop; 0 where the loop's variable is absent from the index.
-    mods : tuple of Number
-        The modulus the variable stands under, else -1; one per open loop.
-    itemsize : int
-        Bytes per element.
-    is_store : bool
-        Whether the access writes.
-    """
-
-    buffer: str
-    number: int
-    loops: tuple[int, ...]
+    buffer: str  # The buffer's name.
+    number: int  # Position among the accesses of that name in the whole function, from 0.
+    loops: tuple[int, ...]  # Indices of all loops open around the access, outermost first.
+    # In elements, one per open loop; 0 where the loop's variable is absent from the index.
     strides: tuple[Number, ...]
-    mods: tuple[Number, ...]
-    itemsize: int
-    is_store: bool
+    mods: tuple[Number, ...]  # The modulus the variable stands under, else -1; one per open loop.
+    itemsize: int  # Bytes per element.
+    is_store: bool  # Whether the access writes.
 
     @property
     def name(self) -> str:

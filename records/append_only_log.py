@@ -24,11 +24,8 @@ from records.record_errors import NewerSchemaError, RecordError, RecordWarning
 
 _log = logging.getLogger(__name__)
 
-MIN_WAIT_S = 2.0
-"""Seconds to wait after the end of the time, to append the last measurement."""
-
-_BEGINNING = b'{"schema":'
-"""The beginning of all lines that are appended here."""
+MIN_WAIT_S = 2.0  # Seconds to wait after the end of the time, to append the last measurement.
+_BEGINNING = b'{"schema":'  # The beginning of all lines that are appended here.
 
 _LINES_NAMED = 5
 _TAIL_BLOCK = 1 << 16

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType
 
 _PACKAGES = ("autotune", "features", "records", "search_spaces")
+# The folders of these packages, which stand beside each other.
 _OWN = tuple(f"{Path(__file__).parents[1] / name}{os.sep}" for name in _PACKAGES)
-"""The folders of these packages, which stand beside each other."""
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -20,11 +20,8 @@ from records.files import open_regular
 
 _log = logging.getLogger(__name__)
 
-_FIRST = 1 << 62
-"""Offset of the lockable bytes; the greatest offset is 2^63 - 1."""
-
-_TO_THE_END = 0
-"""As a length: all bytes from the offset on."""
+_FIRST = 1 << 62  # Offset of the lockable bytes; the greatest offset is 2^63 - 1.
+_TO_THE_END = 0  # As a length: all bytes from the offset on.
 
 _TAKEN = (errno.EAGAIN, errno.EACCES)
 

@@ -42,14 +42,11 @@ def _read(path: Path, fields: Sequence[Field]) -> Any:
     if path.suffix == ".parquet":
         return pd.read_parquet(path, engine="pyarrow")
     if path.suffix == ".csv":
-        exact: Any = {"float_precision": "round_trip"} if _version() < (3, 1) else {}
+        version = tuple(int(part) for part in pd.__version__.split(".")[:2])
+        exact: Any = {"float_precision": "round_trip"} if version < (3, 1) else {}
         return pd.read_csv(path, **csv_options(fields), **exact)
     with np.load(path, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
-
-
-def _version() -> tuple[int, ...]:
-    return tuple(int(part) for part in pd.__version__.split(".")[:2])
 
 
 def _column(values: Any, field: Field) -> Any:

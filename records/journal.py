@@ -15,8 +15,8 @@ from records.claims import Claims
 from records.record import Record, canonical, config_key, make_workload_key, workload_key
 from records.record_errors import RecordError
 
+# Number of last bytes of a log that identify it; they contain most of a line with a time stamp.
 _TAIL_BYTES = 1024
-"""Number of last bytes of a log that identify it; they contain most of a line with a time stamp."""
 
 
 class Entry(NamedTuple):

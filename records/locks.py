@@ -8,14 +8,11 @@ import os
 import time
 from collections.abc import Callable
 
+# Seconds after which waiting is mentioned: appending a record takes some milliseconds.
 SAID_AFTER_S = 1.0
-"""Seconds after which waiting is mentioned: appending a record takes some milliseconds."""
 
-READING_WAITS_S = 10.0
-"""Seconds that readers wait."""
-
-_SHORTEST_S, _LONGEST_S = 0.0005, 0.05
-"""Seconds between two tries, at first and later on."""
+READING_WAITS_S = 10.0  # Seconds that readers wait.
+_SHORTEST_S, _LONGEST_S = 0.0005, 0.05  # Seconds between two tries, at first and later on.
 
 
 class LockedError(OSError):

@@ -12,27 +12,18 @@ import statistics
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, cast
 
 from records.record_errors import NewerSchemaError, RecordError
 
-SCHEMA = 1
-"""Version of the line format; a reader refuses higher ones."""
+SCHEMA = 1  # Version of the line format; a reader refuses higher ones.
 
-_OPTIONAL = (
-    "fingerprints", "build_s", "run_s", "max_error", "raced", "noise", "kernels", "clocks", "steps",
-    "final",
-)  # fmt: skip
-
+# Least and largest cost in seconds, so that speeds and sums are finite, too.
 MIN_S, MAX_S = 1e-18, 1e18
-"""Least and largest cost in seconds, so that speeds and sums are finite, too."""
 
-_MOST = sys.float_info.max
-"""Limit of numbers: a larger integer could not be converted to a float."""
-
-_MAX_NESTED = 64
-"""Largest depth of nested objects and lists."""
+_MOST = sys.float_info.max  # Limit of numbers: a larger integer could not be converted to a float.
+_MAX_NESTED = 64  # Largest depth of nested objects and lists.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +193,7 @@ class Record:
                 "upgrade to read it"
             )
         names = [f.name for f in fields(cls)]
-        missing = [n for n in names if n not in data and n not in ("costs_s", "error", *_OPTIONAL)]
+        missing = [f.name for f in fields(cls) if f.default is MISSING and f.name not in data]
         if missing:
             raise RecordError(f"record without {', '.join(missing)}")
         return cls(**{name: data[name] for name in names if name in data})
@@ -239,12 +230,12 @@ def canonical(data: object) -> str:
     return json.dumps(to_plain(data, "key"), sort_keys=True, separators=(",", ":"))
 
 
+# What is in every record; a name with a dot is of something inside an object.
 _TYPES: dict[str, type] = {
     "workload": dict, "workload.template": str, "workload.args": dict, "target": str,
     "config": dict, "config.index": int, "config.values": dict,
     "policy": dict, "device": dict, "versions": dict, "seed": int, "timestamp": float,
 }  # fmt: skip
-"""What is in every record; a name with a dot is of something inside an object."""
 
 _TYPES_IF_GIVEN: dict[str, type] = {
     "error": dict, "error.code": str, "error.stage": str, "error.message": str,

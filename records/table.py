@@ -21,13 +21,12 @@ import numpy.typing as npt
 from records.record_errors import TableError
 
 DType = Literal["category", "string", "bool", "int64", "float64", "float32"]
+# Values of a column: texts, None where there is none, or an array of its dtype.
 Values = Sequence[str | None] | npt.NDArray[Any]
-"""Values of a column: texts, None where there is none, or an array of its dtype."""
 
 SUFFIXES = (".parquet", ".csv", ".npz")
 
-MAX_PADDED = 1 << 30
-"""Bytes that a column of texts may take in an .npz file."""
+MAX_PADDED = 1 << 30  # Bytes that a column of texts may take in an .npz file.
 
 
 @dataclass(frozen=True, slots=True)

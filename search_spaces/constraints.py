@@ -15,11 +15,8 @@ from search_spaces.space_errors import SpaceError
 
 Verdicts = npt.NDArray[np.int16]
 
-FEASIBLE = -1
-"""Verdict on an index that breaks no constraint."""
-
-CHUNK = 1 << 15
-"""Configurations evaluated at a time; their columns stay in the cache."""
+FEASIBLE = -1  # Verdict on an index that breaks no constraint.
+CHUNK = 1 << 15  # Configurations evaluated at a time; their columns stay in the cache.
 
 
 @dataclass(frozen=True)

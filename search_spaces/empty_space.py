@@ -34,21 +34,16 @@ def explanation(
         return f"{line}: {charged}" if charged else line
     index = _fewest_violations(codec, constraints, aim)
     columns = LazyColumns(codec, np.array([index]))
-    broken = [
-        rule.name + _detail(rule, columns)
-        for rule, (holds, _) in zip(constraints, evaluated(constraints, columns, 1), strict=True)
-        if not holds[0]
-    ]
+    broken = []
+    for rule, (holds, _) in zip(constraints, evaluated(constraints, columns, 1), strict=True):
+        if not holds[0]:
+            detail = "" if rule.detail is None else rule.detail(columns)
+            broken.append(f"{rule.name} ({detail})" if detail else rule.name)
     values = ", ".join(
         f"{knob.name}={knob.value(position)!r}"
         for knob, position in zip(codec.knobs, codec.digits(index), strict=True)
     )
     return f"{line}: {charged}; nearest is {values}, stopped by {' and '.join(broken)}"
-
-
-def _detail(rule: Constraint, columns: LazyColumns) -> str:
-    said = "" if rule.detail is None else rule.detail(columns)
-    return f" ({said})" if said else ""
 
 
 def _fewest_violations(codec: Codec, constraints: Sequence[Constraint], aim: int) -> int:

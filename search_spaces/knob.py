@@ -22,8 +22,8 @@ KnobValue = int | float | bool | str | tuple[int, ...] | tuple[str, ...]
 IntArray = npt.NDArray[np.int64]
 Column = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
+# Largest number of values, which a knob has in memory; more is a mistake in its definition.
 MAX_VALUES = 1 << 20
-"""Largest number of values, which a knob has in memory; more is a mistake in its definition."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import numpy as np
 from search_spaces.columns import Codec
 from search_spaces.knob import IntArray
 
-MAX_SHELL = 1 << 20
-"""Shells with more configurations than this are not enumerated."""
+MAX_SHELL = 1 << 20  # Shells with more configurations than this are not enumerated.
 
 
 def knob_steps(codec: Codec, index: int) -> list[IntArray]:

@@ -17,53 +17,31 @@ from search_spaces.columns import Codec, LazyColumns
 from search_spaces.constraints import CHUNK, Constraint, evaluated
 from search_spaces.knob import IntArray
 
+# Largest number of configurations, of a space or of a group of knobs, that are all counted.
 ENUMERABLE = 10_000_000
-"""Largest number of configurations, of a space or of a group of knobs, that are all counted."""
 
-SAMPLE = 1 << 20
-"""Size of the sample of a larger one."""
+SAMPLE = 1 << 20  # Size of the sample of a larger one.
 
 
 @dataclass(frozen=True)
 class RuleCount:
-    """Rejections of one rule.
-
-    Attributes
-    ----------
-    name, message : str
-        The rule's.
-    first : int
-        Configurations that it rejects and no earlier rule does.
-    total : int or None
-        All configurations that it rejects; None if it cannot be evaluated where earlier rules
-        reject.
-    """
+    """Rejections of one rule."""
 
     name: str
     message: str
-    first: int
+    first: int  # Configurations that it rejects and no earlier rule does.
+    # All configurations that it rejects; None if it cannot be evaluated where earlier rules reject.
     total: int | None
 
 
 @dataclass(frozen=True)
 class FeasibilityCounts:
-    """The number of feasible configurations of a space, and the rejections by rule.
+    """The number of feasible configurations of a space, and the rejections by rule."""
 
-    Attributes
-    ----------
-    size : int
-        Configurations of the space.
-    counted : int
-        Number of counted configurations: all of them, or the size of a sample.
-    feasible : int
-    rules : tuple of RuleCount
-        In the order of the space's constraints.
-    """
-
-    size: int
-    counted: int
+    size: int  # Configurations of the space.
+    counted: int  # Number of counted configurations: all of them, or the size of a sample.
     feasible: int
-    rules: tuple[RuleCount, ...]
+    rules: tuple[RuleCount, ...]  # In the order of the space's constraints.
 
     @property
     def exact(self) -> bool:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from search_spaces.constraints import CHUNK
 from search_spaces.knob import IntArray
 
+# Draws in a row without a new feasible index after which trial and error gives up.
 MAX_REJECTED_DRAWS = 1 << 22
-"""Draws in a row without a new feasible index after which trial and error gives up."""
 
 
 def sample_pool(pool: IntArray, n: int, rng: np.random.Generator, excluded: IntArray) -> IntArray:

@@ -26,11 +26,11 @@ from search_spaces.rejection_counts import SAMPLE, FeasibilityCounts, count_feas
 from search_spaces.sampling import sample_by_trial, sample_pool
 from search_spaces.space_errors import SpaceError
 
+# Spaces up to this size are sampled from their feasible configurations, larger ones by trial.
 SAMPLE_FROM_ALL = 1 << 20
-"""Spaces up to this size are sampled from their feasible configurations, larger ones by trial."""
 
+# Number of feasible configurations to find in a huge space with hardly any.
 MAX_CONNECTED = 1 << 12
-"""Number of feasible configurations to find in a huge space with hardly any."""
 
 
 class Space:
@@ -266,10 +266,8 @@ class Space:
             pool = np.sort(sample_by_trial(len(self), self.feasible, 1024, rng, none))
         else:
             pool = self.feasible_indices()
-        return self._nearest_of(index, pool) if len(pool) else None
-
-    def _nearest_of(self, index: int, pool: IntArray) -> int:
-        return int(pool[np.argmin(nearest.steps_to(self._codec, index, pool))])
+        steps = nearest.steps_to(self._codec, index, pool)
+        return int(pool[np.argmin(steps)]) if len(pool) else None
 
     @property
     def _defaults(self) -> int:

@@ -15,8 +15,8 @@ from search_spaces.factors import ceil_div, ordered_factorisations, power2_split
 from search_spaces.knob import Column, Knob, KnobValue, checked_candidates
 from search_spaces.space_errors import SpaceError
 
+# Preferred inner size of a default: few threads and little memory, so nearly always legal.
 DEFAULT_INNER_SIZE = 4
-"""Preferred inner size of a default: few threads and little memory, so nearly always legal."""
 
 
 @dataclass(frozen=True)

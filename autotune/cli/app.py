@@ -18,6 +18,7 @@ from autotune.cli.options.shared_options import command_app
 from autotune.cli.terminal.output import print_line
 from autotune.system.version import __version__
 
+# What each command does, by its name, which is that of its module in `cli/commands`.
 COMMANDS = {
     "run": "Search for the fastest configuration; log measurements.",
     "best": "Print the configuration that logs have shown to be best.",
@@ -33,7 +34,6 @@ COMMANDS = {
     "features": "Data sets of features for research.",
     "tile": "Look into functions in the Tile language.",
 }
-"""What each command does, by its name, which is that of its module in `cli/commands`."""
 
 
 class _Commands(Mapping[str, Any]):

@@ -39,12 +39,12 @@ _log = logging.getLogger(__name__)
 
 _VERBOSE = ("-v", "--verbose")
 
+# Errors of the system, such as a full disk or a missing permission; never our own errors.
 _SYSTEM = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ELOOP, errno.ENAMETOOLONG),
     errno.EFBIG,
 }
-"""Errors of the system, such as a full disk or a missing permission; never our own errors."""
 
 
 def entry() -> NoReturn:

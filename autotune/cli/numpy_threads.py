@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from autotune.system.environment_variables import changed_environment
+
 _VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
@@ -17,10 +19,5 @@ def load_numpy_for_one_thread() -> None:
     """
     if "numpy" in sys.modules:
         return
-    unset = [name for name in _VARIABLES if name not in os.environ]
-    os.environ.update(dict.fromkeys(unset, "1"))
-    try:
+    with changed_environment({name: os.environ.get(name, "1") for name in _VARIABLES}):
         import numpy  # noqa: F401, it reads the environment now
-    finally:
-        for name in unset:
-            del os.environ[name]

@@ -51,6 +51,10 @@ class CostModel(ABC):
     are meaningful. Training is deterministic: the same rows in the same order give the same model.
     """
 
+    # Indices of the columns that scores depend on, ascending; None for possibly all. The values of
+    # other columns are not used.
+    columns: IndexVector | None = None
+
     @abstractmethod
     def fit(self, features: FloatMatrix, throughput: FloatVector) -> None:
         """Learn from measured candidates only; earlier data is dropped.
@@ -70,14 +74,6 @@ class CostModel(ABC):
 
     def prepare(self) -> None:  # noqa: B027, most have nothing to prepare
         """Load the libraries that the first fit needs."""
-
-    @property
-    def columns(self) -> IndexVector | None:
-        """Indices of the columns that scores depend on, ascending; None for possibly all.
-
-        The values of other columns are not used.
-        """
-        return None
 
     @abstractmethod
     def predict(self, features: FloatMatrix) -> FloatVector:

@@ -17,20 +17,13 @@ import numpy.typing as npt
 from autotune.cost_model.base import FloatVector, IndexVector
 from autotune.system.available_cpus import run_in_threads
 
+# Twice the parameter nu of the possible Matérn kernels; the first is used before any data.
 SMOOTHNESS = (5, 3, 1)
-"""Twice the parameter nu of the possible Matérn kernels; the first is used before any data."""
 
-JITTER = 1e-8
-"""Added to the kernel's diagonal because of rounding."""
-
-CHUNK = 1024
-"""Number of places predicted at a time, so that intermediate values fit in a cache."""
-
-ROOM = 0.25
-"""Extra space for later measurements, as a share of the present ones."""
-
-THREADS = 2
-"""Of them at a time, and of the kernels that are fitted."""
+JITTER = 1e-8  # Added to the kernel's diagonal because of rounding.
+CHUNK = 1024  # Number of places predicted at a time, so that intermediate values fit in a cache.
+ROOM = 0.25  # Extra space for later measurements, as a share of the present ones.
+THREADS = 2  # Of them at a time, and of the kernels that are fitted.
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import numpy as np
 
 from autotune.cost_model.base import FloatVector
 
+# Below this the asymptotic series of the tail is more exact than the difference of two terms.
 _TAIL = -8.0
-"""Below this the asymptotic series of the tail is more exact than the difference of two terms."""
 
 _ERFC = (
     0.17087277,

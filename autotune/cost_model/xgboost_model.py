@@ -14,13 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.cost_model.base import (
-    CostModel,
-    FloatMatrix,
-    FloatVector,
-    IndexVector,
-    check_training_data,
-)
+from autotune.cost_model.base import CostModel, FloatMatrix, FloatVector, check_training_data
 from autotune.errors import AutotuneError
 
 
@@ -98,7 +92,8 @@ class XGBCostModel(CostModel):
     def __init__(self, seed: int = 0, settings: XGBSettings | None = None) -> None:
         self.seed = seed
         self.settings = settings or XGBSettings()
-        self._grown: _Trees | None = None
+        self._booster: Any = None
+        self._mean, self._std = 0.0, 1.0  # of its scores of the training rows
 
     def prepare(self) -> None:
         """Load XGBoost; AutotuneError if it cannot be loaded."""
@@ -110,34 +105,7 @@ class XGBCostModel(CostModel):
         AutotuneError if XGBoost cannot be loaded, or fails.
         """
         check_training_data(features, throughput)
-        self._grown = _Trees.grow(self.settings, self.seed, features, throughput)
-
-    @property
-    def columns(self) -> IndexVector | None:
-        """Places of the columns that the trees split on; None before they are grown."""
-        return None if self._grown is None else self._grown.columns
-
-    def predict(self, features: FloatMatrix) -> FloatVector:
-        """Return the score per row, shape (n,); higher is faster."""
-        if self._grown is None:
-            raise RuntimeError("the cost model is asked to predict before it was fitted")
-        return self._grown.score(features)
-
-
-@dataclass(frozen=True)
-class _Trees:
-    """One booster and its split columns; its scores are standardised over the training rows."""
-
-    booster: Any
-    columns: IndexVector
-    mean: float
-    std: float
-
-    @classmethod
-    def grow(
-        cls, settings: XGBSettings, seed: int, features: FloatMatrix, throughput: FloatVector
-    ) -> _Trees:
-        xgboost = _loaded()
+        xgboost, settings = _loaded(), self.settings
         count, width = features.shape
         params = {
             "objective": "rank:pairwise",
@@ -150,7 +118,7 @@ class _Trees:
             # The pairwise loss has small second derivatives: a weight limit would stop growth.
             "min_child_weight": 0.0,
             "colsample_bytree": min(1.0, settings.columns_per_tree / max(width, 1)),
-            "seed": seed % 2**31,
+            "seed": self.seed % 2**31,
             "nthread": 1,
             "verbosity": 0,
         }
@@ -161,11 +129,15 @@ class _Trees:
             booster.set_param({"nthread": settings.threads})
             scores = booster.inplace_predict(features).astype(np.float64)
             splits = booster.get_score(importance_type="weight")  # by default names: f0, f1, ...
-        columns = np.array(sorted(int(name[1:]) for name in splits), dtype=np.int64)
-        return cls(booster, columns, float(scores.mean()), float(scores.std()) or 1.0)
+        self.columns = np.array(sorted(int(name[1:]) for name in splits), dtype=np.int64)
+        self._booster = booster
+        self._mean, self._std = float(scores.mean()), float(scores.std()) or 1.0
 
-    def score(self, features: FloatMatrix) -> FloatVector:
+    def predict(self, features: FloatMatrix) -> FloatVector:
+        """Return the score per row, shape (n,); higher is faster."""
+        if self._booster is None:
+            raise RuntimeError("the cost model is asked to predict before it was fitted")
         with _telling("predicting"):
-            raw = self.booster.inplace_predict(features).astype(np.float64)
-        scores: FloatVector = (raw - self.mean) / self.std
+            raw = self._booster.inplace_predict(features).astype(np.float64)
+        scores: FloatVector = (raw - self._mean) / self._std
         return scores

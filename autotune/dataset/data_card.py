@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,7 @@ from autotune.system.words import counted
 from features import FEATURE_VERSION
 from records.table import Field
 
-_MAX_WORKLOADS = 50
-"""Workloads that a card lists."""
+_MAX_WORKLOADS = 50  # Workloads that a card lists.
 
 
 @dataclass
@@ -47,8 +46,7 @@ def card_text(
     statistics: ExportStatistics,
 ) -> str:
     """Return the data card, in Markdown."""
-    failed = sum(log_index.errors.values())
-    loops = "The features are read off the loops that each configuration leads to"
+    failed, further = sum(log_index.errors.values()), len(log_index.workloads()) - _MAX_WORKLOADS
     parts = [
         f"# {data.name}\n",
         f"{counted(len(log_index), 'measurement')} of "
@@ -60,7 +58,7 @@ def card_text(
         "## Where it is from\n",
         _table(("log", "rows"), log_index.lengths().items()),
         _table(("workload", "target", "rows", "fastest [s]"), _workloads(log_index)),
-        _further(len(log_index.workloads()) - _MAX_WORKLOADS, "workload"),
+        f"... and {counted(further, 'more workload')}.\n" if further > 0 else "",
         _table(("device", "rows"), [(d or "not known", n) for d, n in log_index.devices.items()]),
         "## Failures and missing features\n",
         "A failed measurement keeps its row: `ok` is false, `throughput` 0, its costs NaN; the "
@@ -77,13 +75,6 @@ def card_text(
             ((s, len(statistics.workloads.get(s, ())), statistics.splits[s]) for s in SPLITS),
         ),
         _device_splits(statistics),
-        "## Columns\n",
-        _table(("role", "columns", "dtypes"), _roles(fields)),
-        f"{loops}, as docs/features.md of autotune says. A loop or an access that a program does "
-        "not have is 0; NaN stands for features that are not there at all. A knob that a "
-        "configuration does not have is NaN.\n",
-        "## Reading it\n",
-        _reading(data),
         "## What to note\n",
         _notes(log_index),
     ]  # fmt: skip
@@ -128,41 +119,11 @@ def _workloads(log_index: LogIndex) -> list[tuple[object, ...]]:
     return found
 
 
-def _further(n: int, what: str) -> str:
-    return f"... and {counted(n, f'more {what}')}.\n" if n > 0 else ""
-
-
 def _device_splits(statistics: ExportStatistics) -> str:
     if not statistics.device_splits:
         return ""
     return "`device_split` holds out devices instead of workloads.\n\n" + _table(
         ("device_split", "rows"), ((s, statistics.device_splits[s]) for s in SPLITS)
-    )
-
-
-def _roles(fields: Sequence[Field]) -> list[tuple[object, ...]]:
-    roles: dict[str, list[Field]] = {}
-    for column in fields:
-        roles.setdefault(column.role, []).append(column)
-    return [
-        (role, len(own), ", ".join(dict.fromkeys(column.dtype for column in own)))
-        for role, own in roles.items()
-    ]
-
-
-_READERS: Mapping[str, str] = {
-    ".parquet": 'frame = pd.read_parquet("{data}")',
-    ".csv": 'schema = json.load(open("{schema}"))\n'
-    'frame = pd.read_csv("{data}", **schema["read_csv"])',
-    ".npz": 'frame = pd.DataFrame(dict(np.load("{data}")))  # texts are objects, "" for none',
-}
-
-
-def _reading(data: Path) -> str:
-    own = _READERS[data.suffix].format(data=data.name, schema=schema_path(data).name)
-    return (
-        f"```python\n{own}\n```\n\nWith autotune at hand, `autotune.dataset.load(path)` gives the "
-        "dtypes of the schema in every format.\n"
     )
 
 
@@ -184,8 +145,5 @@ def _notes(log_index: LogIndex) -> str:
 def _table(headers: Sequence[str], rows: Any) -> str:
     lines = [[str(cell) for cell in row] for row in rows]
     out = [headers, ["---"] * len(headers), *lines]
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in out) + "\n"
-
-
-def _cell(text: str) -> str:
-    return printable(text).replace("|", "\\|").replace("\n", " ")
+    cells = [[printable(c).replace("|", "\\|").replace("\n", " ") for c in line] for line in out]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"

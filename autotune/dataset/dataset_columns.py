@@ -16,39 +16,21 @@ from features import explain
 from records import Record
 from records.table import DType, Field, Values, as_text
 
+# Replaces an index or a seed of more than 64 bits, which only logs of other tools have.
 NOT_64_BITS = -1
-"""Replaces an index or a seed of more than 64 bits, which only logs of other tools have."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A record and its context.
-
-    Attributes
-    ----------
-    record : Record
-    log : str
-        File it is from.
-    group : Group
-        Its workload and target.
-    split : str
-        Of its workload.
-    device_split : str or None
-        Of its device.
-    flops : float or None
-        Floating-point operations of one run.
-    missing : str or None
-        Why it has no loop features.
-    program : ProgramText or None
-    """
+    """A record and its context."""
 
     record: Record
-    log: str
-    group: Group
-    split: str
-    device_split: str | None
-    flops: float | None
-    missing: str | None
+    log: str  # File it is from.
+    group: Group  # Its workload and target.
+    split: str  # Of its workload.
+    device_split: str | None  # Of its device.
+    flops: float | None  # Floating-point operations of one run.
+    missing: str | None  # Why it has no loop features.
     program: ProgramText | None
 
     @property
@@ -81,12 +63,9 @@ class DatasetColumn:
         if self.field.is_text:
             return [as_text(text) for text in found]
         if self.field.dtype == "int64":
-            return np.array([_whole(number) for number in found], np.int64)
+            fits = (n if -(2**63) <= n < 2**63 else NOT_64_BITS for n in found)
+            return np.array([*fits], np.int64)
         return np.array([math.nan if x is None else x for x in found], self.field.dtype)
-
-
-def _whole(number: int) -> int:
-    return number if -(2**63) <= number < 2**63 else NOT_64_BITS
 
 
 def _costs(row: Row) -> tuple[float, ...]:
@@ -120,6 +99,7 @@ def _column(
 
 _WHY = "; ".join(f"{code}: {meaning}" for code, meaning in REASONS.items())
 
+# Columns of the measurement and its conditions.
 RECORD = [
     _column("record", *about)
     for about in (
@@ -162,8 +142,8 @@ RECORD = [
          lambda r: r.missing),
     )
 ]  # fmt: skip
-"""Columns of the measurement and its conditions."""
 
+# Columns with labels for learning.
 LABELS = [
     _column("label", *about)
     for about in (
@@ -187,7 +167,6 @@ LABELS = [
         ("error_message", "string", "", "what the failure said", _error("message")),
     )
 ]  # fmt: skip
-"""Columns with labels for learning."""
 
 SPLIT = _column(
     "split",
@@ -206,6 +185,7 @@ DEVICE_SPLIT = _column(
     lambda row: row.device_split,
 )
 
+# Columns that --with-programs adds.
 PROGRAM = [
     _column("program", *about)
     for about in (
@@ -218,7 +198,6 @@ PROGRAM = [
          lambda r: r.program and r.program["source_hash"]),
     )
 ]  # fmt: skip
-"""Columns that --with-programs adds."""
 
 
 def fixed_columns(device_split: bool = True, programs: bool = True) -> list[DatasetColumn]:

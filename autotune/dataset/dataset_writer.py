@@ -31,11 +31,10 @@ _log = logging.getLogger(__name__)
 
 _Entry = tuple[Path, Record, Group]
 
+# Largest number of values in memory at a time, which limits the rows of a batch.
 _BATCH_NUMBERS = 1 << 23
-"""Largest number of values in memory at a time, which limits the rows of a batch."""
 
-_MIN_ROWS = 64
-"""Rows at a time where they are very wide."""
+_MIN_ROWS = 64  # Rows at a time where they are very wide.
 
 
 class NothingToExportError(UsageError):
@@ -44,24 +43,15 @@ class NothingToExportError(UsageError):
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
-
-    Attributes
-    ----------
-    data, schema, card : Path
-    rows, workloads, features : int
-        Workloads count once per target.
-    missing : str
-        One line on rows without features; empty if all have them.
-    """
+    """What was written."""
 
     data: Path
     schema: Path
     card: Path
     rows: int
-    workloads: int
+    workloads: int  # They count once per target.
     features: int
-    missing: str
+    missing: str  # One line on rows without features; empty if all have them.
 
 
 def export(

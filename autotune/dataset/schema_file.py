@@ -13,8 +13,7 @@ from records.files import open_to_read
 from records.table import Field, csv_options
 
 FORMAT = "autotune data set"
-VERSION = 1
-"""Version of the schema file and of the columns beside the features."""
+VERSION = 1  # Version of the schema file and of the columns beside the features.
 
 
 def schema_path(data: Path) -> Path:

@@ -30,8 +30,7 @@ from features import FeatureError
 _log = logging.getLogger(__name__)
 
 
-CHUNK = 4096
-"""Candidates evaluated at a time."""
+CHUNK = 4096  # Candidates evaluated at a time.
 
 _Single = tuple[tuple[str, ...], FloatMatrix]
 

@@ -22,11 +22,10 @@ from autotune.trace.isolate_user_code import run_isolated
 
 _log = logging.getLogger(__name__)
 
-_IMPORT_S = 30.0
-"""Seconds that the file of a template gets to be imported."""
+_IMPORT_S = 30.0  # Seconds that the file of a template gets to be imported.
 
+# A processor for each width of vectors in bytes.
 _PROCESSORS: dict[int | None, str] = {16: "x86-64", 32: "x86-64-v3", 64: "x86-64-v4"}
-"""A processor for each width of vectors in bytes."""
 
 NO_TEMPLATE = "no_template"
 BAD_TARGET = "bad_target"
@@ -37,6 +36,7 @@ TEMPLATE_CHANGED = "template_changed"
 REFUSED = "refused"
 NO_LOOPS = "no_loops"
 
+# Why a record has no features that come from loops.
 REASONS = {
     NO_TEMPLATE: "no template of this name for this kind of target is here, or was given",
     BAD_TARGET: "the target has options that are not ours",
@@ -47,7 +47,6 @@ REASONS = {
     REFUSED: "the template refuses these knob values, and makes no loops of them",
     NO_LOOPS: "the template gives a kernel as text",
 }
-"""Why a record has no features that come from loops."""
 
 
 class TaskFinder:

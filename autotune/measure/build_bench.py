@@ -25,8 +25,8 @@ from autotune.trace.fingerprint import digest as fingerprint_of
 from autotune.trace.isolate_user_code import run_isolated
 from search_spaces import KnobValue
 
+# Number of operations that the unscheduled program does in about one second.
 LARGEST_UNSCHEDULED = 3 * 10**8
-"""Number of operations that the unscheduled program does in about one second."""
 
 
 class BuildBench:
@@ -65,7 +65,7 @@ class BuildBench:
         task = self.task
         program = Computation.of(task)
         subject = WorkloadDescription(
-            Signature(task.workload.template, task.parameters),
+            Signature(task.workload.template, tuple(task.arguments)),
             str(task.target),
             *task.template.precision_for(task.args),
             program.reduction_length(),

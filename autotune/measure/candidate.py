@@ -65,33 +65,22 @@ class WorkloadDescription:
 
     def to_json(self) -> dict[str, Any]:
         """Return the subject as JSON data."""
-        return {
-            "signature": self.signature.to_json(),
-            "target": self.target,
-            "accumulator": self.accumulator,
-            "intermediate": self.intermediate,
-            "terms": self.terms,
-            "work": self.work,
-            "uses": None if self.uses is None else [use.to_json() for use in self.uses],
-            "functions": None if self.functions is None else sorted(self.functions),
-            "constant": self.constant,
-        }
+        uses = None if self.uses is None else [use.to_json() for use in self.uses]
+        functions = None if self.functions is None else sorted(self.functions)
+        own = {"signature": self.signature.to_json(), "uses": uses, "functions": functions}
+        return {**vars(self), **own}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WorkloadDescription:
         """Rebuild a subject from what `to_json` returned."""
         uses, functions = data["uses"], data["functions"]
-        return cls(
-            Signature.from_json(data["signature"]),
-            data["target"],
-            data["accumulator"],
-            data["intermediate"],
-            data["terms"],
-            data["work"],
-            None if uses is None else tuple(map(InputUse.from_json, uses)),
-            None if functions is None else frozenset(functions),
-            tuple(data["constant"]),
-        )
+        own: dict[str, Any] = {
+            "signature": Signature.from_json(data["signature"]),
+            "uses": None if uses is None else tuple(map(InputUse.from_json, uses)),
+            "functions": None if functions is None else frozenset(functions),
+            "constant": tuple(data["constant"]),
+        }
+        return cls(**{**data, **own})
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from search_spaces import Config
 
 _log = logging.getLogger(__name__)
 
-LONGER = 4.0
-"""A round has so many times the seconds that it should take, before it is given up."""
+LONGER = 4.0  # A round has so many times the seconds that it should take, before it is given up.
 
 
 class Rounds:
@@ -40,7 +39,10 @@ class Rounds:
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
     ) -> dict[int, MeasureResult]:
         """Time candidates in turns, as `SupportsComparison` says."""
-        jobs = [self._job(config) for config in configs]
+        jobs = [
+            self._jobs.setdefault(config.index, BuildJob(MeasureInput(config), remeasure=True))
+            for config in configs
+        ]
         if any(job.response is None for job in jobs):
             self._scheduler.build(jobs)
         if fresh:
@@ -55,9 +57,6 @@ class Rounds:
                 results[job.candidate.config.index] = failure
         numbers = [c.index for c in configs if c.index not in results]
         return results | self._round(numbers, seconds, seed) if numbers else results
-
-    def _job(self, config: Config) -> BuildJob:
-        return self._jobs.setdefault(config.index, BuildJob(MeasureInput(config), remeasure=True))
 
     def _enter(self, job: BuildJob) -> tuple[MeasureResult | None, bool]:
         """Let a candidate be loaded and called, unless it is; return how it failed, if it did.

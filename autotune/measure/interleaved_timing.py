@@ -14,21 +14,17 @@ import numpy as np
 from autotune.measure.noise_monitor import WaitingShare
 from autotune.measure.timing import SAMPLE_S, Loop, gc_disabled, lower_quartile, timed_loop
 
-LAPS = 32
-"""Turns that each kernel gets in a round, if a turn is not too short then."""
+LAPS = 32  # Turns that each kernel gets in a round, if a turn is not too short then.
 
+# A turn lasts so long at least: the first of its calls find the caches and threads as another
+# kernel has left them.
 SHORTEST_TURN_S = 2e-3
-"""A turn lasts so long at least: the first of its calls find the caches and threads as another
-kernel has left them."""
 
+# Of a kernel that takes longer one turn is enough, and the first call is as good as the second.
 SLOW_S = 0.05
-"""Of a kernel that takes longer one turn is enough, and the first call is as good as the second."""
 
-OVERTIME = 2.0
-"""Turns that are taken again make a round at most so many times as long."""
-
-WARM_SHARE = 1 / 3
-"""Share of a turn that does not count."""
+OVERTIME = 2.0  # Turns that are taken again make a round at most so many times as long.
+WARM_SHARE = 1 / 3  # Share of a turn that does not count.
 
 Call = Callable[[], object]
 
@@ -90,8 +86,7 @@ def time_interleaved(
     return polished({index: calm[index] or disturbed[index] for index in calls})
 
 
-POLISHES = 4
-"""Passes of the median polish: each moves what is left by less than the one before."""
+POLISHES = 4  # Passes of the median polish: each moves what is left by less than the one before.
 
 
 def polished(turns: Mapping[int, Mapping[int, float]]) -> dict[int, float]:

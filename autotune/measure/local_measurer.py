@@ -32,13 +32,12 @@ _log = logging.getLogger(__name__)
 
 MAX_BUILDERS = 4
 
-MAX_GPU_BUILDERS = 8
-"""Most builders for a GPU: so many are always faster than the device."""
+MAX_GPU_BUILDERS = 8  # Most builders for a GPU: so many are always faster than the device.
 
 CEILING_TIMEOUT_S = 60.0
 
+# Assumed seconds for processes to start, import everything and trace the template.
 STARTING_S = 1.5
-"""Assumed seconds for processes to start, import everything and trace the template."""
 
 
 class LocalMeasurer(Measurer):
@@ -333,21 +332,17 @@ class LocalMeasurer(Measurer):
             index = job.candidate.config.index
             _log.warning("the runner %s; candidate %d is run again", response.outcome, index)
             response = self._scheduler.run(job)
-        error, span = response.error(self.timeout_s), response.span
-        if not isinstance(response.outcome, Message):
-            return MeasureResult(error=error, run_span=span)
-        answer = response.outcome.body
-        run_s, max_error = answer["seconds"], answer["max_error"]
-        if error is not None:
-            return MeasureResult(error=error, max_error=max_error, run_s=run_s, run_span=span)
+        answer = response.outcome.body if isinstance(response.outcome, Message) else {}
+        costs_s = answer.get("costs_s")
         return MeasureResult(
-            costs_s=tuple(answer["costs_s"]),
-            max_error=max_error,
-            raced=answer["raced"],
-            noise=answer["noise"],
-            clocks=answer["clocks"],
-            run_s=run_s,
-            run_span=span,
+            costs_s=None if costs_s is None else tuple(costs_s),
+            error=response.error(self.timeout_s),
+            max_error=answer.get("max_error"),
+            raced=answer.get("raced", False),
+            noise=answer.get("noise"),
+            clocks=answer.get("clocks"),
+            run_s=answer.get("seconds"),
+            run_span=response.span,
         )
 
 

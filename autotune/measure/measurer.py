@@ -13,8 +13,7 @@ from autotune.measure.roofline import Ceiling
 from autotune.measure.timing_policy import TimingPolicy
 from search_spaces import Config
 
-BATCH = 16
-"""Candidates that are built before the first of them runs, at most."""
+BATCH = 16  # Candidates that are built before the first of them runs, at most.
 
 
 class Measurer(ABC):

@@ -13,29 +13,19 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+# A machine with more noise than this is called noisy: a difference of a tenth cannot be seen on it.
 NOISY = 0.1
-"""A machine with more noise than this is called noisy: a difference of a tenth cannot be seen on
-it."""
 
-DISTURBED = 0.25
-"""A call of the reference kernel that is slower by this share was disturbed."""
-
-CALLS = 4
-"""Calls in a loop, which lasts about as long as a repeat of a candidate: 8 ms."""
-
-LOOPS = 2
-"""Loops that are timed per sample; one call before them wakes the threads."""
-
-SAMPLES = 8
-"""Samples that the estimate is made from."""
-
-INTERVAL_S = 2.0
-"""Seconds between samples, which take a hundredth of the time then."""
+DISTURBED = 0.25  # A call of the reference kernel that is slower by this share was disturbed.
+CALLS = 4  # Calls in a loop, which lasts about as long as a repeat of a candidate: 8 ms.
+LOOPS = 2  # Loops that are timed per sample; one call before them wakes the threads.
+SAMPLES = 8  # Samples that the estimate is made from.
+INTERVAL_S = 2.0  # Seconds between samples, which take a hundredth of the time then.
 
 
+# Share of its time that a kernel's threads wait for a processor, all together, if a neighbour
+# disturbs it.
 WAITING = 0.05
-"""Share of its time that a kernel's threads wait for a processor, all together, if a neighbour
-disturbs it."""
 
 
 def run_queue_wait_s() -> float | None:

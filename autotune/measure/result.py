@@ -19,20 +19,16 @@ from search_spaces import Config
 class MeasureErrorNo(StrEnum):
     """Why a candidate has no costs (the kinds of AutoTVM's enumeration of this name)."""
 
+    # The template or its lowering refused the knob values.
     INSTANTIATION_ERROR = "INSTANTIATION_ERROR"
-    """The template or its lowering refused the knob values."""
+    # Compiling for the CPU failed, or the process died while building.
     COMPILE_HOST = "COMPILE_HOST"
-    """Compiling for the CPU failed, or the process died while building."""
-    COMPILE_DEVICE = "COMPILE_DEVICE"
-    """Compiling for another device failed."""
-    RUNTIME_DEVICE = "RUNTIME_DEVICE"
-    """The kernel failed, or the process died while running it."""
-    WRONG_ANSWER = "WRONG_ANSWER"
-    """The kernel ran and computed something else than the reference."""
+    COMPILE_DEVICE = "COMPILE_DEVICE"  # Compiling for another device failed.
+    RUNTIME_DEVICE = "RUNTIME_DEVICE"  # The kernel failed, or the process died while running it.
+    WRONG_ANSWER = "WRONG_ANSWER"  # The kernel ran and computed something else than the reference.
     BUILD_TIMEOUT = "BUILD_TIMEOUT"
     RUN_TIMEOUT = "RUN_TIMEOUT"
-    UNKNOWN = "UNKNOWN"
-    """Something in the measurer itself failed."""
+    UNKNOWN = "UNKNOWN"  # Something in the measurer itself failed.
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Any
 from autotune.ir import dtypes
 from autotune.runtime.device import Call, Device
 
+# Time for all measurements together; compiling their kernels, the first time, comes on top.
 SECONDS = 0.5
-"""Time for all measurements together; compiling their kernels, the first time, comes on top."""
 
 _ROUNDS = 3
 _LOOP_S = 2e-3

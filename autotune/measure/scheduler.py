@@ -23,14 +23,14 @@ from autotune.measure.result import MeasureInput
 
 _log = logging.getLogger(__name__)
 
+# A builder is replaced after this many candidates, because LLVM keeps some 70 KB of each.
 MAX_CANDIDATES_PER_BUILDER = 400
-"""A builder is replaced after this many candidates, because LLVM keeps some 70 KB of each."""
 
+# Time-out of opening the workload: seconds, and a factor of a candidate's time-out.
 OPEN_TIMEOUT_S, OPEN_TIMEOUT_FACTOR = 60.0, 6.0
-"""Time-out of opening the workload: seconds, and a factor of a candidate's time-out."""
 
+# Least time-out, also when the run's time is over: the final comparison may need new workers.
 MIN_OPEN_TIMEOUT_S = 10.0
-"""Least time-out, also when the run's time is over: the final comparison may need new workers."""
 
 
 def open_timeout_s(timeout_s: float, left_s: float | None) -> float:

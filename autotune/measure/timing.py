@@ -16,28 +16,25 @@ from autotune.measure.noise_monitor import NOISY, NoiseMonitor, WaitingShare
 from autotune.measure.timing_policy import TimingPolicy
 from records import relative_spread
 
-Loop = Callable[[Callable[[], object], int], float]
-"""Seconds that so many calls in a row take."""
+Loop = Callable[[Callable[[], object], int], float]  # Seconds that so many calls in a row take.
 
+# A loop grows at most by this factor at once: one call may have been far faster than the next.
 _GROWTH = 100
-"""A loop grows at most by this factor at once: one call may have been far faster than the next."""
 
+# A sample is a loop of calls that takes about so long, or one call that takes longer.
 SAMPLE_S = 5e-4
-"""A sample is a loop of calls that takes about so long, or one call that takes longer."""
 
+# Repeats that a candidate gets before it may lose a race: one alone may have been disturbed.
 RACED_AFTER = 2
-"""Repeats that a candidate gets before it may lose a race: one alone may have been disturbed."""
 
-RETRIES = 2
-"""How often disturbed repeats are taken anew."""
+RETRIES = 2  # How often disturbed repeats are taken anew.
 
+# A candidate that is so many times slower than the incumbent is slow, whoever uses the machine. On
+# two cores a neighbour on one of them was seen to make short kernels up to six times slower: their
+# threads wait for each other, and for time slices.
 HOPELESS = 8.0
-"""A candidate that is so many times slower than the incumbent is slow, whoever uses the machine. On
-two cores a neighbour on one of them was seen to make short kernels up to six times slower: their
-threads wait for each other, and for time slices."""
 
-PAUSE_S = 0.06
-"""Seconds until then where a neighbour has disturbed them, who may be gone."""
+PAUSE_S = 0.06  # Seconds until then where a neighbour has disturbed them, who may be gone.
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 
-FLUSHES = ("off", "repeats")
-"""When the caches are flushed."""
+FLUSHES = ("off", "repeats")  # When the caches are flushed.
 
 
 @dataclass(frozen=True)

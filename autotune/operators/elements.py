@@ -25,12 +25,8 @@ def widened(x: Array) -> Array:
 def computed_in(wide: str, dtype: str, shape: Any, element: Callable[..., Any], name: str) -> Any:
     """Return a tensor whose elements are reduced in a wide type, and then are of another one.
 
-    Parameters
-    ----------
-    wide, dtype : str
-        Type of what `element` returns, and type of the result.
-    shape, element, name
-        As of `te.compute`.
+    `wide`, `dtype`: type of what `element` returns, and type of the result.
+    `shape`, `element`, `name`: as of `te.compute`.
     """
     if wide == dtype:
         return te.compute(shape, element, name=name)

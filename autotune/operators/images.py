@@ -29,10 +29,8 @@ def output_sizes(
 ) -> tuple[int, int]:
     """Return height and width of the output.
 
-    Raises
-    ------
-    UsageError
-        If the padding is negative or too large to count in, or the kernel does not fit.
+    Raises UsageError if the padding is negative or too large to count in, or the kernel does not
+    fit.
     """
     most = (LARGEST - max(size)) // 2
     if not 0 <= pad <= most:
@@ -60,14 +58,8 @@ def check_groups(template: str, groups: int, c: int, o: int) -> None:
 def padded(data: Any, pad: int, first: int, value: Any) -> Any:
     """Return images with a margin of `pad` elements of a value around them.
 
-    Parameters
-    ----------
-    data : Tensor
-    pad : int
-    first : int
-        Position of the rows among the dimensions; the columns come after them.
-    value : Expr
-        Constant, of the type of `data`.
+    `first`: position of the rows among the dimensions; the columns come after them.
+    `value`: constant, of the type of `data`.
     """
     if not pad:
         return data

@@ -43,10 +43,8 @@ def check_positive(template: str, name: str, value: float, dtype: str) -> None:
 def result_type(template: str, dtype: str, out_dtype: str) -> str:
     """Return the type of a product's result: `out_dtype`, or `dtype` if that is empty.
 
-    Raises
-    ------
-    UsageError
-        If it is no type of numbers, or one of the two is an integer type and the other is not.
+    Raises UsageError if it is no type of numbers, or one of the two is an integer type and the
+    other is not.
     """
     if not out_dtype:
         return dtype

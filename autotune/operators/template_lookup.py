@@ -97,20 +97,11 @@ def find_template(
 ) -> Template:
     """Return a template by its name, ``path/to/file.py:function`` or ``path/to/file.tile``.
 
-    Parameters
-    ----------
-    reference : str
-    target : str or Target
-    import_timeout_s : float, optional
-        Import a file in a child process first, which may take this many seconds: its code may
-        crash or never return.
-    text : bytes, optional
-        Source text to use instead of the content of a Python file.
+    `import_timeout_s`: import a file in a child process first, which may take this many seconds:
+    its code may crash or never return.
+    `text`: source text to use instead of the content of a Python file.
 
-    Raises
-    ------
-    UsageError
-        If there is none, or it is for another kind of target.
+    Raises UsageError if there is none, or it is for another kind of target.
     """
     kind = Target.of(target).kind
     if names_tile(reference):
@@ -170,10 +161,7 @@ def template_in_file(
 
     A function without a decorator is one if it returns tensors; see `template_of`.
 
-    Raises
-    ------
-    UsageError
-        If there is none.
+    Raises UsageError if there is none.
     """
     path, function = _file_and_function(reference)
     if text is None and not os.path.isfile(path):

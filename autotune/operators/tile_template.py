@@ -110,10 +110,7 @@ def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[T
 def template_of_file(path: str, kind: str) -> Template:
     """Return the template of a file with a Tile function; its name is the file's.
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be read, or (a TileError) holds no Tile function.
+    Raises UsageError if the file cannot be read, or (a TileError) holds no Tile function.
     """
     name = re.sub(r"\W", "_", Path(path).stem)
     return tile_template(read_function(path), name if name[:1].isalpha() else f"_{name}", kind)
@@ -122,10 +119,7 @@ def template_of_file(path: str, kind: str) -> Template:
 def read_function(path: str) -> Function:
     """Return the Tile function in a file.
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be read, or (a TileError) holds no Tile function.
+    Raises UsageError if the file cannot be read, or (a TileError) holds no Tile function.
     """
     file = Path(path)
     if file.exists() and not file.is_file():  # reading a device or a pipe might never end
@@ -151,10 +145,7 @@ def bound_program(
 ) -> Program:
     """Return a function bound to a template's arguments.
 
-    Raises
-    ------
-    UsageError
-        If sizes or types are not such, or (a TileError) do not fit the function.
+    Raises UsageError if sizes or types are not such, or (a TileError) do not fit the function.
     """
     sizes, shapes, given = {}, {}, size_inputs(function)
     for name, value in args.items():
@@ -200,10 +191,7 @@ def shape_text(shape: Sequence[int]) -> str:
 def shape_of(name: str, text: str) -> tuple[int, ...]:
     """Return a shape given as an argument; see `shape_text`.
 
-    Raises
-    ------
-    UsageError
-        If a size is no whole number from 1.
+    Raises UsageError if a size is no whole number from 1.
     """
     if text.strip() == _SCALAR:
         return ()
@@ -219,10 +207,7 @@ def shape_of(name: str, text: str) -> tuple[int, ...]:
 def value_of(name: str, text: str) -> int:
     """Return the value of an input that is a size, given as text.
 
-    Raises
-    ------
-    UsageError
-        If it is no whole number.
+    Raises UsageError if it is no whole number.
     """
     number = text.strip()
     digits = number.removeprefix("-")
@@ -234,10 +219,7 @@ def value_of(name: str, text: str) -> int:
 def size_of(name: str, text: str) -> int:
     """Return a size given as text.
 
-    Raises
-    ------
-    UsageError
-        If it is no whole number from 1.
+    Raises UsageError if it is no whole number from 1.
     """
     size = _size(text)
     if size is None:

@@ -12,11 +12,8 @@ from autotune.report.units import Work, percent_text
 from autotune.task.workload import Workload
 from records import Record
 
-BEST = "best recorded"
-"""Name of the line of the fastest records, whatever their configurations."""
-
-Speed = float | None
-"""In the unit of what it belongs to; None where nothing was measured."""
+BEST = "best recorded"  # Name of the line of the fastest records, whatever their configurations.
+Speed = float | None  # In the unit of what it belongs to; None where nothing was measured.
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,6 @@ class BenchmarkedTemplate:
     device: str
     baseline: str  # What the reference runs on: "NumPy" or "CuPy".
     meaningless: bool = False  # Whether the times are none of the target's device.
-    cache_bytes: float | None = None  # Size of the device's largest cache, if it is known.
 
     @property
     def title(self) -> str:

@@ -18,11 +18,8 @@ from autotune.report.bench_speeds import (
 from autotune.report.text_tables import GAP, TableColumn, fitted, wrap, wrap_clauses
 from autotune.report.units import size_text, three_digits, time_text
 
-NOTHING = "-"
-"""What stands in a table where nothing was measured."""
-
-UNSURE = "~"
-"""What follows a speed whose repeats differ by more than a tenth."""
+NOTHING = "-"  # What stands in a table where nothing was measured.
+UNSURE = "~"  # What follows a speed whose repeats differ by more than a tenth.
 
 
 def as_text(found: Speeds | Grid, width: int) -> str:

@@ -18,11 +18,8 @@ from autotune.report.units import (
 from autotune.system.words import counted
 from autotune.tuner.run.events import End
 
-LIBRARY = "cuBLAS"
-"""The only library of a vendor that is timed."""
-
-_ABOVE = 1.1
-"""Share of the ceiling that only a wrong ceiling explains: its measurement errs, too."""
+LIBRARY = "cuBLAS"  # The only library of a vendor that is timed.
+_ABOVE = 1.1  # Share of the ceiling that only a wrong ceiling explains: its measurement errs, too.
 
 
 def over_default(status: WorkloadStatus) -> Ratio | None:
@@ -62,7 +59,7 @@ def remarks(statuses: Sequence[WorkloadStatus]) -> list[str]:
             lines.append(f"{name}{refusals_text(status.summary.refused)}")
         if final := _final_text(status):
             lines.append(f"{name}{final}")
-        if (best_share(status) or 0.0) > _ABOVE:
+        if (status.share or 0.0) > _ABOVE:
             lines.append(f"{name}faster than the ceiling as measured: was the machine busy then?")
     return lines
 
@@ -96,25 +93,13 @@ def refusals_text(refused: Mapping[str, int]) -> str:
     return f"{what} refused: {rules}"
 
 
-def best_s(status: WorkloadStatus) -> float | None:
-    """Return the median time of a finished workload's best."""
-    best = None if status.summary is None else status.summary.best
-    return None if best is None else best.cost_s
-
-
-def best_share(status: WorkloadStatus) -> float | None:
-    """Return its speed as a share of the ceiling's."""
-    time_s = best_s(status)
-    return None if time_s is None or not status.ceiling_s else status.ceiling_s / time_s
-
-
 def _one_table(status: WorkloadStatus, width: int) -> list[str]:
     """Return default, best and ceiling, a row each; nothing if there is nothing to compare."""
     summary, work = status.summary, status.job.work
     assert summary is not None
     times = {
         "default": summary.default_cost_s,
-        "best": best_s(status),
+        "best": status.best_s,
         LIBRARY: status.library_s,
         "ceiling": status.ceiling_s,
     }
@@ -148,7 +133,7 @@ def _table_of_several(statuses: Sequence[WorkloadStatus], width: int) -> list[st
     for status in statuses:
         summary = status.summary
         assert summary is not None
-        time_s, share = best_s(status), best_share(status)
+        time_s, share = status.best_s, status.share
         rows.append(
             (
                 status.job.label,
@@ -209,13 +194,12 @@ def last_line(
 
 
 def _best_of_one(status: WorkloadStatus) -> list[str]:
-    time_s, share, ratio = best_s(status), best_share(status), over_default(status)
-    if status.best is None or time_s is None:
+    if status.best is None:
         return ["nothing valid was found"]
-    said = [f"best {time_text(time_s)}", status.job.work.speed_text(time_s)]
-    if share is not None:
-        said.append(f"{percent_text(share)} of {status.roof}")
-    if ratio is not None:
+    said = [f"best {time_text(status.best.cost_s)}", status.speed]
+    if status.share_text:
+        said.append(status.share_text)
+    if (ratio := over_default(status)) is not None:
         said.append(ratio.sentence("the default"))
     elif status.best_is_default:
         said.append("which is the default")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
-from autotune.report.bench_speeds import BEST, BenchmarkedTemplate, Grid, Setting, Speed, Speeds
+from autotune.report.bench_speeds import BEST, Grid, Speed, Speeds
 from autotune.report.replay_scores import Curve
 from autotune.report.units import three_digits
 
@@ -86,8 +86,8 @@ def draw_speeds(found: Speeds | Grid, path: Path) -> None:
 
 # -- lines over sizes ----------------------------------------------------------------------------
 
+# Told apart also by colour-blind eyes (Okabe and Ito, "Color Universal Design", 2008).
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999933", "#882255")
-"""Told apart also by colour-blind eyes (Okabe and Ito, "Color Universal Design", 2008)."""
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "h", "<")
 
@@ -112,8 +112,6 @@ def _lines(found: Speeds) -> Figure:
     _plain_ticks(axes.xaxis, sizes)
     speeds = [found.baseline, *map(found.line, found.lines)]
     _plain_ticks(axes.yaxis, [speed for line in speeds for speed in line if speed])
-    _mark_cache(axes, sizes, found.subject)
-    _name_sizes(axes, sizes, found.settings)
     axes.legend(frameon=False)
     return figure
 
@@ -137,34 +135,10 @@ def _plain_ticks(axis: Axis, values: Sequence[float], logarithmic: bool = True) 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
-def _mark_cache(axes: Axes, sizes: Sequence[float], subject: BenchmarkedTemplate) -> None:
-    """Draw a line where the data begin to be larger than the largest cache."""
-    cache = 1e-6 * (subject.cache_bytes or 0.0)
-    if min(sizes) < cache < max(sizes):
-        look: Any = {"color": "0.4", "fontsize": "small", "ha": "right"}
-        axes.axvline(cache, color="0.6", linewidth=1, linestyle=":", zorder=1)
-        axes.text(cache, 0.02, "largest cache ", transform=axes.get_xaxis_transform(), **look)
-
-
-def _name_sizes(axes: Axes, sizes: Sequence[float], settings: Sequence[Setting]) -> None:
-    """Say above the axis what the sizes are, as far as there is room."""
-    from matplotlib.ticker import NullLocator
-
-    names = "=".join(settings[0].args)
-    if not names:
-        return
-    above = axes.secondary_xaxis("top")
-    every = -(-len(sizes) // 10)
-    above.set_xticks(sizes[::every], [setting.label for setting in settings[::every]])
-    above.xaxis.set_minor_locator(NullLocator())
-    above.set_xlabel(names)
-
-
 # -- maps over two knobs -------------------------------------------------------------------------
 
 _COLOUR_MAP = "viridis"
-_MAX_WRITTEN = 16
-"""Cells side by side up to which each shows its number."""
+_MAX_WRITTEN = 16  # Cells side by side up to which each shows its number.
 
 
 def _maps(found: Grid) -> Figure:
@@ -231,9 +205,11 @@ def _figure(width: float, height: float, found: Speeds | Grid) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    subject, letters = found.subject, round(12 * width)
+    subject, letters, conditions = found.subject, round(12 * width), found.conditions
+    if isinstance(found, Grid) and any(found.missing()):
+        conditions += "; hatched: refused, or failed"
     title, knobs, place = (
-        textwrap.fill(text, letters) for text in (subject.title, _conditions(found), subject.place)
+        textwrap.fill(text, letters) for text in (subject.title, conditions, subject.place)
     )
     line = 0.17 / height
     head, foot = (line * (1.5 + text.count("\n")) for text in (f"{title}\n{knobs}", place))
@@ -246,11 +222,6 @@ def _figure(width: float, height: float, found: Speeds | Grid) -> Figure:
     figure.text(0.012, below, knobs, va="top", fontsize="small", color="0.35")
     figure.text(0.012, 0.01, place, va="bottom", fontsize="small", color=colour)
     return figure
-
-
-def _conditions(found: Speeds | Grid) -> str:
-    hatched = isinstance(found, Grid) and any(found.missing())
-    return found.conditions + ("; hatched: refused, or failed" if hatched else "")
 
 
 def _save(figure: Figure, path: Path) -> None:

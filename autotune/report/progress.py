@@ -11,21 +11,11 @@ from dataclasses import dataclass, field, replace
 from autotune.measure.noise_monitor import NOISY
 from autotune.report.job import WorkloadInfo
 from autotune.report.units import duration_text, percent_text, time_text
-from autotune.tuner.run.events import (
-    Compared,
-    Event,
-    Finished,
-    MachineKnown,
-    Measured,
-    Noisy,
-    Started,
-    TuneSummary,
-)
+from autotune.tuner.run import events
 from autotune.tuner.run.final_comparison import ComparisonRound
 from records import Record
 
-RECENT = 64
-"""Outcomes of the latest trials that are kept."""
+RECENT = 64  # Outcomes of the latest trials that are kept.
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,7 @@ class WorkloadStatus:
     gain: float | None = None
     improved: bool = False  # Whether the last measurement was the fastest so far.
     round: ComparisonRound | None = None  # The latest of the final comparison.
-    summary: TuneSummary | None = None  # What it came to, once it is tuned no further.
+    summary: events.TuneSummary | None = None  # What it came to, once it is tuned no further.
 
     @property
     def best_s(self) -> float | None:
@@ -73,7 +63,7 @@ class WorkloadStatus:
     @property
     def share(self) -> float | None:
         """Speed of the best as a share of the ceiling's."""
-        if self.best_s is None or self.ceiling_s is None:
+        if self.best_s is None or not self.ceiling_s:
             return None
         return self.ceiling_s / self.best_s
 
@@ -154,16 +144,16 @@ class RunProgress:
         self.standings[job.label] = WorkloadStatus(job)
         self.latest = job.label
 
-    def take(self, event: Event) -> WorkloadStatus:
+    def take(self, event: events.Event) -> WorkloadStatus:
         """Take in an event and return where its workload stands now."""
         self.latest = event.job
         old = self.standings[event.job]
         self.standings[event.job] = new = self._after(event, old)
         return new
 
-    def _after(self, event: Event, old: WorkloadStatus) -> WorkloadStatus:
+    def _after(self, event: events.Event, old: WorkloadStatus) -> WorkloadStatus:
         match event:
-            case Started():
+            case events.Started():
                 more = event.trials is not None and event.recorded > event.trials
                 return replace(
                     old,
@@ -172,28 +162,28 @@ class RunProgress:
                     best=event.best,
                     default_s=None if event.default_cost_s is None else (event.default_cost_s,),
                 )
-            case MachineKnown():
+            case events.MachineKnown():
                 return replace(
                     old,
                     ceiling_s=event.ceiling_s,
-                    library_s=event.library_s,
+                    library_s=event.machine.library_s,
                     roof=_roof(event, old.job),
                 )
-            case Measured():
+            case events.Measured():
                 return self._after_trial(event, old)
-            case Noisy():
+            case events.Noisy():
                 self._hear(event.noise)
                 return old
-            case Compared():
+            case events.Compared():
                 return replace(old, round=event.round, gain=None)
-            case Finished():
+            case events.Finished():
                 ceiling_s = event.summary.ceiling_s or old.ceiling_s
-                best = event.summary.best or old.best
+                best = event.summary.best
                 return replace(
                     old, summary=event.summary, best=best, ceiling_s=ceiling_s, gain=None
                 )
 
-    def _after_trial(self, event: Measured, old: WorkloadStatus) -> WorkloadStatus:
+    def _after_trial(self, event: events.Measured, old: WorkloadStatus) -> WorkloadStatus:
         self.left_s = event.left_s
         if event.record.noise is not None:
             self._hear(event.record.noise)
@@ -235,12 +225,12 @@ class RunProgress:
         return f"{duration_text(self.left_s)} left"
 
 
-def _roof(machine: MachineKnown, job: WorkloadInfo) -> str:
+def _roof(known: events.MachineKnown, job: WorkloadInfo) -> str:
     """Return which of the two a kernel's ceiling comes from."""
-    if machine.ceiling_s is None:
+    if known.ceiling_s is None:
         return "ceiling"
-    copying_s = job.work.bytes / machine.copy_bytes_s
-    return "copy" if math.isclose(copying_s, machine.ceiling_s, rel_tol=1e-6) else "peak"
+    copying_s = job.work.bytes / known.machine.copy_bytes_s
+    return "copy" if math.isclose(copying_s, known.ceiling_s, rel_tol=1e-6) else "peak"
 
 
 def all_failures(failures: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from autotune.report.units import three_digits
 from records import Record
 
-WIDEST = 2.0
-"""The upper end of a range over its lower end, beyond which a ratio says nothing."""
+WIDEST = 2.0  # The upper end of a range over its lower end, beyond which a ratio says nothing.
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,8 @@ from autotune.cost_model.base import FloatVector
 from autotune.report.text_tables import table
 from autotune.tuner.replay.replay_tuner import Trace
 
-CHECKPOINTS = (25, 50, 100, 200)
-"""Measurements after which the best so far is looked at."""
-
-NEAR = 0.95
-"""Share of the optimum that counts as within 5 % of it."""
+CHECKPOINTS = (25, 50, 100, 200)  # Measurements after which the best so far is looked at.
+NEAR = 0.95  # Share of the optimum that counts as within 5 % of it.
 
 
 @dataclass(frozen=True)

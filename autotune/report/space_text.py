@@ -10,14 +10,11 @@ from autotune.system.words import counted
 from search_spaces import FeasibilityCounts, Knob, Space
 from search_spaces.rejection_counts import SAMPLE
 
-MAX_VALUES = 8
-"""Most values of a knob that are listed."""
+MAX_VALUES = 8  # Most values of a knob that are listed.
+MAX_REASONS = 3  # Most reasons for refused configurations that are listed.
 
-MAX_REASONS = 3
-"""Most reasons for refused configurations that are listed."""
-
+# How the name of a rule begins that stands for an exception of the template.
 _RAISED = "template: "
-"""How the name of a rule begins that stands for an exception of the template."""
 
 
 def space_text(

@@ -25,12 +25,8 @@ class KnobDefiner(Protocol):
 class StageKnobs:
     """Defines the knobs of one stage: `name`, or `name_2` for the second stage of a computation.
 
-    Parameters
-    ----------
-    cfg
-        Where knobs are defined.
-    number
-        Number of the stage, from 1.
+    `cfg`: where knobs are defined.
+    `number`: number of the stage, from 1.
     """
 
     def __init__(self, cfg: KnobDefiner, number: int) -> None:

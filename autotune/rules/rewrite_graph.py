@@ -20,17 +20,11 @@ Refine = Callable[[te.Tensor, te.Tensor], Sequence[te.Tensor]]
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A rewritten graph.
+    """A rewritten graph."""
 
-    Attributes
-    ----------
-    outputs
-        What takes the place of each output.
-    origin
-        For each new stage the stage of before that it belongs to.
-    """
-
+    #: What takes the place of each output.
     outputs: tuple[te.Tensor, ...]
+    #: For each new stage the stage of before that it belongs to.
     origin: dict[te.Tensor, te.Tensor]
 
 

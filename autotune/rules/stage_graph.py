@@ -138,20 +138,13 @@ def ends_in(tensor: te.Tensor, stages: Sequence[Reading]) -> te.Tensor | None:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Stages that can be computed together for some elements of certain axes, each once.
+    """Stages that can be computed together for some elements of certain axes, each once."""
 
-    Attributes
-    ----------
-    root
-        The last stage of the group.
-    rows
-        Positions of its axes that all stages of the group have.
-    members
-        The others, consumers first, with the axes of each that are `rows`.
-    """
-
+    #: The last stage of the group.
     root: te.Tensor
+    #: Positions of its axes that all stages of the group have.
     rows: tuple[int, ...]
+    #: The others, consumers first, with the axes of each that are `rows`.
     members: tuple[tuple[te.Tensor, tuple[Any, ...]], ...]
 
     @property

@@ -100,19 +100,12 @@ def likely_threads(target: Target, seconds: float) -> int:
 def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: float) -> IterVar:
     """Share a loop among threads; return the loop over its iterations within one part.
 
-    Parameters
-    ----------
-    cfg
-        Where the knob `threads` is defined.
-    stage
-    axis
-        A loop of the stage, with no parallel loop around it. It must have neither annotation nor
-        attached stages.
-    length
-        Number of its iterations: an integer, or an expression of knobs. There is a knob even if
-        there is one iteration, since a trace cannot ask for the value of an expression.
-    seconds
-        Time that one thread needs for all of them; see `serial_seconds`.
+    `cfg`: where the knob `threads` is defined.
+    `axis`: a loop of the stage, with no parallel loop around it. It must have neither annotation
+    nor attached stages.
+    `length`: number of its iterations: an integer, or an expression of knobs. There is a knob even
+    if there is one iteration, since a trace cannot ask for the value of an expression.
+    `seconds`: time that one thread needs for all of them; see `serial_seconds`.
     """
     if seconds < LAUNCH:
         return axis

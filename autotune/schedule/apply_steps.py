@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 def replay(schedule: Schedule, steps: Iterable[Step | list[Any]]) -> None:
     """Apply steps, as `Schedule.steps` or `Schedule.to_json` give them, to a schedule.
 
-    Raises
-    ------
-    ScheduleError
-        If a step does not fit: its number, counted from 1, and why.
+    Raises ScheduleError if a step does not fit: its number, counted from 1, and why.
     """
     for number, data in enumerate(steps, 1):
         label = f"step {number}"

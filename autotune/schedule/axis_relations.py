@@ -126,17 +126,11 @@ def pass_up(
 
     Values of split axes with an offset are over the axes of the operation, too: see `resolved`.
 
-    Parameters
-    ----------
-    relations : sequence of Relation
-    leaves : mapping of IterVar to Expr
-        The values of the loops.
-    extent, stride : callable
-        Return the extent of an axis, and how far one step of the outer loop of a split goes.
-    start : callable, optional
-        Returns the value of an axis, given that counted from 0.
-    apart : set of Fuse, optional
-        Fusions whose axes count as not fused.
+    `leaves`: the values of the loops.
+    `extent`, `stride`: return the extent of an axis, and how far one step of the outer loop of a
+    split goes.
+    `start`: returns the value of an axis, given that counted from 0.
+    `apart`: fusions whose axes count as not fused.
     """
     values = dict(leaves)
     for relation in reversed(relations):

@@ -22,17 +22,10 @@ Term = Any
 def term_of(expr: Expr, name: Callable[[Var], str]) -> Term:
     """Return an integer or boolean expression as a term.
 
-    Parameters
-    ----------
-    expr : Expr
-        An expression over knobs, sizes and variables that `name` accepts.
-    name : callable
-        Returns the name of a variable; raises for an unknown one.
+    `expr`: an expression over knobs, sizes and variables that `name` accepts.
+    `name`: returns the name of a variable; raises for an unknown one.
 
-    Raises
-    ------
-    ScheduleError
-        If the expression contains floats, tensors or calls.
+    Raises ScheduleError if the expression contains floats, tensors or calls.
     """
     match expr:
         case Const() if not isinstance(expr.value, float):
@@ -62,10 +55,8 @@ def term_of(expr: Expr, name: Callable[[Var], str]) -> Term:
 def expr_of(term: Term, resolve: Callable[[str], Expr], sizes: Mapping[str, SizeVar]) -> Expr:
     """Return the expression of a term.
 
-    Raises
-    ------
-    ScheduleError
-        If it is not a term, or contains a knob or a size that `sizes` does not have.
+    Raises ScheduleError if it is not a term, or contains a knob or a size that `sizes` does not
+    have.
     """
     match term:
         case bool() | int():

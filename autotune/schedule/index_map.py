@@ -43,17 +43,10 @@ class Digits(NamedTuple):
 def index_map(axes: Sequence[IterVar], indices: Sequence[Any]) -> tuple[Digits, ...]:
     """Return the digits of a map's indices; indices that are always 0 are left out.
 
-    Parameters
-    ----------
-    axes : sequence of IterVar
-        The dimensions that are mapped.
-    indices : sequence
-        The result of the map.
+    `axes`: the dimensions that are mapped.
+    `indices`: the result of the map.
 
-    Raises
-    ------
-    ScheduleError
-        If two elements could get the same place, or this is not known.
+    Raises ScheduleError if two elements could get the same place, or this is not known.
     """
     digits = tuple(_digits(index, axes) for index in indices if not _is_zero(index))
     for axis in axes:

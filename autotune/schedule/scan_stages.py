@@ -20,12 +20,8 @@ if TYPE_CHECKING:
 def place_cells(schedule: Schedule) -> None:
     """Attach the cell of each scan to its steps, and the init before them.
 
-    Raises
-    ------
-    ScheduleError
-        If a stage outside a scan reads its inner tensors, or a stage is in two scans.
-    IRError
-        If a read is out of bounds, in a cell for some computed step.
+    Raises ScheduleError if a stage outside a scan reads its inner tensors, or a stage is in two
+    scans. Raises IRError if a read is out of bounds, in a cell for some computed step.
     """
     for stage in schedule.stages:
         if isinstance(stage.op, ScanOp):

@@ -1,15 +1,43 @@
-"""Names of the environment variables that autotune reads; empty, they count as not set."""
+"""The environment variables that autotune reads, where empty ones count as not set, and sets."""
 
 from __future__ import annotations
 
-CACHE_VARIABLE = "AUTOTUNE_CACHE_DIR"
-"""Folder of compiled code."""
+import os
+import sysconfig
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
-CONFIG_VARIABLE = "AUTOTUNE_CONFIG_DIR"
-"""Folder of the user's settings."""
+CACHE_VARIABLE = "AUTOTUNE_CACHE_DIR"  # Folder of compiled code.
+CONFIG_VARIABLE = "AUTOTUNE_CONFIG_DIR"  # Folder of the user's settings.
 
+# Most operations of a contraction of a Tile function.
 OPERATIONS_VARIABLE = "AUTOTUNE_TILE_OPERATIONS"
-"""Most operations of a contraction of a Tile function."""
 
-VARIABLES = (CACHE_VARIABLE, CONFIG_VARIABLE, OPERATIONS_VARIABLE)
-"""All of them."""
+VARIABLES = (CACHE_VARIABLE, CONFIG_VARIABLE, OPERATIONS_VARIABLE)  # All of them.
+
+
+@contextmanager
+def changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for what is loaded or started meanwhile."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def own_environment() -> dict[str, str]:
+    """Return an environment in which child processes import this package, installed or not."""
+    environment = dict(os.environ)
+    root = Path(__file__).resolve().parents[2]
+    paths = sysconfig.get_paths()
+    if root not in (Path(paths["purelib"]).resolve(), Path(paths["platlib"]).resolve()):
+        inherited = [path for path in [environment.get("PYTHONPATH")] if path]
+        environment["PYTHONPATH"] = os.pathsep.join([str(root), *inherited])
+    return environment

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import NoReturn
 
+# Signal that a supervisor gets when its parent, or a thread of it, dies.
 PARENT_DIED = signal.SIGUSR1
-"""Signal that a supervisor gets when its parent, or a thread of it, dies."""
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36

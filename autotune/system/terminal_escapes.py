@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+# Categories of Unicode: controls, directions of writing, halves of characters, ends of lines.
 _STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Categories of Unicode: controls, directions of writing, halves of characters, ends of lines."""
 
 
 def printable(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import UsageError, error_text
+from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, KnobVar
 from autotune.ir.printer import expr_text
 from autotune.ir.stmt import PrimFunc
@@ -24,7 +26,7 @@ from autotune.lowering.split_constants import PreparedFunction, split_constants
 from autotune.operators.template_lookup import find_template
 from autotune.runtime.signature import ArrayParameter
 from autotune.target import Target
-from autotune.task.workload import Argument, Workload
+from autotune.task.workload import Workload
 from autotune.template import Template
 from autotune.trace.dry_run import TRACE_TIMEOUT_S
 from autotune.trace.explore import classify, explore
@@ -34,12 +36,12 @@ from autotune.trace.structure import Structure
 from autotune.trace.tracer import Structures
 from search_spaces import FeasibilityCounts, IntArray, RuleCount, Space, SpaceError
 
-__all__ = ["Argument", "Task", "Workload", "code_hash"]
+__all__ = ["Task", "Workload", "code_hash"]
 
 _log = logging.getLogger(__name__)
 
+# Configurations that are tried for a default, where each has to be traced or run for that.
 MAX_TRIED = 256
-"""Configurations that are tried for a default, where each has to be traced or run for that."""
 
 
 class Task:
@@ -321,7 +323,7 @@ class Task:
     # -- what it computes ------------------------------------------------------------------
 
     @cached_property
-    def arguments(self) -> list[Argument]:
+    def arguments(self) -> list[ArrayParameter]:
         """Arrays of the function, in order: inputs, then outputs.
 
         Raises
@@ -336,15 +338,9 @@ class Task:
         assert structure.function is not None
         outputs = structure.function.outputs
         return [
-            Argument(b.name, self._shape(b.name, b.shape), b.dtype, b in outputs)
+            ArrayParameter(b.name, b.dtype, self._shape(b.name, b.shape), b in outputs)
             for b in structure.function.params
         ]
-
-    @property
-    def parameters(self) -> tuple[ArrayParameter, ...]:
-        """The same arrays as a compiled function says what it takes."""
-        found = self.arguments
-        return tuple(ArrayParameter(a.name, a.dtype, a.shape, a.is_output) for a in found)
 
     def _shape(self, name: str, shape: tuple[Expr, ...]) -> tuple[int, ...]:
         for extent in shape:
@@ -389,7 +385,8 @@ class Task:
     @property
     def bytes(self) -> float:
         """Total size of the arguments in bytes: what a run must move at least."""
-        return float(sum(argument.nbytes for argument in self.arguments))
+        sizes = (dtypes.itemsize(a.dtype) * math.prod(a.fixed or ()) for a in self.arguments)
+        return float(sum(sizes))
 
     @property
     def fingerprints(self) -> dict[str, str]:

@@ -13,8 +13,7 @@ from search_spaces import SpaceError
 
 _log = logging.getLogger(__name__)
 
-_NAMED = 3
-"""Other workloads that are named, at most."""
+_NAMED = 3  # Other workloads that are named, at most.
 
 
 def valid_records(
@@ -79,7 +78,10 @@ def why_unused(task: Task, records: Sequence[Record]) -> str:
         (
             "another workload",
             "other workloads",
-            {str(_workload(record)) for record in select(records, workload.template)},
+            {
+                str(Workload(r.template, r.args, r.constant))
+                for r in select(records, workload.template)
+            },
         ),
         ("another template", "other templates", {record.template for record in records}),
     ):
@@ -89,7 +91,3 @@ def why_unused(task: Task, records: Sequence[Record]) -> str:
             other = one if len(found) == 1 else several
             return f"the records are of {other}: {', '.join(named[:_NAMED])}{more}"
     return "there are no records"
-
-
-def _workload(record: Record) -> Workload:
-    return Workload(record.template, record.args, record.constant)

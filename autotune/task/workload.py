@@ -1,4 +1,4 @@
-"""What a task computes, as data: its workload, and the arrays that its functions take."""
+"""What a task computes, as data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.ir import dtypes
 from autotune.trace.fingerprint import digest
 
 
@@ -48,21 +47,3 @@ class Workload:
         if self.constant:
             args.append(f"constant={list(self.constant)}")
         return f"{self.template}({', '.join(args)})"
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An array of the built function."""
-
-    name: str  # Name of its tensor.
-    shape: tuple[int, ...]  # Its sizes.
-    dtype: str  # Type of its elements.
-    is_output: bool  # Whether the function writes it.
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        total = dtypes.itemsize(self.dtype)
-        for extent in self.shape:
-            total *= extent
-        return total

@@ -19,11 +19,11 @@ from autotune.ir.ops import binary, logical_not, select
 from autotune.trace.value_sources import Decision, KnobTable
 from search_spaces import IntArray, Space
 
+# Message for a template whose runs are not consistent.
 NONDETERMINISTIC = (
     "it does not do the same twice for the same knobs; it may depend on its arguments and knobs "
     "only, not on time, chance or earlier calls, else its records are of no use"
 )
-"""Message for a template whose runs are not consistent."""
 
 Columns = Mapping[str, npt.NDArray[Any]]
 

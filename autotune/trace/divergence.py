@@ -13,8 +13,7 @@ from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.trace.symbolic_values import SymbolicBool, SymbolicInt
 
-MAX_EVENTS = 1_000_000
-"""Largest number of instructions of a template that are recorded."""
+MAX_EVENTS = 1_000_000  # Largest number of instructions of a template that are recorded.
 
 Run = Callable[[], object]
 

@@ -17,23 +17,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, NoReturn
 
+from autotune.system import processes
 from autotune.system.interrupts import restoring
-from autotune.system.processes import (
-    adopt_orphans,
-    children,
-    die_by_signal,
-    is_terminating,
-    limit_memory,
-    readable,
-    supervise,
-    wait_exit_status,
-)
 
-TRACE_TIMEOUT_S = 10.0
-"""Seconds that one run of a template may take."""
-
-LARGEST_TRACE = 1 << 30
-"""Bytes of memory that one run of a template may take."""
+TRACE_TIMEOUT_S = 10.0  # Seconds that one run of a template may take.
+LARGEST_TRACE = 1 << 30  # Bytes of memory that one run of a template may take.
 
 _ENDING_S = 10.0
 _INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -109,7 +97,7 @@ def _tried(
         nonlocal status
         os.close(reader)  # It tells the supervisor to end the child.
         if supervisor:
-            status = wait_exit_status(supervisor, _ENDING_S)
+            status = processes.wait_exit_status(supervisor, _ENDING_S)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     heard, silent = restoring(end, listen)
@@ -127,7 +115,7 @@ def _keep(run: Callable[[Callable[[], object]], object], writer: int, timeout_s:
     """In a new process: supervise the process that probes the template."""
     try:
         _confine(writer)
-        supervise(partial(_try_out, run, writer), writer, timeout_s)
+        processes.supervise(partial(_try_out, run, writer), writer, timeout_s)
     finally:
         os._exit(1)
 
@@ -136,7 +124,7 @@ def _confine(writer: int) -> None:
     """Close all inherited file descriptors of this forked process except the pipe."""
     faulthandler.disable()
     os.setsid()
-    limit_memory(LARGEST_TRACE)
+    processes.limit_memory(LARGEST_TRACE)
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
@@ -147,7 +135,7 @@ def _confine(writer: int) -> None:
 
 
 def _try_out(run: Callable[[Callable[[], object]], object], writer: int) -> None:
-    adopt_orphans()
+    processes.adopt_orphans()
     own, supervisor, alarm, end = os.getpid(), os.getppid(), os.dup(writer), _END
     os.register_at_fork(after_in_child=partial(_leave_to_parent, writer))
     try:
@@ -162,14 +150,14 @@ def _try_out(run: Callable[[Callable[[], object]], object], writer: int) -> None
     if os.getpid() != own:  # a fork that returns from the template: there would be two processes
         os.write(alarm, _LEFT)
         return
-    while os.getppid() != supervisor or is_terminating(supervisor):
+    while os.getppid() != supervisor or processes.is_terminating(supervisor):
         signal.pause()  # the template has killed its parent, and this will end too
-    os.write(writer, _LEFT if children() else end)
+    os.write(writer, _LEFT if processes.children() else end)
 
 
 def _leave_to_parent(writer: int) -> None:
     """In a process forked by the template: die with the parent, and never write to its pipe."""
-    die_by_signal()
+    processes.die_by_signal()
     os.close(writer)
 
 
@@ -177,7 +165,7 @@ def _listen(reader: int, deadline: float) -> tuple[bytes, bool]:
     """Return the child's output, and whether it was still running at the deadline."""
     heard = b""
     while (left := deadline - time.monotonic()) > 0:
-        if not readable(reader, left):
+        if not processes.readable(reader, left):
             break
         part = os.read(reader, 4096)
         heard += part

@@ -19,28 +19,19 @@ from autotune.trace.decision_tree import Columns, KnobColumns, Node, space_colum
 from autotune.trace.tracer import Structures
 from search_spaces import Constraint, IntArray, Space
 
-MAX_CLASSIFIED = 2_000_000
-"""Spaces up to this size are explored completely."""
+MAX_CLASSIFIED = 2_000_000  # Spaces up to this size are explored completely.
+SAMPLE = 1 << 16  # Size of the sample of a larger space.
+MAX_STRUCTURES = 256  # Structures found in advance.
 
-SAMPLE = 1 << 16
-"""Size of the sample of a larger space."""
-
-MAX_STRUCTURES = 256
-"""Structures found in advance."""
-
+# Most runs with plain numbers that only discover knobs, if tracing would take too long.
 MAX_MET = 256
-"""Most runs with plain numbers that only discover knobs, if tracing would take too long."""
 
-EACH_VALUE = 4096
-"""Number of values of a knob that a sample certainly contains."""
-
-CHECKED = 8
-"""Configurations that are compared with runs of the template on plain numbers."""
+EACH_VALUE = 4096  # Number of values of a knob that a sample certainly contains.
+CHECKED = 8  # Configurations that are compared with runs of the template on plain numbers.
 
 CHUNK = 1 << 15
 
-UNKNOWN = -1
-"""Label of a configuration whose structure has not been traced."""
+UNKNOWN = -1  # Label of a configuration whose structure has not been traced.
 
 
 def explore(structures: Structures) -> Space:
@@ -247,11 +238,8 @@ def _comparisons(condition: Expr | None) -> Iterator[BinaryOp]:
 def _excess(condition: Expr, read: KnobColumns) -> str:
     """Return the two sides of a comparison that is false, with their values."""
     for one in _comparisons(condition):
-        holds, *sides = map(_number, ColumnProgram([one, one.a, one.b])(read))
+        values = ColumnProgram([one, one.a, one.b])(read)
+        holds, *sides = (int(np.asarray(value).item()) for value in values)
         if not holds:
             return f"{sides[0]} {_BROKEN[one.op]} {sides[1]}"
     return ""
-
-
-def _number(value: object) -> int:
-    return int(np.asarray(value).item())

@@ -24,8 +24,7 @@ _UNHANDLED = (signal.SIGKILL, signal.SIGSTOP)
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 _STREAMS = ("stdin", "stdout", "stderr")
-_LARGEST_FENV = 128
-"""Bytes for a `fenv_t` of C; it is at most half as large on every system."""
+_LARGEST_FENV = 128  # Bytes for a `fenv_t` of C; it is at most half as large on every system.
 
 _HOOKS = ("excepthook", "unraisablehook", "displayhook", "breakpointhook")
 

@@ -45,8 +45,8 @@ from search_spaces import Knob as SpaceKnob
 
 Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]] | RawKernel]
 
+# Runs to detect a template that is not deterministic, and pairs of runs to find the place.
 MAX_REPEATS = 16
-"""Runs to detect a template that is not deterministic, and pairs of runs to find the place."""
 
 
 class TracingWarning(UserWarning):

@@ -22,8 +22,8 @@ from autotune.trace.symbolic_values import SymbolicInt, symbolic_int
 from search_spaces import Knob as SpaceKnob
 from search_spaces import KnobValue, SplitKnob
 
+# Largest number of decisions of a run; a template with more is in an endless loop over a knob.
 MAX_DECISIONS = 1000
-"""Largest number of decisions of a run; a template with more is in an endless loop over a knob."""
 
 _INT32 = 1 << 31
 

@@ -124,12 +124,11 @@ class Tuner(ABC):
                 self._told[new.index] = new
             self._seen.add(new.index)
 
+    # Number of candidates that the session asks for one batch earlier, because choosing takes long:
+    # they are built while the others are chosen. They are the last ones that `ask` returns.
     held_back: ClassVar[int] = 0
-    """Number of candidates that the session asks for one batch earlier, because choosing takes
-    long: they are built while the others are chosen. They are the last ones that `ask` returns."""
 
-    estimates_gain: ClassVar[bool] = False
-    """Whether :meth:`expected_gain` ever returns a number."""
+    estimates_gain: ClassVar[bool] = False  # Whether :meth:`expected_gain` ever returns a number.
 
     def expected_gain(self) -> float | None:
         """Return by what share all further measurements are expected to improve the best time.
@@ -144,10 +143,14 @@ class Tuner(ABC):
         return [self._told[index] for index in sorted(self._told)]
 
     @property
+    def working(self) -> list[Observation]:
+        """What worked, the fastest first; the lower index of two equally fast ones."""
+        return sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+
+    @property
     def best(self) -> Observation | None:
-        """The fastest working candidate so far; the lower index of two equally fast ones."""
-        working = (o for o in self._told.values() if o.ok)
-        return min(working, key=lambda o: o.order, default=None)
+        """The fastest working candidate so far."""
+        return next(iter(self.working), None)
 
     @property
     def seen(self) -> IndexVector:

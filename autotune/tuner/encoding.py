@@ -17,17 +17,13 @@ from features.knob_columns import knob_matrix
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
-SIZE_LENGTH = -0.3
-"""Logarithm of the length scale expected of a size."""
+SIZE_LENGTH = -0.3  # Logarithm of the length scale expected of a size.
 
+# The same for properties that may not matter: alignment, and a few numbers as categories.
 PATTERN_LENGTH = 0.7
-"""The same for properties that may not matter: alignment, and a few numbers as categories."""
 
-FEW_VALUES = 6
-"""A numeric knob of 3 to this many values is also encoded as a category."""
-
-MANY_CATEGORIES = 64
-"""A category with more values than this counts by its position."""
+FEW_VALUES = 6  # A numeric knob of 3 to this many values is also encoded as a category.
+MANY_CATEGORIES = 64  # A category with more values than this counts by its position.
 
 
 @dataclass(frozen=True)

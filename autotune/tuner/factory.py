@@ -18,8 +18,7 @@ from autotune.tuner.search.optuna import SAMPLERS, OptunaTuner, check_sampler
 from autotune.tuner.search.random import RandomTuner
 from search_spaces.space import Space
 
-OPTUNA = "optuna:"
-"""What the names of Optuna's samplers begin with."""
+OPTUNA = "optuna:"  # What the names of Optuna's samplers begin with.
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,7 @@ def _optuna(sampler: str) -> Callable[[TunerInputs], Tuner]:
     return lambda given: OptunaTuner(given.space, given.seed, sampler, storage=given.storage)
 
 
+# Makes each tuner that can be named.
 TUNERS: dict[str, Callable[[TunerInputs], Tuner]] = {
     "model": lambda g: ModelTuner(g.space, g.seed, g.features, g.prior, g.make_model),
     "random": lambda g: RandomTuner(g.space, g.seed),
@@ -46,7 +46,6 @@ TUNERS: dict[str, Callable[[TunerInputs], Tuner]] = {
     "local": lambda g: LocalTuner(g.space, g.seed),
     **{f"{OPTUNA}{sampler}": _optuna(sampler) for sampler in SAMPLERS},
 }
-"""Makes each tuner that can be named."""
 
 
 def check_tuner(name: str, prior: bool = False, storage: bool = False) -> None:

@@ -13,6 +13,7 @@ from records.formats.malformed import MALFORMED, as_list, as_number, as_object, 
 from records.record import MAX_S, MIN_S, Record, expect
 from records.record_errors import RecordError
 
+# Error numbers of AutoTVM's `MeasureErrorNo`.
 _ERRORS = {
     1: ("INSTANTIATION_ERROR", "instantiate"),
     2: ("COMPILE_HOST", "compile"),
@@ -23,7 +24,6 @@ _ERRORS = {
     7: ("RUN_TIMEOUT", "run"),
     8: ("UNKNOWN", "run"),
 }
-"""Error numbers of AutoTVM's `MeasureErrorNo`."""
 
 
 def is_entry(line: object) -> bool:

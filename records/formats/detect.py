@@ -19,8 +19,8 @@ from records.formats import autotvm, kernel_tuner, t4
 from records.record import Record
 from records.record_errors import RecordError
 
+# What can be read, for messages.
 FORMATS = ("autotune records", "AutoTVM logs", "Kernel Tuner caches", "T4 results")
-"""What can be read, for messages."""
 
 _GZIP = b"\x1f\x8b"
 _MAX_DAMAGED = 64

@@ -15,16 +15,14 @@ from records.formats.malformed import MALFORMED, as_number, as_object, describe_
 from records.record import MIN_S, Record
 from records.record_errors import RecordError
 
-FAILED_MS = 1e20
-"""The number that old files hold for a failure."""
+FAILED_MS = 1e20  # The number that old files hold for a failure.
 
 _FAILURES = {
     "InvalidConfig": ("INSTANTIATION_ERROR", "instantiate"),
     "CompilationFailedConfig": ("COMPILE_DEVICE", "compile"),
     "RuntimeFailedConfig": ("RUNTIME_DEVICE", "run"),
 }
-_MAX_TEXT = 1000
-"""Characters of a text in place of a time that are kept."""
+_MAX_TEXT = 1000  # Characters of a text in place of a time that are kept.
 
 _RUN_TIMES = ("verification_time", "benchmark_time")
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 from records.record import expect, to_plain
 from records.record_errors import RecordError
 
+# Exceptions of reading a value of another type or size, or a missing one.
 MALFORMED = (
     ArithmeticError,
     AttributeError,
@@ -16,7 +17,6 @@ MALFORMED = (
     TypeError,
     ValueError,
 )
-"""Exceptions of reading a value of another type or size, or a missing one."""
 
 _MAX_SAID = 200
 

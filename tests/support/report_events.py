@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from autotune.measure.result import MeasureResult
+from autotune.measure.roofline import Ceiling
 from autotune.report.job import WorkloadInfo
 from autotune.report.progress import RunProgress
 from autotune.report.units import Work
@@ -49,7 +50,7 @@ def run_events(outcomes, recorded=0, trials=None, label="", gain=None, left_s=No
 
 def machine(ceiling_s, label="", library_s=None):
     """What a machine can do, whose copying takes 1 ms for the 8 MB of `job`."""
-    return MachineKnown({"float32": 1e12}, 8e9, ceiling_s, label, library_s)
+    return MachineKnown(Ceiling({"float32": 1e12}, 8e9, library_s), ceiling_s, label)
 
 
 def final(index, costs_s, over_default=None, ends=None, rank=0, comparison="c"):

@@ -35,8 +35,7 @@ from autotune.target import Target
 from autotune.task.task import Task
 from search_spaces import Knob, KnobValue
 
-DEFAULT = "default"
-"""Name of the only line there is."""
+DEFAULT = "default"  # Name of the only line there is.
 
 Values = Mapping[str, KnobValue]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from autotune.cli.terminal.output import note, print_error
 from autotune.errors import AutotuneError
@@ -16,15 +16,12 @@ from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import names_tile
 from autotune.report.bench_speeds import BenchmarkedTemplate, Point, Setting
 from autotune.report.units import Work
-from autotune.system.host import cache_bytes
-from autotune.target import Target
 from autotune.task.task import Task
 from autotune.tuner.fixed_configs import MeasuredConfigs, measure_configs
 from records import Record, RecordStore
 from search_spaces import KnobValue, SpaceError
 
-SEED = 0
-"""Of the inputs: every run computes with the same data."""
+SEED = 0  # Of the inputs: every run computes with the same data.
 
 ELSEWHERE = "another process is measuring it just now"
 
@@ -85,7 +82,8 @@ class Measurements:
             points[key] = Point(task.space.config(index).values, record, why)
         best = chosen.best
         fastest = None if best is None else Point(best.config["values"], best)
-        return Setting(args, _work(task, bool(configs)), baseline), points, fastest
+        work = Work(float_operations(task) if configs else task.flops, task.bytes)
+        return Setting(args, work, baseline), points, fastest
 
     def _note(self, task: Task, chosen: MeasuredConfigs) -> None:
         self._task = self._task or task
@@ -109,7 +107,6 @@ class Measurements:
             _device_text(device or {}),
             "NumPy" if task.target.on_cpu else "CuPy",
             meaningless=task.target.kind == "cuda" and task.target.on_cpu,
-            cache_bytes=_cache_bytes(task.target, device or {}),
         )
 
 
@@ -131,10 +128,6 @@ def _configurations(
     return found, missing
 
 
-def _work(task: Task, feasible: bool) -> Work:
-    return Work(float_operations(task) if feasible else task.flops, task.bytes)
-
-
 def _baseline(task: Task, measurer: LocalMeasurer) -> tuple[float, ...] | None:
     """Return the times of the reference; None if there is none, or it cannot be timed.
 
@@ -153,13 +146,6 @@ def _device_text(device: Mapping[str, object]) -> str:
     name = str(device.get("name") or "an unknown device")
     threads = device.get("threads")
     return name if threads is None else f"{name}, {threads} thread{'' if threads == 1 else 's'}"
-
-
-def _cache_bytes(target: Target, device: Mapping[str, Any]) -> float | None:
-    """Return the size of the largest cache of what the times are of."""
-    if target.kind == "llvm":
-        return float(cache_bytes())
-    return None if target.on_cpu else device.get("l2_bytes")
 
 
 @contextmanager

@@ -8,18 +8,9 @@ from typing import Annotated, cast
 
 import typer
 
+from autotune.cli.options import shared_options as shared
 from autotune.cli.options.name_value_words import parse_settings
 from autotune.cli.options.run_options import WORKLOAD, read, timing_policy
-from autotune.cli.options.shared_options import (
-    Flush,
-    Json,
-    MinRepeat,
-    Set,
-    Shape,
-    TargetText,
-    TemplateName,
-    Timeout,
-)
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.system.words import did_you_mean
@@ -27,8 +18,7 @@ from autotune.target import Target
 from autotune.template import Template
 from search_spaces import Knob, KnobValue, Space
 
-MAX_LINES = 8
-"""A knob with more values makes no lines unless it is named."""
+MAX_LINES = 8  # A knob with more values makes no lines unless it is named.
 
 _LARGEST_POWER = {"llvm": 11, "cuda": 13, "on cpu": 9}
 _SMALLEST_POWER = 5
@@ -38,10 +28,10 @@ _SMALLEST_POWER = 5
 class BenchOptions:
     """Options of `autotune bench`, in the order of its help."""
 
-    template: TemplateName
-    settings: Set = None
-    shapes: Shape = None
-    target: TargetText = "llvm"
+    template: shared.TemplateName
+    settings: shared.Set = None
+    shapes: shared.Shape = None
+    target: shared.TargetText = "llvm"
     sizes: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,13 +70,13 @@ class BenchOptions:
             help="Log of measurements, which are used again.  [TEMPLATE.jsonl]",
         ),
     ] = None
-    timeout_s: Timeout = 10.0
+    timeout_s: shared.Timeout = 10.0
     repeats: Annotated[
         int | None, typer.Option(metavar="N", help="Times to take; their median counts.  [5]")
     ] = None
-    min_repeat_ms: MinRepeat = None
-    flush: Flush = None
-    as_json: Json = False
+    min_repeat_ms: shared.MinRepeat = None
+    flush: shared.Flush = None
+    as_json: shared.Json = False
 
     @property
     def policy(self) -> TimingPolicy:

@@ -10,16 +10,8 @@ from typing import Annotated
 import typer
 
 from autotune.builder import best_config
+from autotune.cli.options import shared_options as shared
 from autotune.cli.options.multi_value_options import Command
-from autotune.cli.options.shared_options import (
-    Constant,
-    Json,
-    Set,
-    Shape,
-    TargetText,
-    TemplateName,
-    command_app,
-)
 from autotune.cli.options.task_arguments import load_logs, make_task, work_of
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.report.ratio import Ratio
@@ -27,24 +19,24 @@ from autotune.report.text_tables import wrap
 from autotune.report.units import time_text
 from autotune.task.valid_records import why_unused
 
+# Note on a result without a final comparison: it is the fastest trial.
 BY_TRIALS = "no final comparison: the fastest of its trials"
-"""Note on a result without a final comparison: it is the fastest trial."""
 
 
-app = command_app()
+app = shared.command_app()
 
 
 @app.command(cls=Command)
 def best(
-    template: TemplateName,
+    template: shared.TemplateName,
     logs: Annotated[
         list[str], typer.Option("--log", metavar="FILE ...", help="Logs of measurements.")
     ],
-    settings: Set = None,
-    shapes: Shape = None,
-    constant: Constant = None,
-    target: TargetText = "llvm",
-    as_json: Json = False,
+    settings: shared.Set = None,
+    shapes: shared.Shape = None,
+    constant: shared.Constant = None,
+    target: shared.TargetText = "llvm",
+    as_json: shared.Json = False,
 ) -> None:
     """Print the configuration that logs have shown to be best."""
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for

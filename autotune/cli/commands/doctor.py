@@ -19,8 +19,7 @@ from autotune.cli.terminal.signals import ending_signals
 from autotune.report.text_tables import wrap
 from autotune.system.interrupts import ThreadedCall
 
-PROBLEMS_FOUND = 1
-"""Exit code if something that should work does not."""
+PROBLEMS_FOUND = 1  # Exit code if something that should work does not.
 
 
 app = command_app()

@@ -10,17 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from autotune.cli.options import shared_options as shared
 from autotune.cli.options.input_files import check_readable
 from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.search_checks import check_search, transfer_errors
-from autotune.cli.options.shared_options import (
-    MEASUREMENTS_HELP,
-    Json,
-    Patience,
-    Transfer,
-    command_app,
-    options_of,
-)
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_error, print_line, width
 from autotune.errors import UsageError
 from autotune.report.plots import check_picture, draw_curves
@@ -46,11 +39,11 @@ from autotune.tuner.replay.compare_tuners import (
 from autotune.tuner.replay.replay_tuner import Trace
 from records import RecordError
 
+# Suffixes of the files that `autotune replay compare` looks at.
 MEASUREMENT_FILES = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".log", ".log.gz")
-"""Suffixes of the files that `autotune replay compare` looks at."""
 
+# Optimum in seconds (0 where nothing works) and traces, by space.
 TracesBySpace = dict[str, tuple[float, list[Trace]]]
-"""Optimum in seconds (0 where nothing works) and traces, by space."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +62,12 @@ class ReplayOptions:
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first run; others count on.")] = 0
     batch: Annotated[int, typer.Option(min=1, help="Candidates a tuner is asked for at once.")] = 1
     jobs: Annotated[int, typer.Option(min=1, help="Processes that run tuners side by side.")] = 1
-    as_json: Json = False
+    as_json: shared.Json = False
     plot: Annotated[
         str | None, typer.Option(metavar="FILE", help="Draw the curves into a picture.")
     ] = None
-    patience: Patience = None
-    transfer: Transfer = None
+    patience: shared.Patience = None
+    transfer: shared.Transfer = None
 
     @property
     def tuners(self) -> list[str]:
@@ -86,7 +79,7 @@ class ReplayOptions:
 class ReplayRunOptions(ReplayOptions):
     """Options of `autotune replay run`."""
 
-    file: Annotated[str, typer.Argument(metavar="FILE", help=MEASUREMENTS_HELP)]
+    file: Annotated[str, typer.Argument(metavar="FILE", help=shared.MEASUREMENTS_HELP)]
     workload: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which one, if the file holds several.")
     ] = None
@@ -100,11 +93,11 @@ class ReplayCompareOptions(ReplayOptions):
     repeats: Annotated[int, typer.Option(min=1, help="Runs, each with a seed of its own.")] = 10
 
 
-app = command_app()
+app = shared.command_app()
 
 
 @app.command(cls=Command)
-@options_of(ReplayRunOptions)
+@shared.options_of(ReplayRunOptions)
 def run(options: ReplayRunOptions) -> None:
     """Search one recorded space: nothing is built, nothing runs.
 
@@ -142,7 +135,7 @@ def run(options: ReplayRunOptions) -> None:
 
 
 @app.command(cls=Command)
-@options_of(ReplayCompareOptions)
+@shared.options_of(ReplayCompareOptions)
 def compare(options: ReplayCompareOptions) -> None:
     """Search every recorded space of a folder, and print the means.
 

@@ -10,16 +10,8 @@ from typing import Annotated
 import typer
 
 from autotune.builder import BuiltFunction
+from autotune.cli.options import shared_options as shared
 from autotune.cli.options.multi_value_options import Command
-from autotune.cli.options.shared_options import (
-    Constant,
-    Set,
-    Shape,
-    TargetText,
-    TemplateName,
-    chosen_view,
-    command_app,
-)
 from autotune.cli.options.task_arguments import make_task
 from autotune.cli.terminal.output import print_line, width
 from autotune.errors import UsageError
@@ -30,16 +22,16 @@ from autotune.schedule.steps import Step
 from autotune.task.task import Task
 from search_spaces import SpaceError
 
-app = command_app()
+app = shared.command_app()
 
 
 @app.command(cls=Command)
 def show(
-    template: TemplateName,
-    settings: Set = None,
-    shapes: Shape = None,
-    constant: Constant = None,
-    target: TargetText = "llvm",
+    template: shared.TemplateName,
+    settings: shared.Set = None,
+    shapes: shared.Shape = None,
+    constant: shared.Constant = None,
+    target: shared.TargetText = "llvm",
     config: Annotated[
         int | None,
         typer.Option(min=0, metavar="INDEX", help="A configuration.  [the default one]"),
@@ -54,7 +46,7 @@ def show(
 ) -> None:
     """Print a search space, or a configuration's schedule, loops or code."""
     asked = {"space": space, "ir": ir, "source": source, "steps": steps}
-    view = chosen_view(asked, "space" if config is None or as_json else "ir")
+    view = shared.chosen_view(asked, "space" if config is None or as_json else "ir")
     if as_json and view != "space":
         raise UsageError(f"--{view} has no output as JSON: ask for --space --json")
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for

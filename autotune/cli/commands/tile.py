@@ -24,7 +24,6 @@ from autotune.operators.tile_template import (
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp
 from autotune.tile import Program, check, gradient, to_code
-from autotune.tile.check.scope import Symbol
 from autotune.tile.syntax.unparser import input_code
 from autotune.tile.to_te.program_to_te import Tensors, to_te
 
@@ -39,8 +38,9 @@ def check_file(file: _File) -> None:
     function = read_function(file)
     symbols = check(function)
     inputs = ", ".join(map(input_code, function.inputs))
-    outputs = ", ".join(_ranked(symbols[name.text]) for name in function.outputs)
-    print_line(f"{file}: ({inputs}) -> ({outputs})")
+    found = (symbols[name.text] for name in function.outputs)
+    outputs = (f"{s.name} of {'any rank' if s.rank is None else f'rank {s.rank}'}" for s in found)
+    print_line(f"{file}: ({inputs}) -> ({', '.join(outputs)})")
 
 
 @app.command(cls=Command)
@@ -107,12 +107,6 @@ def _bound(file: str, settings: Sequence[str] | None, shapes: Sequence[str] | No
     template = tile_template(function, function.name, "llvm")
     given = parse_settings(settings), parse_settings(shapes, "--shape")
     return bound_program(function, template.parse_args(tile_arguments(template, file, *given)))
-
-
-def _ranked(symbol: Symbol) -> str:
-    if symbol.rank is None:
-        return f"{symbol.name} of any rank"
-    return f"{symbol.name} of rank {symbol.rank}"
 
 
 def _expressions(tensors: Tensors) -> str:

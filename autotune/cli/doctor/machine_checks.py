@@ -21,14 +21,13 @@ from autotune.report.units import Work, size_text, time_text
 from autotune.runtime.object_cache import object_folder, use_of
 from autotune.system.available_cpus import quota_cpus
 from autotune.system.available_memory import available_memory
-from autotune.system.environment_variables import CACHE_VARIABLE, VARIABLES
+from autotune.system.environment_variables import CACHE_VARIABLE, VARIABLES, changed_environment
 from autotune.system.version import __version__
 from autotune.system.words import closest, counted
 from autotune.target import Target
 
 MIN_MEMORY = 512 * 2**20
-MIN_DISK = 100 * 2**20
-"""Bytes below which runs are expected to fail."""
+MIN_DISK = 100 * 2**20  # Bytes below which runs are expected to fail.
 
 
 def processor() -> Check:
@@ -180,16 +179,11 @@ def self_test(size: int = 128) -> Check:
 @contextlib.contextmanager
 def _empty_cache() -> Iterator[None]:
     """Let processes that are started now compile for themselves."""
-    before = os.environ.get(CACHE_VARIABLE)
-    with tempfile.TemporaryDirectory(prefix="autotune-doctor-") as folder:
-        os.environ[CACHE_VARIABLE] = folder
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[CACHE_VARIABLE]
-            else:
-                os.environ[CACHE_VARIABLE] = before
+    with (
+        tempfile.TemporaryDirectory(prefix="autotune-doctor-") as folder,
+        changed_environment({CACHE_VARIABLE: folder}),
+    ):
+        yield
 
 
 def program() -> Check:

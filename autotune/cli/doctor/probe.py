@@ -21,8 +21,8 @@ from typing import Any
 
 from autotune.system.processes import die_by_signal
 
+# Seconds that all steps of one process may take: enough for cold imports from a slow disk.
 TIMEOUT_S = 30.0
-"""Seconds that all steps of one process may take: enough for cold imports from a slow disk."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,9 @@ def _driver() -> dict[str, Any]:
     version, count = ctypes.c_int(), ctypes.c_int()
     _check(cuda.cuDriverGetVersion(ctypes.byref(version)), "cuDriverGetVersion")
     _check(cuda.cuDeviceGetCount(ctypes.byref(count)), "cuDeviceGetCount")
+    major, rest = divmod(version.value, 1000)
     return {
-        "version": _cuda_version(version.value),
+        "version": f"{major}.{rest // 10}",
         "devices": [_device(cuda, number) for number in range(count.value)],
     }
 
@@ -142,10 +143,6 @@ def _device(cuda: ctypes.CDLL, number: int) -> dict[str, Any]:
 def _check(status: int, call: str) -> None:
     if status:
         raise OSError(f"{call} fails with CUDA error {status}")
-
-
-def _cuda_version(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _nvrtc() -> dict[str, Any]:

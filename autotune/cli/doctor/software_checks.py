@@ -25,6 +25,7 @@ class Library(NamedTuple):
     extra: str | None = None
 
 
+# Those without an extra are required.
 LIBRARIES = (
     Library("numpy", "numpy", "1.26", "nothing works"),
     Library("ml_dtypes", "ml_dtypes", "0.5", "there is no bfloat16"),
@@ -40,13 +41,12 @@ LIBRARIES = (
     Library("matplotlib", "matplotlib", "3.8", "--plot draws nothing", "report"),
     Library("pyarrow", "pyarrow", "15", "data sets cannot be Parquet files", "export"),
 )
-"""Those without an extra are required."""
 
+# Steps that another process probes, for the checks below.
 STEPS = (
     *(f"import {library.module}" for library in LIBRARIES),
     *("llvm", "driver", "import cupy", "nvrtc", "cupy"),
 )
-"""Steps that another process probes, for the checks below."""
 
 Outcomes = Mapping[str, ProbeResult]
 
@@ -116,8 +116,8 @@ def llvm(outcomes: Outcomes) -> Check:
     return Check("llvm", text, {"works": True, **found.found})
 
 
+# What errors say where something is not installed.
 _ABSENT = ("No module named", "No such file", "cannot open", "is not installed")
-"""What errors say where something is not installed."""
 
 
 def cuda(outcomes: Outcomes) -> Check:

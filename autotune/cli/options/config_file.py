@@ -20,8 +20,8 @@ from autotune.system.words import did_you_mean
 
 _log = logging.getLogger(__name__)
 
+# By command, or command within a group: values by the names that Typer's functions give them.
 Defaults = dict[str, Any]
-"""By command, or command within a group: values by the names that Typer's functions give them."""
 
 
 def config_file() -> Path:

@@ -55,8 +55,7 @@ def read_array(path: str | os.PathLike[str], what: str = "") -> Array:
         raise UsageError(f"cannot read {label}: it is not an array as .npy: {reason}") from error
 
 
-MAX_BYTES = 1 << 20
-"""The largest file of options that is read: a larger one is something else."""
+MAX_BYTES = 1 << 20  # The largest file of options that is read: a larger one is something else.
 
 
 def read_text(path: str | os.PathLike[str], what: str = "") -> str:

@@ -131,9 +131,9 @@ def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             raise UsageError(f"{path}: {where}: {name} is for all workloads: put it at the top")
     read(defaults, IN_JOB, f"{path}, defaults: ")  # told where they stand
     for table in tables:
-        for name in ("set", "shape"):
-            if isinstance(table.get(name), dict):
-                table[name] = {**_table_of(defaults, name), **table[name]}
+        for name in ("set", "shape"):  # a workload's are added to those of all
+            if isinstance(table.get(name), dict) and isinstance(defaults.get(name), dict):
+                table[name] = {**defaults[name], **table[name]}
     return data, [{**defaults, **table} for table in tables]
 
 
@@ -146,12 +146,6 @@ def _workloads(listed: Any, path: str) -> list[Any]:
         how = "as a list named workload" if _is_yaml(path) else "as [[workload]] tables"
         raise UsageError(f"{path} has no workload: list them {how}")
     return listed
-
-
-def _table_of(defaults: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return arguments that hold for all workloads; those of a workload are added to them."""
-    found = defaults.get(name, {})
-    return found if isinstance(found, dict) else {}
 
 
 def _is_yaml(path: str) -> bool:

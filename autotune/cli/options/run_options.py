@@ -16,33 +16,19 @@ from typing import Annotated, Any
 
 import typer
 
+from autotune.cli.options import shared_options as shared
 from autotune.cli.options.name_value_words import parse_settings
-from autotune.cli.options.shared_options import (
-    TEMPLATE,
-    Constant,
-    Flush,
-    MinRepeat,
-    Patience,
-    Set,
-    Shape,
-    TargetText,
-    Timeout,
-    Transfer,
-)
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import FLUSHES, TimingPolicy
 from autotune.system.words import did_you_mean
 from autotune.tuner.run.goal import Goal
 from autotune.tuner.run.limits import BATCH, Limits, check_share
 
-TRIALS = 64
-"""Trials of a workload where neither they nor the time are given."""
+TRIALS = 64  # Trials of a workload where neither they nor the time are given.
+MAX_TIMEOUT_S = 1e6  # The longest time-out, eleven days: the system limits it, too.
 
-MAX_TIMEOUT_S = 1e6
-"""The longest time-out, eleven days: the system limits it, too."""
-
+# Options by name, without dashes before it; values as typed words or as a job file has them.
 Values = Mapping[str, Any]
-"""Options by name, without dashes before it; values as typed words or as a job file has them."""
 
 
 class OptionScope(Enum):
@@ -207,11 +193,11 @@ def _shapes(value: Any) -> dict[str, str]:
 class WorkloadOptions:
     """What to tune, how to search and to measure, and when to end; in the order of the help."""
 
-    template: str = option(Annotated[str | None, TEMPLATE], _text)
-    settings: Mapping[str, str] = option(Set, _settings, dict, name="set")
-    shapes: Mapping[str, str] = option(Shape, _shapes, dict, name="shape")
-    constant: tuple[int, ...] = option(Constant, _positions, ())
-    target: str = option(TargetText, _text, "llvm")
+    template: str = option(Annotated[str | None, shared.TEMPLATE], _text)
+    settings: Mapping[str, str] = option(shared.Set, _settings, dict, name="set")
+    shapes: Mapping[str, str] = option(shared.Shape, _shapes, dict, name="shape")
+    constant: tuple[int, ...] = option(shared.Constant, _positions, ())
+    target: str = option(shared.TargetText, _text, "llvm")
     job: str | None = option(
         _typer("Tune the workloads of a TOML or YAML file.", "FILE"), scope=OptionScope.COMMAND_LINE
     )
@@ -225,23 +211,23 @@ class WorkloadOptions:
     until: Goal | None = option(
         _typer("Stop at '0.9 of copy', '0.8 of peak', '200 GFLOPS' or '1.2 ms'.", "GOAL"), _goal
     )
-    patience: float | None = option(Patience, _share)
+    patience: float | None = option(shared.Patience, _share)
     batch: int | None = _count("Candidates asked for at once.  [8]")
     tuner: str = option(
         _typer("model, random, grid, genetic, local or optuna:SAMPLER.", "TUNER", str),
         _text,
         "model",
     )
-    transfer: tuple[str, ...] = option(Transfer, _texts, ())
+    transfer: tuple[str, ...] = option(shared.Transfer, _texts, ())
     log: str | None = option(_typer("Log of measurements.  [TEMPLATE.jsonl]", "FILE"), _text)
     seed: int | None = _count(
         "Seed of every random choice.  [chosen and printed]", 0, scope=OptionScope.RUN
     )
-    timeout_s: float = option(Timeout, _timeout, 10.0, name="timeout")
+    timeout_s: float = option(shared.Timeout, _timeout, 10.0, name="timeout")
     repeats: int | None = _count("Times to take of a candidate; their median counts.  [5]")
     warmup: int | None = _count("Calls before the first timed one.  [1]")
-    min_repeat_ms: float | None = option(MinRepeat, _at_least_zero)
-    flush: str | None = option(Flush, _flush)
+    min_repeat_ms: float | None = option(shared.MinRepeat, _at_least_zero)
+    flush: str | None = option(shared.Flush, _flush)
     race: float | None = option(
         _typer(
             "Give up what is so many times slower than the best; 0: never.  [1.5]",
@@ -284,8 +270,8 @@ class WorkloadOptions:
         return timing_policy(vars(self))
 
 
+# The fields by the names of their options.
 _FIELDS = {f.metadata["name"] or f.name.replace("_", "-"): f for f in fields(WorkloadOptions)}
-"""The fields by the names of their options."""
 
 
 def _readers(*scopes: OptionScope) -> dict[str, Callable[[Any], Any]]:
@@ -293,14 +279,11 @@ def _readers(*scopes: OptionScope) -> dict[str, Callable[[Any], Any]]:
     return {name: data["read"] for name, data in found.items() if data["scope"] in scopes}
 
 
-RUN = _readers(OptionScope.RUN)
-"""Readers of what concerns a run as a whole."""
+RUN = _readers(OptionScope.RUN)  # Readers of what concerns a run as a whole.
+WORKLOAD = _readers(OptionScope.WORKLOAD)  # Readers of what concerns a workload.
 
-WORKLOAD = _readers(OptionScope.WORKLOAD)
-"""Readers of what concerns a workload."""
-
+# Readers of what a workload of a job file may have.
 IN_JOB = _readers(OptionScope.WORKLOAD, OptionScope.JOB_FILE)
-"""Readers of what a workload of a job file may have."""
 
 
 def timing_policy(values: Values) -> TimingPolicy:

@@ -11,7 +11,7 @@ from pathlib import Path
 from autotune.cli.options.job_files import RunOptions
 from autotune.cli.options.log_files import check_log, open_log
 from autotune.cli.options.run_options import WorkloadOptions
-from autotune.cli.options.task_arguments import task_of
+from autotune.cli.options.task_arguments import task_with, template_of
 from autotune.errors import TileError, UsageError
 from autotune.runtime.backends import backend_of
 from autotune.target import Target
@@ -67,15 +67,17 @@ def workload_errors(options: RunOptions, number: int) -> Iterator[None]:
 
 def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
     path = None if options.log is None else check_log(options.log)
-    task = task_of(
+    target = Target.parse(options.target)
+    task = task_with(
+        template_of(options.template, target, options.timeout_s),
         options.template,
         options.settings,
         options.shapes,
-        options.target,
+        target,
         options.timeout_s,
         options.constant,
     )
-    check_target(task.target)
+    check_target(target)
     return task, path or check_log(log_name(task.workload.template))
 
 

@@ -18,11 +18,11 @@ from autotune.trace.isolate_user_code import run_isolated
 from records import Record, RecordStore
 from records.formats import load_own
 
+# Seconds that the file of a template gets to be imported, with all that it imports.
 _MIN_IMPORT_S = 30.0
-"""Seconds that the file of a template gets to be imported, with all that it imports."""
 
+# Least seconds for a template, also if candidates get less: all candidates depend on it.
 _MIN_TRACE_S = 1.0
-"""Least seconds for a template, also if candidates get less: all candidates depend on it."""
 
 
 def make_task(
@@ -30,39 +30,17 @@ def make_task(
     settings: Sequence[str] | None,
     shapes: Sequence[str] | None,
     target: str,
-    timeout_s: float = 10.0,
     constant: Sequence[int] | None = None,
 ) -> Task:
-    """Return the task that TEMPLATE and the options that describe it name; see `task_of`."""
+    """Return the task that TEMPLATE and the options that describe it name; see `task_with`."""
     given = parse_settings(settings), parse_settings(shapes, "--shape")
-    return task_of(reference, *given, target, timeout_s, constant or ())
-
-
-def task_of(
-    reference: str,
-    values: Mapping[str, str],
-    shapes: Mapping[str, str],
-    target: str,
-    timeout_s: float = 10.0,
-    constant: Sequence[int] = (),
-) -> Task:
-    """Return the task of a template.
-
-    reference: a template's name, ``path/to/file.py:function`` or ``path/to/file.tile``.
-    values: its arguments as texts.
-    shapes: shapes of the inputs of a Tile function that have no dimensions in the header.
-    timeout_s: seconds that a template which is not our own may take, each time it is run here.
-    constant: positions of the inputs that do not change.
-
-    UsageError if the target, the template or an argument is not what it should be.
-    """
     parsed = Target.parse(target)
-    template = template_of(reference, parsed, timeout_s)
-    return task_with(template, reference, values, shapes, parsed, timeout_s, constant)
+    template = template_of(reference, parsed)
+    return task_with(template, reference, *given, parsed, constant=constant or ())
 
 
 def template_of(reference: str, target: Target, timeout_s: float = 10.0) -> Template:
-    """Return a template that the user names; see `task_of`.
+    """Return a template that the user names; see `task_with`.
 
     UsageError if there is none, or its file cannot be loaded.
     """
@@ -80,7 +58,13 @@ def task_with(
     timeout_s: float = 10.0,
     constant: Sequence[int] = (),
 ) -> Task:
-    """Return the task of a template that was found by `reference`; see `task_of`.
+    """Return the task of a template.
+
+    reference: what named it: a name, ``path/to/file.py:function`` or ``path/to/file.tile``.
+    values: its arguments as texts.
+    shapes: shapes of the inputs of a Tile function that have no dimensions in the header.
+    timeout_s: seconds that a template which is not our own may take, each time it is run here.
+    constant: positions of the inputs that do not change.
 
     UsageError if an argument is not what it should be.
     """

@@ -14,8 +14,8 @@ from autotune.cli.terminal.output import note, one_line, print_error
 from autotune.system.terminal_escapes import printable
 from records.record_errors import RecordWarning
 
+# Loggers of our packages; what others log below a warning is not shown.
 LIBRARIES = ("autotune", "features", "search_spaces", "records")
-"""Loggers of our packages; what others log below a warning is not shown."""
 
 
 class _Warnings(logging.Handler):

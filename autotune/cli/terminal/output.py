@@ -13,11 +13,10 @@ from typing import TextIO
 from autotune.errors import UsageError
 from autotune.system.terminal_escapes import printable
 
-WIDTH = 80
-"""Columns to fill where there is no terminal to ask."""
+WIDTH = 80  # Columns to fill where there is no terminal to ask.
 
+# Exit codes; a run that a signal ends exits with 128 + its number.
 DONE, MISTAKE, NOTHING_FOUND = 0, 2, 3
-"""Exit codes; a run that a signal ends exits with 128 + its number."""
 
 
 class StopError(Exception):

@@ -16,8 +16,7 @@ from autotune.system.interrupts import keep_interrupt, raise_interrupt, raise_ke
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
-_SOON_S = 1e-3
-"""Seconds after which an interrupt that Python has dropped is raised again."""
+_SOON_S = 1e-3  # Seconds after which an interrupt that Python has dropped is raised again.
 
 
 class EndedBySignal(KeyboardInterrupt):

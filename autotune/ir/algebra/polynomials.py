@@ -7,16 +7,19 @@ is any expression that is not a sum or a product.
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Hashable, Mapping, Set
 from typing import TypeVar
 
 from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Const, Expr, Var
 from autotune.ir.ops import const, fold
+from autotune.ir.printer import excerpt, expr_text
 from autotune.ir.visitor import Rewriter, free_vars, walk_expr
 
 Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]
+_Order = tuple[bool, list[int], str, str, int]
 _Term = TypeVar("_Term", bound=Hashable)
 
 
@@ -69,12 +72,20 @@ def multiply(a: Poly, b: Poly) -> Poly:
 
 
 @functools.lru_cache(maxsize=1 << 13)
-def _order(node: Expr) -> tuple[bool, list[int], str, int]:
+def _order(node: Expr) -> _Order:
     """Order of atoms, the same in each process: variables by age, then the others by theirs."""
     if isinstance(node, Var):
-        return False, [node.id], "", 0
-    # Only atoms of variables with the same names in exchanged places have one text.
-    return True, [var.id for var in free_vars(node)], str(node), id(node)
+        return False, [node.id], "", "", 0
+    # Only atoms of variables with the same names in exchanged places have one digest.
+    ages = [var.id for var in free_vars(node)]
+    return True, ages, excerpt(node), _digest(node), id(node)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _digest(node: Expr) -> str:
+    """Digest of an expression's text, which may be exponentially longer than the expression."""
+    parts = [expr_text(node, depth=1), *map(_digest, node.children)]
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
 
 
 def to_expr(poly: Poly, dtype: str = dtypes.INDEX) -> Expr:
@@ -205,6 +216,6 @@ def exact_quotient(node: Expr, divisor: Expr) -> Expr | None:
     return to_expr(quotient, node.dtype)
 
 
-def _degree(monomial: Monomial) -> tuple[int, list[tuple[bool, list[int], str, int]]]:
+def _degree(monomial: Monomial) -> tuple[int, list[_Order]]:
     """Order monomials by degree, then by their atoms; products keep this order."""
     return len(monomial), sorted(map(_order, monomial), reverse=True)

@@ -16,10 +16,10 @@ from __future__ import annotations
 from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, chain, const, likely
 from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt
-from autotune.ir.visitor import free_vars, walk
+from autotune.ir.visitor import free_vars
 from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.guards.facts import ConditionRewriter
-from autotune.lowering.guards.loop_splitting import Splitter
+from autotune.lowering.guards.loop_splitting import Splitter, inside
 from autotune.lowering.vector.lane_guards import uniform_condition
 
 
@@ -35,11 +35,12 @@ class _WholeVectors(Splitter):
         if not any(access.buffer.scope == "global" for access in accesses(loop.body)):
             return loop
         tests: dict[Expr, Expr] = {}
-        for stmt in walk(loop.body):
+        for stmt, inner in inside(loop.body, {}):
             for part, over in self.choices.parts_of(stmt):
                 if not self._differs(part, loop):
                     continue
-                worst = None if over is None else self.worst(over, [loop])
+                within = [inner[var] for var in free_vars(part) if var in inner]
+                worst = None if over is None else self.worst(over, [loop, *within])
                 if worst is None:
                     return loop
                 tests[part] = self.simplifier.expr(binary("<=", worst, const(0)))

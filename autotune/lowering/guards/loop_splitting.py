@@ -96,7 +96,7 @@ class Splitter:
     def guards(self, loop: For) -> list[Guards]:
         """Return the guards that a loop handles; those that prevent vectors come first."""
         found: dict[Expr, Guards] = {}
-        for stmt, inner in _inside(loop.body, {}):
+        for stmt, inner in inside(loop.body, {}):
             for part, over in self.choices.parts_of(stmt):
                 if over is not None:
                     self._collect(loop, part, over, inner, found)
@@ -274,9 +274,9 @@ def _is_private(loop: For) -> bool:
     return not any(access.buffer.scope == "shared" for access in accesses(loop.body))
 
 
-def _inside(stmt: Stmt, loops: Mapping[Var, For]) -> Iterator[tuple[Stmt, Mapping[Var, For]]]:
+def inside(stmt: Stmt, loops: Mapping[Var, For]) -> Iterator[tuple[Stmt, Mapping[Var, For]]]:
     """Yield each statement with the loops between it and the root."""
     yield stmt, loops
     within = {**loops, stmt.var: stmt} if isinstance(stmt, For) else loops
     for child in child_stmts(stmt):
-        yield from _inside(child, within)
+        yield from inside(child, within)

@@ -41,6 +41,7 @@ from autotune.measure.checks.error_bounds import (
 )
 from autotune.measure.checks.reference import Reference, is_floating
 
+# Magnitudes of realistic inputs. The first ones with tight bounds are taken.
 _RANGES = (
     MagnitudeRange(),
     MagnitudeRange(huge=False),
@@ -49,38 +50,36 @@ _RANGES = (
         for scale in (1.0, 1 / 2, 1 / 4, 1 / 16, 1 / 64)
     ),
 )
-"""Magnitudes of realistic inputs. The first ones with tight bounds are taken."""
 
+# Whether there are zeros and negative values; the first of these that has no NaN is taken.
 _SIGNS = ((True, True), (False, True), (False, False))
-"""Whether there are zeros and negative values; the first of these that has no NaN is taken."""
 
+# Most exact checks that a long sum is divided into, where it cannot be exact as a whole.
 _MAX_PARTS = 8
-"""Most exact checks that a long sum is divided into, where it cannot be exact as a whole."""
 
+# How often inputs are changed for the bounds, for workloads of up to so many operations.
 _SAMPLES = ((10**8, 6), (10**9, 4))
-"""How often inputs are changed for the bounds, for workloads of up to so many operations."""
 _MIN_SAMPLES = 2
 
-_PER_ELEMENT = 64
-"""Operations that an element of an argument counts as in that."""
+_PER_ELEMENT = 64  # Operations that an element of an argument counts as in that.
 
+# Functions that have exact values where they are saturated.
 _SATURATING = frozenset({"exp", "tanh", "sigmoid"})
-"""Functions that have exact values where they are saturated."""
 
+# Functions that round nothing.
 _EXACT = frozenset({"if_then_else", "likely", "abs", "floor", "ceil", "round", "trunc", "fmod"})
-"""Functions that round nothing."""
 
+# Inputs of workloads that compute integers from integers.
 _INTEGERS: dict[str, Draw] = {
     "integers of all sizes": whole_range,
     "the largest integers": largest_integers,
 }
-"""Inputs of workloads that compute integers from integers."""
 
+# Differences of products of two differences are up to 8 times as large as those of magnitudes.
 _HIDDEN_BITS = 3
-"""Differences of products of two differences are up to 8 times as large as those of magnitudes."""
 
+# Realistic inputs that a template draws itself.
 Given = Callable[[np.random.Generator], Sequence[Array]]
-"""Realistic inputs that a template draws itself."""
 
 
 @dataclass(frozen=True)

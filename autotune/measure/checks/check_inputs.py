@@ -15,11 +15,11 @@ from autotune.measure.checks.input_uses import InputUse
 
 Array = npt.NDArray[Any]
 
+# Integers of realistic inputs are at most this large: sums of many products stay small.
 LARGEST_INTEGER = 8
-"""Integers of realistic inputs are at most this large: sums of many products stay small."""
 
+# exp of minus this is 0 in every type; tanh and sigmoid of it are 1 and of minus it -1 and 0.
 SATURATED = 1024.0
-"""exp of minus this is 0 in every type; tanh and sigmoid of it are 1 and of minus it -1 and 0."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,10 @@ class InputSpec:
         return dtypes.is_float(self.dtype)
 
 
-_HUGE = 8
-"""Elements of realistic inputs that are far larger than the others."""
+_HUGE = 8  # Elements of realistic inputs that are far larger than the others.
 
+# Returns one input, C-contiguous, of its shape and type.
 Draw = Callable[[InputSpec, np.random.Generator], Array]
-"""Returns one input, C-contiguous, of its shape and type."""
 
 
 def draw_all(specs: Sequence[InputSpec], draw: Draw, seed: Sequence[int]) -> list[Array]:

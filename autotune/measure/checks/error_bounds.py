@@ -26,27 +26,20 @@ from autotune.measure.checks.neighbours import (
 )
 from autotune.measure.checks.reference import Reference, is_floating
 
-SAFETY = 4.0
-"""Ratio of the allowed error to the expected error."""
+SAFETY = 4.0  # Ratio of the allowed error to the expected error.
+LARGEST_SHARE = 1 / 8  # Largest allowed error, as a share of the element's own scale.
 
-LARGEST_SHARE = 1 / 8
-"""Largest allowed error, as a share of the element's own scale."""
-
+# Relative change of the inputs; larger for types that are less precise than this.
 CHANGE = 2.0**-12
-"""Relative change of the inputs; larger for types that are less precise than this."""
 
+# Sums of up to this many terms are assumed to have all of them, without a call of the reference.
 _FEW = 4
-"""Sums of up to this many terms are assumed to have all of them, without a call of the
-reference."""
 
-_ROUNDED = 2
-"""How often the reference computes in the accumulator's type."""
+_ROUNDED = 2  # How often the reference computes in the accumulator's type.
+_CHUNK = 1 << 15  # Elements that are worked on together; a multiple of `BLOCK`.
 
-_CHUNK = 1 << 15
-"""Elements that are worked on together; a multiple of `BLOCK`."""
-
+# Parts of an output, in each of which it is counted how many elements depend on some inputs.
 _GROUPS = 64
-"""Parts of an output, in each of which it is counted how many elements depend on some inputs."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from autotune.runtime.device import Copy, Device, DeviceArray, Host
 from autotune.runtime.signature import ArrayParameter
 from autotune.system.words import counted
 
+# Bytes of the guard zone before and after each array: many rows of a tile, and quick to compare.
 ZONE = 1 << 16
-"""Bytes of the guard zone before and after each array: many rows of a tile, and quick to
-compare."""
 
 
 class Buffers:

@@ -14,8 +14,7 @@ from autotune.ir.expr import Expr
 from autotune.ir.visitor import reads, walk_expr
 from autotune.te.tensor import ComputeOp, Tensor
 
-_SMALL = 8
-"""Values below this are drawn for an input that an index is computed from."""
+_SMALL = 8  # Values below this are drawn for an input that an index is computed from.
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from autotune.measure.checks.check_inputs import Array
 
+# Number of neighbours whose median replaces an element's own value where that one is smaller.
 BLOCK = 16
-"""Number of neighbours whose median replaces an element's own value where that one is smaller."""
 
 _ENOUGH = 8
 """Independent changes that the scale of an element is estimated from.
@@ -18,8 +18,7 @@ Their root mean square is below a fifteenth of the scale for one element in 10^8
 is for one in 200, and a scan of 10^7 steps has whole stretches of such elements.
 """
 
-_SURVEYED = 1 << 12
-"""Most blocks of an output in which changes are compared."""
+_SURVEYED = 1 << 12  # Most blocks of an output in which changes are compared.
 
 
 def medians_of_neighbours(values: Array) -> Array:

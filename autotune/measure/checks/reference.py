@@ -12,14 +12,45 @@ import numpy as np
 from autotune.errors import UsageError, error_text
 from autotune.ir import dtypes
 from autotune.measure.checks.check_inputs import Array
-from autotune.measure.checks.magnitude_arrays import magnitudes
 from autotune.runtime.signature import ArrayParameter
 
+# Takes the input arrays, which are read-only; returns the output array, or several.
 Function = Callable[..., Any]
-"""Takes the input arrays, which are read-only; returns the output array, or several."""
 
-WIDE = "float64"
-"""Type that references compute in where they take it."""
+WIDE = "float64"  # Type that references compute in where they take it.
+
+
+class Magnitudes(np.ndarray):
+    """Magnitudes of numbers: differences are sums, and factors lose their signs.
+
+    What a function of sums, differences and products returns for them is at least as large as every
+    partial sum in any order. What NumPy does not tell this class of, such as matrix products, only
+    adds and multiplies.
+    """
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """Apply a function of elements."""
+        if ufunc is np.subtract:
+            ufunc = np.add
+        out = options.get("out")
+        if out is not None:
+            options["out"] = tuple(map(_plain, out))
+        found = getattr(ufunc, method)(*map(_magnitude, inputs), **options)
+        if out is not None:
+            return out[0] if len(out) == 1 else out
+        return found.view(Magnitudes) if isinstance(found, np.ndarray) else found
+
+
+def _magnitude(value: Any) -> Any:
+    """Return an operand, positive, as a plain array; those of this class are positive already."""
+    if isinstance(value, Magnitudes):
+        return _plain(value)
+    array = np.asarray(value)
+    return np.abs(value) if array.dtype.kind in "fi" else value
+
+
+def _plain(value: Any) -> Any:
+    return value.view(np.ndarray) if isinstance(value, Magnitudes) else value
 
 
 class Reference:
@@ -72,7 +103,8 @@ class Reference:
         positive = [np.abs(array) if is_floating(array) else array for array in inputs]
         if self.takes_wide:
             found = [
-                magnitudes(_as(array, dtype)) if is_floating(array) else array for array in positive
+                _as(array, dtype).view(Magnitudes) if is_floating(array) else array
+                for array in positive
             ]
             with contextlib.suppress(UsageError):
                 return self._as_wide(self._called(found))

@@ -22,30 +22,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.system.processes import (
-    PARENT_DIED,
-    adopt_orphans,
-    die_by_signal,
-    fork_child,
-    kill_children,
-    limit_memory,
-    reap,
-    set_name,
-    signal_pipe,
-    signals_of,
-    supervise,
-)
+from autotune.system import processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from autotune.measure.pool.messages import Channel
 
-LARGEST_BUILDER = 1 << 30
-"""Bytes of memory that a builder may allocate; a larger allocation fails."""
-
-RUNNER_SHARE = 0.75
-"""Share of the free memory at its start that a runner may allocate."""
+LARGEST_BUILDER = 1 << 30  # Bytes of memory that a builder may allocate; a larger allocation fails.
+RUNNER_SHARE = 0.75  # Share of the free memory at its start that a runner may allocate.
 
 _UNKNOWN_MEMORY = 1 << 36
 _LARGEST_REQUEST = 4096
@@ -57,13 +42,14 @@ def main(arguments: list[str]) -> None:
     All processes end when the pipe LIFELINE is closed.
     """
     lifeline, control = map(int, arguments)
-    set_name("autotune:superv")
-    supervise(partial(_run_fork_server, lifeline, control), lifeline, child_only=[control])
+    processes.set_name("autotune:superv")
+    work = partial(_run_fork_server, lifeline, control)
+    processes.supervise(work, lifeline, child_only=[control])
 
 
 def _run_fork_server(lifeline: int, control: int) -> None:
     os.close(lifeline)
-    set_name("autotune:forker")
+    processes.set_name("autotune:forker")
     ForkServer(socket.socket(fileno=control)).run()
 
 
@@ -80,11 +66,11 @@ class ForkServer:
         self._control = control
         self._workers: dict[int, int] = {}  # number by the supervisor's process id
         self._supervisor = os.getppid()
-        die_by_signal(PARENT_DIED)
-        adopt_orphans()
+        processes.die_by_signal(processes.PARENT_DIED)
+        processes.adopt_orphans()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # workers know this process's number
-        self._signals = signal_pipe(signal.SIGCHLD, PARENT_DIED)
+        self._signals = processes.signal_pipe(signal.SIGCHLD, processes.PARENT_DIED)
 
     def run(self) -> None:
         """Serve until the tuning process or the supervisor has ended."""
@@ -103,13 +89,13 @@ class ForkServer:
             while os.getppid() == self._supervisor:
                 events = dict(poller.poll())
                 if self._signals in events:
-                    signals_of(self._signals)
-                    self._report_exits(reap())
+                    processes.signals_of(self._signals)
+                    self._report_exits(processes.reap())
                 if self._control.fileno() in events and not self._handle_order(serve):
                     break
         except ConnectionError:
             pass  # the tuning process is gone
-        kill_children()
+        processes.kill_children()
 
     def _handle_order(self, serve: Callable[[str, Channel], None]) -> bool:
         """Handle one order; return False if the socket is closed."""
@@ -119,7 +105,7 @@ class ForkServer:
         order = json.loads(text)
         if "start" in order:
             (end,) = fds
-            child = fork_child(
+            child = processes.fork_child(
                 partial(self._supervise, partial(_work, serve, order["role"], end), end)
             )
             os.close(end)
@@ -134,7 +120,7 @@ class ForkServer:
         """Report the workers that have ended, once all their children have ended, too."""
         while lost := self._workers.keys() & statuses.keys():
             told = [(self._workers.pop(child), statuses[child]) for child in sorted(lost)]
-            statuses = kill_children(spared=self._workers)
+            statuses = processes.kill_children(spared=self._workers)
             for number, status in told:
                 self._send({"ended": number, "status": status})
 
@@ -145,8 +131,8 @@ class ForkServer:
         """In a new process: supervise a worker."""
         self._control.close()
         os.close(self._signals)
-        set_name("autotune:superv")
-        supervise(work, child_only=[end])
+        processes.set_name("autotune:superv")
+        processes.supervise(work, child_only=[end])
 
 
 def _work(serve: Callable[[str, Channel], None], role: str, end: int) -> None:
@@ -155,7 +141,7 @@ def _work(serve: Callable[[str, Channel], None], role: str, end: int) -> None:
     from autotune.runtime.cpu.openmp import launches
 
     launches.forked_before_any()  # a fork server only imports
-    set_name(f"autotune:{role}")
+    processes.set_name(f"autotune:{role}")
     _confine(role)
     serve(role, Channel(socket.socket(fileno=end)))
 
@@ -167,7 +153,7 @@ def _confine(role: str) -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     if role != "gpu":  # a driver reserves addresses for the memory of all devices
-        limit_memory(LARGEST_BUILDER if role == "build" else _runner_limit())
+        processes.limit_memory(LARGEST_BUILDER if role == "build" else _runner_limit())
 
 
 def _runner_limit() -> int:

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.errors import AutotuneError
-from autotune.system.child_environment import own_environment
+from autotune.system.environment_variables import own_environment
 from autotune.system.interrupts import defer_interrupts
 
+# The fork server only imports our own modules before it reports; a slow disk may take long.
 START_TIMEOUT_S = 120.0
-"""The fork server only imports our own modules before it reports; a slow disk may take long."""
 
 _EXIT_GRACE_S = 10.0
 _LARGEST_REPORT = 4096

@@ -12,8 +12,7 @@ import socket
 import struct
 from typing import Any, NamedTuple
 
-BYTES_AS_TEXT = "latin-1"
-"""How a few bytes are written in JSON, each as a character."""
+BYTES_AS_TEXT = "latin-1"  # How a few bytes are written in JSON, each as a character.
 
 _HEADER = struct.Struct("<II")  # bytes of the JSON, bytes after it
 _TIMEVAL = struct.Struct("@ll")  # seconds, microseconds

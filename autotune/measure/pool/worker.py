@@ -15,11 +15,10 @@ from autotune.measure.pool.run_worker import Runner
 from autotune.measure.result import MeasureErrorNo
 from autotune.system.processes import adopt_orphans, die_by_signal, is_terminating, kill_children
 
+# Takes the body and the payload of a request; returns the answer.
 Operation = Callable[[dict[str, Any], bytes], Message]
-"""Takes the body and the payload of a request; returns the answer."""
 
-LOST = os.EX_IOERR
-"""Exit code of a worker that has lost its channel."""
+LOST = os.EX_IOERR  # Exit code of a worker that has lost its channel.
 
 
 def serve(role: str, channel: Channel) -> None:

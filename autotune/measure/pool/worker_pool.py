@@ -29,9 +29,8 @@ _log = logging.getLogger(__name__)
 _EXIT_GRACE_S = 2.0
 _ENDING_S = 10.0
 _DELAY_S = 2.0
+# A signal just before the wait does not end it, so the wait is divided into pieces of this length.
 _LONGEST_WAIT_S = 5.0
-"""A signal just before the wait does not end it, so the wait is divided into pieces of this
-length."""
 
 
 class WorkerDiedError(Exception):

@@ -21,8 +21,8 @@ from autotune.measure.result import MeasureError, MeasureErrorNo
 
 _log = logging.getLogger(__name__)
 
+# Seconds after which a warning says that a worker takes long to open the workload.
 SLOW_OPEN_S = 10.0
-"""Seconds after which a warning says that a worker takes long to open the workload."""
 
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 

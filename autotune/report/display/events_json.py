@@ -11,20 +11,10 @@ from autotune.report.display.base import Display
 from autotune.report.job import WorkloadInfo
 from autotune.report.outcome import over_default
 from autotune.report.progress import RunProgress, WorkloadStatus
-from autotune.tuner.run.events import (
-    Compared,
-    Event,
-    Finished,
-    MachineKnown,
-    Measured,
-    Noisy,
-    Started,
-    TuneSummary,
-)
+from autotune.tuner.run import events
 from records import Record
 
-VERSION = 1
-"""Version of the lines; it grows when a key changes its meaning or goes."""
+VERSION = 1  # Version of the lines; it grows when a key changes its meaning or goes.
 
 
 class JsonDisplay(Display):
@@ -62,7 +52,7 @@ class JsonDisplay(Display):
         """Print "note"."""
         self._say("note", "", text=text)
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """Print an event."""
         status = self._progress.take(event)
         name, data = event_json(event, status)
@@ -77,28 +67,28 @@ class JsonDisplay(Display):
         self._write_as_it_is(json.dumps(head | data, allow_nan=False, separators=(",", ":")))
 
 
-def event_json(event: Event, status: WorkloadStatus) -> tuple[str, dict[str, Any]]:
+def event_json(event: events.Event, status: WorkloadStatus) -> tuple[str, dict[str, Any]]:
     """Return an event's name and what a line says of it.
 
     status: of the event's workload, the event taken in.
     """
     match event:
-        case Started():
+        case events.Started():
             return "started", {
                 "trials": event.trials,
                 "recorded": event.recorded,
                 "best": _best_json(event.best, status),
                 "default_cost_s": event.default_cost_s,
             }
-        case MachineKnown():
+        case events.MachineKnown():
             return "machine", {
-                "peak_flops": dict(event.peak_flops),
-                "copy_bytes_s": event.copy_bytes_s,
+                "peak_flops": dict(event.machine.peak_flops),
+                "copy_bytes_s": event.machine.copy_bytes_s,
                 "ceiling_s": event.ceiling_s,
                 "ceiling_of": None if event.ceiling_s is None else status.roof,
-                "library_s": event.library_s,
+                "library_s": event.machine.library_s,
             }
-        case Measured():
+        case events.Measured():
             return "measured", {
                 "trial": event.trial,
                 "trials": event.trials,
@@ -110,15 +100,15 @@ def event_json(event: Event, status: WorkloadStatus) -> tuple[str, dict[str, Any
                 "expected_gain": event.expected_gain,
                 "left_s": event.left_s,
             }
-        case Noisy():
+        case events.Noisy():
             return "noisy", {"noise": event.noise}
-        case Compared():
+        case events.Compared():
             return "compared", {
                 "round": event.round.number,
                 "costs_s": {str(index): cost for index, cost in event.round.costs_s.items()},
                 "remaining": list(event.round.remaining),
             }
-        case Finished():
+        case events.Finished():
             return "finished", _summary_json(event.summary, status)
 
 
@@ -151,7 +141,7 @@ def _best_json(best: Record | None, status: WorkloadStatus) -> dict[str, Any] | 
     }
 
 
-def _summary_json(summary: TuneSummary, status: WorkloadStatus) -> dict[str, Any]:
+def _summary_json(summary: events.TuneSummary, status: WorkloadStatus) -> dict[str, Any]:
     ratio, default_s = over_default(status), summary.default_costs_s
     costs_s = None if summary.best is None else summary.best.costs_s
     return {

@@ -15,8 +15,7 @@ from autotune.report.ratio import Ratio
 from autotune.report.text_tables import TableColumn, cells_of, cut, fitted
 from autotune.report.units import duration_text, percent_text, time_text
 
-BAR = 32
-"""Cells of a bar where there is room."""
+BAR = 32  # Cells of a bar where there is room.
 
 _MIN_BAR = 6
 _STEP = 6
@@ -137,7 +136,8 @@ def _one(progress: RunProgress, status: WorkloadStatus, glyphs: Glyphs) -> list[
 
 def _far(progress: RunProgress, count: str) -> _Row:
     """Return the row that says how far the run is."""
-    return _Row("trials", [count, _time_text(progress)], progress.done_share, tone=TextStyle.DONE)
+    time = progress.left_text() or f"after {duration_text(progress.elapsed_s)}"
+    return _Row("trials", [count, time], progress.done_share, tone=TextStyle.DONE)
 
 
 def _default_share(status: WorkloadStatus) -> float | None:
@@ -163,10 +163,6 @@ def _troubles(progress: RunProgress) -> list[_Row]:
     if texts := progress.noise_texts():
         rows.append(_Row("noise", texts, tone=TextStyle.BAD))
     return rows
-
-
-def _time_text(progress: RunProgress) -> str:
-    return progress.left_text() or f"after {duration_text(progress.elapsed_s)}"
 
 
 def _laid_out(rows: Sequence[_Row], width: int, glyphs: Glyphs) -> list[Line]:

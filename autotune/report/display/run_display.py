@@ -19,24 +19,11 @@ from autotune.report.outcome import LIBRARY, outcome_table, remarks
 from autotune.report.progress import RunProgress, WorkloadStatus
 from autotune.report.text_tables import wrap_clauses
 from autotune.report.units import time_text
-from autotune.tuner.run.events import (
-    Compared,
-    Event,
-    Finished,
-    MachineKnown,
-    Measured,
-    Noisy,
-    Started,
-)
+from autotune.tuner.run import events
 
-EVERY = 8
-"""Plain lines come at each improvement and once in so many trials; more seldom after 128."""
-
-PIPE_WIDTH = 80
-"""Columns of a table where there is no terminal."""
-
-BETWEEN_S = 0.1
-"""Seconds between two drawings at least: terminals take time from the kernels, too."""
+EVERY = 8  # Plain lines come at each improvement and once in so many trials; more seldom after 128.
+PIPE_WIDTH = 80  # Columns of a table where there is no terminal.
+BETWEEN_S = 0.1  # Seconds between two drawings at least: terminals take time from the kernels, too.
 
 
 class View(StrEnum):
@@ -74,27 +61,27 @@ class PlainDisplay(Display):
         width = self._width()
         self._write(text if width is None else wrap_clauses(text, width))
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """Print what an event changed, if it is worth a line."""
         status = self._progress.take(event)
         match event:
-            case Started() if event.recorded:
+            case events.Started() if event.recorded:
                 self.note(self._line(status))
-            case MachineKnown() if event.ceiling_s is not None:
+            case events.MachineKnown() if event.ceiling_s is not None:
                 name = f"{event.job}: " if event.job else ""
                 speed = status.job.work.speed_text(event.ceiling_s)
                 line = f"{name}ceiling {time_text(event.ceiling_s)}, {speed} ({status.roof})"
-                if event.library_s is not None:
-                    speed = status.job.work.speed_text(event.library_s)
-                    line += f"; {LIBRARY} {time_text(event.library_s)}, {speed}"
+                if status.library_s is not None:
+                    speed = status.job.work.speed_text(status.library_s)
+                    line += f"; {LIBRARY} {time_text(status.library_s)}, {speed}"
                 self.note(line)
-            case Measured() if status.improved or status.over or _milestone(status.trial):
+            case events.Measured() if status.improved or status.over or _milestone(status.trial):
                 self.note(self._line(status))
-            case Compared() if event.round.number == 1:
+            case events.Compared() if event.round.number == 1:
                 name = f"{event.job}: " if event.job else ""
                 count = len(event.round.costs_s)
                 self.note(f"{name}final comparison of {count} configurations")
-            case Noisy():
+            case events.Noisy():
                 self.note(f"noise: {', '.join(self._progress.noise_texts())}")
 
     def conclude(self) -> None:
@@ -160,21 +147,18 @@ class LiveDisplay(PlainDisplay):
         self._block.clear()
         super().note(text)
 
-    def _draw(self) -> None:
-        """Draw the panel, an empty line above it."""
-        columns, rows = self._block.size
-        self._block.draw([(), *panel(self._progress, columns, rows - 1, self._glyphs)])
-
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """Renew the panel, at once if there is something new in it, else if it is old enough."""
         status = self._progress.take(event)
         now_s = self._clock()
         young = self._drawn_s is not None and now_s - self._drawn_s < BETWEEN_S
-        if young and not (isinstance(event, Measured) and (status.improved or status.over)):
+        if young and not (isinstance(event, events.Measured) and (status.improved or status.over)):
             return
         self._drawn_s = now_s
-        if not isinstance(event, Finished):
-            self._draw()
+        if not isinstance(event, events.Finished):
+            columns, rows = self._block.size
+            lines = panel(self._progress, columns, rows - 1, self._glyphs)
+            self._block.draw([(), *lines])  # an empty line above it
 
     def conclude(self) -> None:
         """Put the table of default, best and ceiling in the panel's place, and the last line."""

@@ -39,17 +39,11 @@ _MOSTLY: Final = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AxisGroup:
-    """Neighbouring axes of a result that are one axis in memory wherever they are used.
+    """Neighbouring axes of a result that are one axis in memory wherever they are used."""
 
-    Attributes
-    ----------
-    axes
-        Outermost first.
-    places
-        Their positions among the axes of the result.
-    """
-
+    #: Outermost first.
     axes: tuple[IterVar, ...]
+    #: Their positions among the axes of the result.
     places: tuple[int, ...]
 
     @property
@@ -87,27 +81,18 @@ class AxisGroup:
 
 @dataclass(frozen=True, eq=False)
 class TiledContraction:
-    """A reduction with a vectorised axis.
+    """A reduction with a vectorised axis."""
 
-    Attributes
-    ----------
-    tensor
-        The reduction to compute in tiles.
-    groups
-        The axes of its result.
-    vector
-        The group that is vectorised.
-    lanes
-        Elements of a vector.
-    sums
-        The reduction that the elements along the vector are folded into; None if they are elements
-        of the result.
-    """
-
+    #: The reduction to compute in tiles.
     tensor: te.Tensor
+    #: The axes of its result.
     groups: tuple[AxisGroup, ...]
+    #: The group that is vectorised.
     vector: AxisGroup
+    #: Elements of a vector.
     lanes: int
+    #: The reduction that the elements along the vector are folded into; None if they are elements
+    #: of the result.
     sums: te.Tensor | None = None
 
     @property
@@ -304,11 +289,7 @@ def _quotients(index: Expr, own: Collection[Expr]) -> list[int]:
 def groups_of(tensor: te.Tensor, apart: int | None = None) -> tuple[AxisGroup, ...]:
     """Return the axes of a result, neighbours together that every read passes over as one.
 
-    Parameters
-    ----------
-    tensor
-    apart
-        Position of an axis that is in a group of its own.
+    `apart`: position of an axis that is in a group of its own.
     """
     own = [_place(r) for source in reduction_of(tensor).sources for r in reads(source)]
     condition = set(free_vars(reduction_of(tensor).condition))

@@ -28,74 +28,49 @@ from autotune.rules.stage_graph import extent, reduction_of
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The values of the knobs of tiles.
+    """The values of the knobs of tiles."""
 
-    Attributes
-    ----------
-    vectors
-        Vectors in a row of a tile.
-    long
-        The same if the sums are in the cache.
-    rows
-        Rows along the first and the second group that has some.
-    steps
-        Steps of the sum that are written out.
-    block_columns, block_rows
-        Tiles of a block.
-    likely_columns, likely_rows
-        Defaults of the latter two.
-    """
-
+    #: Vectors in a row of a tile.
     vectors: tuple[int, ...]
+    #: The same if the sums are in the cache.
     long: tuple[int, ...]
+    #: Rows along the first and the second group that has some.
     rows: tuple[tuple[int, ...], ...]
+    #: Steps of the sum that are written out.
     steps: tuple[int, ...]
+    #: Tiles of a block.
     block_columns: tuple[int, ...]
     block_rows: tuple[int, ...]
+    #: Defaults of the latter two.
     likely_columns: int
     likely_rows: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Panels:
-    """A contraction in tiles.
+    """A contraction in tiles."""
 
-    Attributes
-    ----------
-    way
-        The contraction and its vectorised axis.
-    packed
-        Panels in the order in which tiles read them; their last axis is one tile's vectors.
-    reads
-        What each panel is a copy of.
-    converted
-        Whole operands in the type of the sum, which tiles read in place of those given.
-    tile
-        The contraction: an axis for the tiles along each group, the rows of a tile, its columns.
-    folds
-        For vectors of partial results: stages that fold them to half as many lanes each.
-    result
-        The result in its own shape.
-    rows
-        Rows of a tile along groups, integers or knobs; a group that is not here has one.
-    columns
-        Of a tile; an integer or a knob.
-    choices
-        Of the knobs.
-    streams
-        Whether the sums of a tile stay in the cache, not in registers.
-    """
-
+    #: The contraction and its vectorised axis.
     way: TiledContraction
+    #: Panels in the order in which tiles read them; their last axis is one tile's vectors.
     packed: tuple[te.Tensor, ...]
+    #: What each panel is a copy of.
     reads: tuple[Read, ...]
+    #: Whole operands in the type of the sum, which tiles read in place of those given.
     converted: tuple[te.Tensor, ...]
+    #: The contraction: an axis for the tiles along each group, the rows of a tile, its columns.
     tile: te.Tensor
+    #: For vectors of partial results: stages that fold them to half as many lanes each.
     folds: tuple[te.Tensor, ...]
+    #: The result in its own shape.
     result: te.Tensor
+    #: Rows of a tile along groups, integers or knobs; a group that is not here has one.
     rows: Mapping[AxisGroup, Any]
+    #: Of a tile; an integer or a knob.
     columns: Any
+    #: Of the knobs.
     choices: Choices
+    #: Whether the sums of a tile stay in the cache, not in registers.
     streams: bool
 
 

@@ -284,11 +284,17 @@ def _distinct(way: TiledContraction, read: Read, group: AxisGroup, most: int) ->
     """Return how many different elements each number of rows reads in each step, on average."""
     if not way.uses(read, group):
         return (1.0,) * (most + 1)
-    if not (way.has_shared_windows and way.slides(read, group)):
-        return tuple(float(-(-n // way.repeats(read, group))) for n in range(most + 1))
+    each = way.repeats(read, group)
+    if each > 1 or not (way.has_shared_windows and way.slides(read, group)):
+        return tuple(_groups_of_rows(n, each) for n in range(most + 1))
     step, offsets = way.window(read, group)
     reached = ({step * row + at for row in range(n) for at in offsets} for n in range(most + 1))
     return tuple(len(places) / len(offsets) for places in reached)
+
+
+def _groups_of_rows(rows: int, each: int) -> float:
+    """Return how many groups of `each` rows a tile reads; by default, none lies across groups."""
+    return -(-rows // each) if rows == 0 or each % rows == 0 or rows % each == 0 else math.inf
 
 
 def _packing(way: TiledContraction, read: Read) -> float:

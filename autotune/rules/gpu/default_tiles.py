@@ -28,23 +28,15 @@ _THREADS: Final = (64, 256)
 
 @dataclass(frozen=True, slots=True)
 class BlockTile:
-    """The tile of a block; every size is a number or a knob.
+    """The tile of a block; every size is a number or a knob."""
 
-    Attributes
-    ----------
-    warps
-        Warps of a block along rows and along columns.
-    lanes
-        Threads of a warp along both.
-    own
-        Elements side by side that a thread computes, along both, for each virtual thread.
-    virtual
-        Virtual threads: times that a warp's threads, side by side, are laid over its tile.
-    """
-
+    #: Warps of a block along rows and along columns.
     warps: tuple[Any, Any]
+    #: Threads of a warp along both.
     lanes: tuple[Any, Any]
+    #: Elements side by side that a thread computes, along both, for each virtual thread.
     own: tuple[Any, Any]
+    #: Virtual threads: times that a warp's threads, side by side, are laid over its tile.
     virtual: tuple[Any, Any]
 
     @property

@@ -29,26 +29,17 @@ _MAX_REPEATED: Final = 64
 
 @dataclass(slots=True)
 class FusedKernel:
-    """The stages of one kernel.
+    """The stages of one kernel."""
 
-    Attributes
-    ----------
-    tail
-        The tensor that it stores.
-    product
-        Its contraction that is computed in tiles.
-    reductions
-        Other reductions in it, in order: their elements are those of the tail's rows.
-    rows
-        Number of the tail's first axes longer than 1 that index rows.
-    is_plain
-        Whether each thread computes whole elements: the stage cannot be rewritten.
-    """
-
+    #: The tensor that it stores.
     tail: te.Tensor
+    #: Its contraction that is computed in tiles.
     product: Product | None = None
+    #: Other reductions in it, in order: their elements are those of the tail's rows.
     reductions: list[te.Tensor] = field(default_factory=list)
+    #: Number of the tail's first axes longer than 1 that index rows.
     rows: int = 0
+    #: Whether each thread computes whole elements: the stage cannot be rewritten.
     is_plain: bool = False
 
     @property
@@ -70,20 +61,13 @@ class FusedKernel:
 
 @dataclass(frozen=True, slots=True)
 class FusionPlan:
-    """The kernels of a computation, and the inlined stages.
+    """The kernels of a computation, and the inlined stages."""
 
-    Attributes
-    ----------
-    kernels
-        By their tails, in order.
-    inline
-        Inlined element-wise stages.
-    hosts
-        The tails of the kernels in which each stage is computed.
-    """
-
+    #: By their tails, in order.
     kernels: dict[te.Tensor, FusedKernel]
+    #: Inlined element-wise stages.
     inline: frozenset[te.Tensor]
+    #: The tails of the kernels in which each stage is computed.
     hosts: dict[te.Tensor, frozenset[te.Tensor]]
 
     def flat(self) -> set[te.Tensor]:

@@ -104,7 +104,7 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     for block in blocks:
         block.define_knobs(StageKnobs(cfg, series.numbers[block.cell.scan]))
     made = plan(outputs, series.stages.union(*(block.stages for block in blocks)))
-    knobs = GpuKnobs(cfg, made, parts)
+    knobs = GpuKnobs(cfg, made, parts, bool(parts or series.results), series.ends)
     products: dict[te.Tensor, Tiled] = {}
     flat = made.flat()
     flattened: dict[te.Tensor, te.Tensor] = {}

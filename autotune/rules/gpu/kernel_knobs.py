@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from autotune import te
@@ -36,14 +36,22 @@ class GpuKnobs:
 
     In each kind, the kernel with the most work has knobs, with its number among these kernels in
     their names: a product is the first one. Other kernels have the defaults for their shapes,
-    because spaces would become too large. If `parts` reductions may be split, kernels depend on
-    these knobs, and the number is that of the kind, behind the numbers of the parts.
+    because spaces would become too large, and so have those whose tails are `untuned`. If kernels
+    depend on other knobs, the number is that of the kind, behind the numbers of the `parts`
+    reductions that may be split.
     """
 
-    def __init__(self, cfg: KnobDefiner, made: FusionPlan, parts: int) -> None:
+    def __init__(
+        self,
+        cfg: KnobDefiner,
+        made: FusionPlan,
+        parts: int,
+        by_kind: bool,
+        untuned: Collection[te.Tensor],
+    ) -> None:
         self.cfg = cfg
         largest: dict[str, FusedKernel] = {}
-        for kernel in made.kernels.values():
+        for kernel in (k for tail, k in made.kernels.items() if tail not in untuned):
             most = largest.setdefault(_kind(kernel), kernel)
             if kernel.work >= most.work:
                 largest[_kind(kernel)] = kernel
@@ -53,7 +61,7 @@ class GpuKnobs:
         others = [tail for tail in tuned if tail not in product]
         self.numbers = dict.fromkeys(product, 1)
         self.numbers |= {tail: n for n, tail in enumerate(others, 1 + len(product))}
-        if parts:
+        if by_kind:
             kinds = {tail: _KINDS.index(_kind(made.kernels[tail])) for tail in others}
             self.numbers |= {tail: 1 + parts + kind for tail, kind in kinds.items()}
 

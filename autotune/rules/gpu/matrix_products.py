@@ -28,25 +28,17 @@ LEAST: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A contraction as a product of matrices.
+    """A contraction as a product of matrices."""
 
-    Attributes
-    ----------
-    tensor
-        The contraction.
-    batch, rows, columns
-        Its output axes by kind.
-    steps
-        Its reduced axes, in the order of the operands' memory.
-    sides
-        Its operands, each with 0 if it has the rows, 1 if it has the columns.
-    """
-
+    #: The contraction.
     tensor: te.Tensor
+    #: Its output axes by kind.
     batch: tuple[Any, ...]
     rows: tuple[Any, ...]
     columns: tuple[Any, ...]
+    #: Its reduced axes, in the order of the operands' memory.
     steps: tuple[Any, ...]
+    #: Its operands, each with 0 if it has the rows, 1 if it has the columns.
     sides: tuple[tuple[Read, int], ...]
 
     @property

@@ -30,39 +30,27 @@ MAX_SIDE_BY_SIDE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Tiles(BlockTile):
-    """How a product is cut up into tiles of blocks.
+    """How a product is cut up into tiles of blocks."""
 
-    Attributes
-    ----------
-    depth
-        Steps of the reduction whose operands lie in shared memory together.
-    unroll
-        Steps of the reduction that are unrolled.
-    fetch
-        Elements that a thread fetches together.
-    pad
-        Elements between the rows of a tile that lies transposed in shared memory, against bank
-        conflicts when it is stored there.
-    ahead
-        Whether the next tiles are fetched while the present ones are used: "registers" keeps them
-        there until then, "copies" has them copied meanwhile, "shared" stores them at once.
-    group
-        Rows of tiles that neighbouring blocks go down before they go right, so that they find what
-        the others loaded in the L2 cache.
-    resident
-        Blocks that are to run side by side on a multiprocessor, which limits their registers; 0
-        leaves it to the compiler.
-    widest
-        Elements in the widest access there is.
-    """
-
+    #: Steps of the reduction whose operands lie in shared memory together.
     depth: Any
+    #: Steps of the reduction that are unrolled.
     unroll: Any
+    #: Elements that a thread fetches together.
     fetch: Any
+    #: Elements between the rows of a tile that lies transposed in shared memory, against bank
+    #: conflicts when it is stored there.
     pad: Any
+    #: Whether the next tiles are fetched while the present ones are used: "registers" keeps them
+    #: there until then, "copies" has them copied meanwhile, "shared" stores them at once.
     ahead: str
+    #: Rows of tiles that neighbouring blocks go down before they go right, so that they find what
+    #: the others loaded in the L2 cache.
     group: Any
+    #: Blocks that are to run side by side on a multiprocessor, which limits their registers; 0
+    #: leaves it to the compiler.
     resident: Any
+    #: Elements in the widest access there is.
     widest: int
 
     def padded(self, m: int, n: int, k: int) -> tuple[Any, Any, Any]:
@@ -79,17 +67,11 @@ def define_tiles(
 ) -> Tiles:
     """Define the knobs of a product; their defaults suit its sizes.
 
-    Parameters
-    ----------
-    cfg
-        Where to define them.
-    sizes
-        Number of products, and rows, columns and steps of each.
-    widths
-        Elements that one access may move, from 1 on.
-    runs
-        Elements of each operand that follow one another in memory, where it is fetched in
-        vectors: these divide them.
+    `cfg`: where to define them.
+    `sizes`: number of products, and rows, columns and steps of each.
+    `widths`: elements that one access may move, from 1 on.
+    `runs`: elements of each operand that follow one another in memory, where it is fetched in
+    vectors: these divide them.
     """
     knob, usual = cfg.define_knob, default_tile(sizes)
     warps_m = knob("warps_m", [2, 1, 4, 8], usual.warps[0])
@@ -137,28 +119,19 @@ def define_tiles(
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand's tile.
+    """One operand's tile."""
 
-    Attributes
-    ----------
-    tensor
-        Computed, with zeros beyond its edges; its last two axes are its rows or columns, and the
-        steps of the reduction.
-    way
-        0 if it has the rows of the result, 1 if the columns.
-    steps_last
-        Whether steps are the last axis, as neighbours in memory are steps: then it lies transposed
-        in shared memory.
-    in_vectors
-        Whether several elements are fetched together.
-    is_shared
-        Whether they lie in shared memory already.
-    """
-
+    #: Computed, with zeros beyond its edges; its last two axes are its rows or columns, and the
+    #: steps of the reduction.
     tensor: te.Tensor
+    #: 0 if it has the rows of the result, 1 if the columns.
     way: int
+    #: Whether steps are the last axis, as neighbours in memory are steps: then it lies transposed
+    #: in shared memory.
     steps_last: bool
+    #: Whether several elements are fetched together.
     in_vectors: bool = True
+    #: Whether they lie in shared memory already.
     is_shared: bool = False
 
 
@@ -175,24 +148,13 @@ def schedule_product(
 ) -> None:
     """Schedule a product.
 
-    Parameters
-    ----------
-    s
-    result
-        What is stored, computed from the sums.
-    axes
-        Loops of the result over rows and columns.
-    total
-        The sums; they are reduced over one axis, their last two axes are rows and columns.
-    operands
-        What it reads.
-    tiles
-    batch
-        Loops of the result for each of which there is a product.
-    in_vectors
-        Whether the columns that a thread computes are stored together.
-    in_blocks
-        Whether each tile has a block, else the threads of one block compute all tiles.
+    `result`: what is stored, computed from the sums.
+    `axes`: loops of the result over rows and columns.
+    `total`: the sums; they are reduced over one axis, their last two axes are rows and columns.
+    `operands`: what it reads.
+    `batch`: loops of the result for each of which there is a product.
+    `in_vectors`: whether the columns that a thread computes are stored together.
+    `in_blocks`: whether each tile has a block, else the threads of one block compute all tiles.
     """
     registers = [
         o.tensor if o.is_shared else s.cache_read(o.tensor, "local", [total]) for o in operands

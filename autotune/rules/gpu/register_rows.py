@@ -45,22 +45,14 @@ _MOST_THREADS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """What the threads of a kernel keep of its rows.
-
-    Attributes
-    ----------
-    kernel
-    columns
-        Elements of a row.
-    held
-        The tensors: inputs that are read several times, and dear stages.
-    inlined
-        Stages that are computed where they are read.
-    """
+    """What the threads of a kernel keep of its rows."""
 
     kernel: FusedKernel
+    #: Elements of a row.
     columns: int
+    #: The tensors: inputs that are read several times, and dear stages.
     held: frozenset[te.Tensor]
+    #: Stages that are computed where they are read.
     inlined: frozenset[te.Tensor]
 
 
@@ -128,34 +120,23 @@ def _is_place(read: Read, place: Sequence[Any]) -> bool:
 
 @dataclass(slots=True)
 class RegisterRows:
-    """Rewrites and schedules the stages of a kernel.
-
-    Attributes
-    ----------
-    kept
-    threads, rows, lanes
-        Threads of a row, rows of a block, elements of a vector: knobs or numbers.
-    is_aligned
-        Whether all rows are whole numbers of vectors. Otherwise the first vector of a row may begin
-        in the row before, so that it begins where a vector of the array does.
-    inlined
-        Stages of the new graph that are computed where they are read.
-    old
-        The stages of before of stages of the new graph.
-    own
-        What threads keep, by tensor of the new graph.
-    reductions
-        Stages reduced by threads together, with their axes over vectors, threads and lanes.
-    """
+    """Rewrites and schedules the stages of a kernel."""
 
     kept: KeptRows
+    #: Threads of a row, rows of a block, elements of a vector: knobs or numbers.
     threads: Any
     rows: Any
     lanes: Any
+    #: Whether all rows are whole numbers of vectors. Otherwise the first vector of a row may begin
+    #: in the row before, so that it begins where a vector of the array does.
     is_aligned: bool
+    #: Stages of the new graph that are computed where they are read.
     inlined: set[te.Tensor]
+    #: The stages of before of stages of the new graph.
     old: dict[te.Tensor, te.Tensor]
+    #: What threads keep, by tensor of the new graph.
     own: dict[te.Tensor, te.Tensor] = field(default_factory=dict)
+    #: Stages reduced by threads together, with their axes over vectors, threads and lanes.
     reductions: list[tuple[te.Tensor, Sequence[Any]]] = field(default_factory=list)
 
     def refined(self, tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:

@@ -41,32 +41,21 @@ def most_threads(tensor: te.Tensor) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RowMapping:
-    """How rows are shared; every size is a number or a knob.
+    """How rows are shared; every size is a number or a knob."""
 
-    Attributes
-    ----------
-    rows
-        Rows of a block that are worked on at once.
-    threads
-        Threads of a row.
-    each
-        Rows that threads work on, one after the other.
-    lanes
-        Elements of a row that a thread loads and stores together.
-    across
-        Whether threads side by side are of one row, else of neighbouring rows.
-    together
-        Steps of a reduction that a thread loads together; None if it loads them one by one.
-    is_aligned
-        Whether rows are whole numbers of vectors, so that all of them begin with one.
-    """
-
+    #: Rows of a block that are worked on at once.
     rows: Any
+    #: Threads of a row.
     threads: Any
+    #: Rows that threads work on, one after the other.
     each: Any
+    #: Elements of a row that a thread loads and stores together.
     lanes: Any
+    #: Whether threads side by side are of one row, else of neighbouring rows.
     across: bool
+    #: Steps of a reduction that a thread loads together; None if it loads them one by one.
     together: Any = None
+    #: Whether rows are whole numbers of vectors, so that all of them begin with one.
     is_aligned: bool = True
 
     @property
@@ -84,16 +73,10 @@ def schedule_rows(
 ) -> None:
     """Schedule a kernel that reduces rows.
 
-    Parameters
-    ----------
-    s
-    result
-        What is stored.
-    axes
-        Its loops around the rows, the loop over rows, and that along a row (None if there is none).
-    reductions
-        What it reads of each row, with the axis over rows and those it is reduced over.
-    how
+    `result`: what is stored.
+    `axes`: its loops around the rows, the loop over rows, and that along a row (None if there is
+    none).
+    `reductions`: what it reads of each row, with the axis over rows and those it is reduced over.
     """
     around, rows, columns = axes
     stage = s[result]

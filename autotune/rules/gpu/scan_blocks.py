@@ -71,11 +71,7 @@ def block_scans(outputs: Sequence[te.Tensor], target: Target) -> list[BlockScan]
 class BlockScan:
     """The knobs and loops of one scan.
 
-    Parameters
-    ----------
-    cell
-        What its steps compute, as it was written.
-    target
+    `cell`: what its steps compute, as it was written.
     """
 
     def __init__(self, cell: Cell, target: Target) -> None:

@@ -58,6 +58,8 @@ class GpuSeries(SeriesRewriter):
         self.cfg = cfg
         #: The stages that are scheduled here.
         self.stages: set[Operation] = set()
+        #: The sums of blocks and of tiles, whose kernels have no knobs.
+        self.ends: set[te.Tensor] = set()
         #: The number of each scan, in which knobs are named.
         self.numbers = {op: n for n, op in enumerate((o for o in ops if isinstance(o, ScanOp)), 1)}
         self._loops: list[Loops] = []
@@ -104,6 +106,7 @@ class GpuSeries(SeriesRewriter):
         threads = cfg.define_knob("scan_threads", THREADS)
         is_long = -(-own.steps // length) > _LONG
         blocks = own.by_blocks(length, self._carried if is_long else None)
+        self.ends.add(blocks.ends)
         carried = None if is_long else blocks.carry
         result = stored(blocks.element)
         self.stages |= {t.op for t in (result, blocks.parts, carried) if t is not None}
@@ -153,7 +156,9 @@ class GpuSeries(SeriesRewriter):
         tiles = RowTiles(own, threads, count, lanes)
         before: Any = None
         if tiles.count > 1:
-            starts = own.before(tiles.count, tiles.ends())
+            ends = tiles.ends()
+            self.ends.add(ends)
+            starts = own.before(tiles.count, ends)
             before = self._rows(
                 Defaults(cfg.target), starts, partial(_with_steps_last, starts), len(own.columns)
             )

@@ -37,23 +37,15 @@ _LEAST: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Transposed:
-    """An element-wise stage that reads tensors along an axis that it does not write along.
+    """An element-wise stage that reads tensors along an axis that it does not write along."""
 
-    Attributes
-    ----------
-    down
-        The position of this axis.
-    lanes
-        Elements of a vector, which divide rows of both.
-    side
-        Elements of a tile's row.
-    sources
-        What it reads along the axis.
-    """
-
+    #: The position of this axis.
     down: int
+    #: Elements of a vector, which divide rows of both.
     lanes: int
+    #: Elements of a tile's row.
     side: int
+    #: What it reads along the axis.
     sources: frozenset[te.Tensor]
 
 
@@ -86,17 +78,10 @@ def transposed_reads(tail: te.Tensor, vector_bytes: int) -> Transposed | None:
 class SwizzledTiles:
     """Rewrites and schedules a stage that reads tensors transposed.
 
-    Parameters
-    ----------
-    found
-    tail
-        The stage.
-    tiles
-        Tiles of a block, one below the other: an integer or a knob.
-    inlined
-        Stages of the new graph that are computed where they are read; stages are added.
-    old
-        The stages of before of stages of the new graph.
+    `tail`: the stage.
+    `tiles`: tiles of a block, one below the other: an integer or a knob.
+    `inlined`: stages of the new graph that are computed where they are read; stages are added.
+    `old`: the stages of before of stages of the new graph.
     """
 
     def __init__(

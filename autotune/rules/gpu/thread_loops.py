@@ -46,14 +46,9 @@ def row_lanes(target: Target, dtype: str, length: int) -> list[int]:
 def before_row(tensor: Tensor, indices: Sequence[Any], lanes: Any) -> Any:
     """Return how many elements of another row are in the vector in which a row begins.
 
-    Parameters
-    ----------
-    tensor
-        What has the row.
-    indices
-        Those of the row's first element.
-    lanes
-        Elements of a vector: a number or a knob.
+    `tensor`: what has the row.
+    `indices`: those of the row's first element.
+    `lanes`: elements of a vector: a number or a knob.
     """
     number: Any = 0
     for index, size in zip(indices, tensor.shape, strict=True):

@@ -30,19 +30,11 @@ _ENOUGH: Final = 64
 class RowLoops:
     """Schedules groups of stages that share rows.
 
-    Parameters
-    ----------
-    cfg
-        Where knobs are defined.
-    schedule
-    stages
-        The reads of each stage.
-    lanes
-        The reductions in lanes, by each of their stages.
-    joined
-        Reductions of the results of parts, and what they were.
-    numbers
-        The numbers of stages in names of knobs.
+    `cfg`: where knobs are defined.
+    `stages`: the reads of each stage.
+    `lanes`: the reductions in lanes, by each of their stages.
+    `joined`: reductions of the results of parts, and what they were.
+    `numbers`: the numbers of stages in names of knobs.
     """
 
     def __init__(

@@ -97,16 +97,10 @@ def partial_results(
 ) -> te.Tensor:
     """Return the results of the parts of a reduction: an axis for the parts, then its own.
 
-    Parameters
-    ----------
-    tensor
-        A reduction.
-    parts
-        Their number; an integer or a knob.
-    unit
-        What the length of each part is a multiple of.
-    is_even
-        Whether all parts are known to have this length.
+    `tensor`: a reduction.
+    `parts`: their number; an integer or a knob.
+    `unit`: what the length of each part is a multiple of.
+    `is_even`: whether all parts are known to have this length.
     """
     reduced = reduction_of(tensor)
     first, *rest = reduced.axes
@@ -148,16 +142,9 @@ def schedule_columns(
 ) -> None:
     """Compute a reduction along columns, or its parts, some rows of the operand at a time.
 
-    Parameters
-    ----------
-    knobs
-    schedule
-    tensor
-        The stage: `whole`, or its parts.
-    whole
-        The reduction as it was given.
-    parts
-        Number of parts; 1 if there are none.
+    `tensor`: the stage: `whole`, or its parts.
+    `whole`: the reduction as it was given.
+    `parts`: number of parts; 1 if there are none.
     """
     stage, (*front, columns) = schedule[tensor], list(tensor.op.axis)
     (rows,) = tensor.op.reduce_axis

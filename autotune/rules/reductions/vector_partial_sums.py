@@ -24,23 +24,15 @@ _AT_ONCE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class LaneReduction:
-    """A reduction in lanes.
+    """A reduction in lanes."""
 
-    Attributes
-    ----------
-    whole
-        The original reduction.
-    parts
-        Partial results; its last axes are the vectors and their lanes.
-    vectors
-        All of them folded into one, and that into shorter ones.
-    result
-        The elements.
-    """
-
+    #: The original reduction.
     whole: te.Tensor
+    #: Partial results; its last axes are the vectors and their lanes.
     parts: te.Tensor
+    #: All of them folded into one, and that into shorter ones.
     vectors: tuple[te.Tensor, ...]
+    #: The elements.
     result: te.Tensor
 
     @property

@@ -60,23 +60,15 @@ _NARROWEST: Final = 8
 
 @dataclass(frozen=True)
 class Series:
-    """A recurrence, and the stage that stores its result.
+    """A recurrence, and the stage that stores its result."""
 
-    Attributes
-    ----------
-    scan : Tensor
-        The scan.
-    result : Tensor
-        The scan, or its only reader.
-    time : int
-        Position of the steps among the axes of the result.
-    columns : tuple of int
-        Position of each axis of a step among the axes of the result.
-    """
-
+    #: The scan.
     scan: te.Tensor
+    #: The scan, or its only reader.
     result: te.Tensor
+    #: Position of the steps among the axes of the result.
     time: int
+    #: Position of each axis of a step among the axes of the result.
     columns: tuple[int, ...]
 
     @property
@@ -202,12 +194,8 @@ class ScanSeries(SeriesRewriter):
 class SeriesLoops:
     """The knobs of one series: what is computed, and the loops.
 
-    Parameters
-    ----------
-    cfg
-        Where its knobs are defined.
-    series
-        Its scan and result, with producers replaced.
+    `cfg`: where its knobs are defined.
+    `series`: its scan and result, with producers replaced.
     """
 
     def __init__(self, cfg: KnobDefiner, series: Series) -> None:

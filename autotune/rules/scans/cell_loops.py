@@ -34,13 +34,7 @@ _OPERANDS: Final = 6
 
 
 class ScanCells:
-    """The scans of a graph that are no series: rewritten with it, and then scheduled.
-
-    Attributes
-    ----------
-    parts : set of Operation
-        What these scans consist of.
-    """
+    """The scans of a graph that are no series: rewritten with it, and then scheduled."""
 
     def __init__(
         self,
@@ -53,6 +47,7 @@ class ScanCells:
         self.cfg, self.inlined = cfg, inlined
         scans = [op for op in ops if isinstance(op, ScanOp) and op.outputs[0] not in series]
         self._cells = [cell_of(scan, ops, outputs, inlined) for scan in scans]
+        #: What these scans consist of.
         self.parts = {part for scan in scans for part in parts_of(scan)}
         self.parts |= {op for cell in self._cells for op in cell.stages}
         self._panels: list[te.Tensor] = []
@@ -100,14 +95,8 @@ class CellTile:
 class CellLoops:
     """The knobs and loops of one scan.
 
-    Parameters
-    ----------
-    cfg
-        Where its knobs are defined.
-    schedule
-    cell
-    panels
-        Operands that were laid out anew.
+    `cfg`: where its knobs are defined.
+    `panels`: operands that were laid out anew.
     """
 
     def __init__(

@@ -31,42 +31,26 @@ from autotune.te.tensor import ComputeOp, Operation
 
 @dataclass(frozen=True)
 class Outside:
-    """The stage in whose loops a scan is computed.
-
-    Attributes
-    ----------
-    op : ComputeOp
-    columns : list of IterVar
-        Its axes along the columns of the scan.
-    grain : int or None
-        Neighbours along one of these that read the same step.
-    """
+    """The stage in whose loops a scan is computed."""
 
     op: ComputeOp
+    #: Its axes along the columns of the scan.
     columns: list[Any]
+    #: Neighbours along one of these that read the same step.
     grain: int | None
 
 
 @dataclass(eq=False)
 class Cell:
-    """What is computed in each step of a scan.
-
-    Attributes
-    ----------
-    scan : ScanOp
-    outside : Outside or None
-        The only reader of the scan, if it reads single elements of its columns.
-    stages : dict of ComputeOp to int
-        The operations of a step, readers first, and which axis of each is the step.
-    columns : dict of Operation to list
-        Of each operation that is read in a step or starts the scan, its axes along the scan's
-        columns: the dimensions along which elements are independent. An axis is None if it has
-        none.
-    """
+    """What is computed in each step of a scan."""
 
     scan: ScanOp
+    #: The only reader of the scan, if it reads single elements of its columns.
     outside: Outside | None
+    #: The operations of a step, readers first, and which axis of each is the step.
     stages: dict[ComputeOp, int] = field(default_factory=dict)
+    #: Of each operation that is read in a step or starts the scan, its axes along the scan's
+    #: columns: the dimensions along which elements are independent. An axis is None if it has none.
     columns: dict[Operation, list[Any]] = field(default_factory=dict)
 
     def readers(self, op: ComputeOp) -> list[ComputeOp]:

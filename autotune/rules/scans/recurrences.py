@@ -35,27 +35,17 @@ _REDUCTIONS: Final[dict[str, Callable[..., Any]]] = {
 
 @dataclass(frozen=True)
 class Recurrence:
-    """A recurrence in independent columns.
-
-    Attributes
-    ----------
-    steps : int
-    columns : tuple of int
-        Shape of a step.
-    dtype : str
-    op : str
-        What combines the value before with x[t]: "+", "*", "max" or "min".
-    value : callable
-        x[t] of a column; at step 0 it is the first value.
-    weight : callable or None
-        a[t] of a column in a linear recurrence, in which `op` is "+"; None for 1.
-    """
+    """A recurrence in independent columns."""
 
     steps: int
+    #: Shape of a step.
     columns: tuple[int, ...]
     dtype: str
+    #: What combines the value before with x[t]: "+", "*", "max" or "min".
     op: str
+    #: x[t] of a column; at step 0 it is the first value.
     value: Element
+    #: a[t] of a column in a linear recurrence, in which `op` is "+"; None for 1.
     weight: Element | None = None
 
     @property

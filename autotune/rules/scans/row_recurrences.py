@@ -17,30 +17,20 @@ from autotune.rules.scans.recurrences import Recurrence
 
 @dataclass(frozen=True)
 class RowSums:
-    """The phases; if each row is one block, the first two are None.
+    """The phases; if each row is one block, the first two are None."""
 
-    Attributes
-    ----------
-    lane_sums : Tensor (blocks, ..., lanes) or None
-        Sum of each lane of a block.
-    ends : Tensor (blocks, ...) or None
-        Sum of each block.
-    within : list of Tensor (..., blocks, vectors, lanes)
-        Sums of 2, 4, 8, ... lanes; the last ones are those of all lanes up to each.
-    before : Tensor (vectors, ..., blocks)
-        Sum of all before each vector; a scan.
-    length : int or Expr
-        Steps of a block.
-    lanes : int
-        Elements of a vector.
-    series : Recurrence
-    """
-
+    #: Tensor (blocks, ..., lanes) or None: sum of each lane of a block.
     lane_sums: Any
+    #: Tensor (blocks, ...) or None: sum of each block.
     ends: Any
+    #: Tensors (..., blocks, vectors, lanes): sums of 2, 4, 8, ... lanes; the last ones are
+    #: those of all lanes up to each.
     within: list[Any]
+    #: Tensor (vectors, ..., blocks): sum of all before each vector; a scan.
     before: Any
+    #: Steps of a block.
     length: Any
+    #: Elements of a vector.
     lanes: int
     series: Recurrence
 

@@ -12,14 +12,13 @@ from autotune.cost_model.gaussian_process import Posterior
 from autotune.cost_model.normal_distribution import expected_improvement
 from autotune.tuner.model.surrogate import Surrogate, failure_rate
 
-MAX_SAMPLED = 128
-"""Candidates whose times are sampled jointly."""
+MAX_SAMPLED = 128  # Candidates whose times are sampled jointly.
 
+# Sizes of short lists: the best candidates are searched in these first, and then among all.
 SHORTLISTS = (256, 4096)
-"""Sizes of short lists: the best candidates are searched in these first, and then among all."""
 
+# Tolerance for rounding: a gain that shrinks never appears to grow by more than this factor.
 _ROUNDING = 1.001
-"""Tolerance for rounding: a gain that shrinks never appears to grow by more than this factor."""
 
 
 class _IncrementalPosterior:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.cost_model.base import CostModel, FeatureSource, IndexVector
+from autotune.cost_model.base import FeatureSource, IndexVector
 from autotune.tuner.model.ranking import RankingSettings, SpaceRanker
 from autotune.tuner.search.mutations import one_knob_neighbors
 from search_spaces.space import ENUMERABLE, Space
@@ -36,7 +36,7 @@ class Candidates:
     ) -> None:
         self._space = space
         self._settings = settings or CandidateSettings()
-        self._ranker = SpaceRanker(space, features, self._settings.ranking)
+        self.ranker = SpaceRanker(space, features, self._settings.ranking)  # of a large space
 
     def whole(self) -> IndexVector | None:
         """Return all feasible candidates, ascending; None if they are too many."""
@@ -49,17 +49,7 @@ class Candidates:
     def prepare(self) -> None:
         """Make ready for ranking a large space."""
         if self.whole() is None:
-            self._ranker.prepare()
-
-    def rank(
-        self, models: Sequence[CostModel], measured: IndexVector, rng: np.random.Generator
-    ) -> None:
-        """Rank all candidates, or a population of them, by models, if there are any.
-
-        The first one scores every candidate. `measured` are known, and not ranked.
-        """
-        if models:
-            self._ranker.rank(models, measured, rng)
+            self.ranker.prepare()
 
     def some(self, best: Sequence[int], seen: IndexVector, rng: np.random.Generator) -> IndexVector:
         """Return some unseen candidates, ascending: random ones, and those that look good.
@@ -68,7 +58,7 @@ class Candidates:
         seen: int64 (k,).
         """
         settings = self._settings
-        parts = [self._space.sample(settings.random, rng, exclude=seen), self._ranker.best(seen)]
+        parts = [self._space.sample(settings.random, rng, exclude=seen), self.ranker.best(seen)]
         parts.append(one_knob_neighbors(self._space, best[: settings.incumbents]))
         return np.setdiff1d(np.concatenate(parts), seen)
 

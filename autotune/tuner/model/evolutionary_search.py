@@ -14,8 +14,7 @@ from autotune.tuner.model.scoring import distinct, top_rows, without
 from autotune.tuner.search.mutations import crossover, mutated
 from search_spaces.space import Space
 
-OFFSPRING_PARTS = 2
-"""Parts of a generation that are bred at the same time."""
+OFFSPRING_PARTS = 2  # Parts of a generation that are bred at the same time.
 
 
 @dataclass(frozen=True)

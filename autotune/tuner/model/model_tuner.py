@@ -22,20 +22,21 @@ from autotune.tuner.encoding import KnobDistances, KnobFeatures
 from autotune.tuner.model.acquisition import Acquisition
 from autotune.tuner.model.candidate_pool import Candidates, CandidateSettings
 from autotune.tuner.model.prediction_audit import Audit, AuditResult
-from autotune.tuner.model.stagnation import ImprovementTracker
 from autotune.tuner.model.surrogate import Surrogate, SurrogateSettings
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.model.trends import TreeTrend, Trend
 from search_spaces.space import Space
 
+# Random candidates of a large space among which a prior chooses the first ones.
 PRIOR_POOL = 20_000
-"""Random candidates of a large space among which a prior chooses the first ones."""
 
+# Measurements without which trees are not waited for, as after the start of a run.
 TREES_OVERDUE = 48
-"""Measurements without which trees are not waited for, as after the start of a run."""
 
+CLEARLY = 1.02  # An improvement of the best time by this factor counts.
+
+# In a large space: candidates kept for the next climb, and those it climbs from.
 KEPT, CLIMBERS = 1024, 16
-"""In a large space: candidates kept for the next climb, and those it climbs from."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,24 @@ class ModelSettings:
     climbs: int = 2
     candidates: CandidateSettings = field(default_factory=CandidateSettings)
     surrogate: SurrogateSettings = field(default_factory=SurrogateSettings)
+
+
+class ImprovementTracker:
+    """Compares the best throughput before each proposal; the order of results does not matter."""
+
+    def __init__(self) -> None:
+        self._best = 0.0
+        self._since = 0
+
+    def in_vain(self, best: float, known: int) -> int:
+        """Return the number of measurements since the last clear improvement.
+
+        best: greatest throughput so far, in runs per second.
+        known: number of measurements so far.
+        """
+        if best > CLEARLY * self._best:
+            self._best, self._since = best, known
+        return known - self._since
 
 
 def default_model(seed: int) -> CostModel:
@@ -220,7 +239,7 @@ class ModelTuner(Tuner):
             return []
         excluded = self._seen.union(picked)
         near: list[int] = []
-        for best in self._working()[:3]:
+        for best in self.working[:3]:
             around = [i for i in self.space.neighbors(best.index).tolist() if i not in excluded]
             near += [int(i) for i in rng.permutation(np.array(around, dtype=np.int64))]
         near = list(dict.fromkeys(near))[: n // 2 + rng.integers(2) * (n % 2)]
@@ -263,11 +282,11 @@ class ModelTuner(Tuner):
 
     def _rank(self) -> None:
         """Rank a large space by what was learned."""
-        if self._candidates.whole() is None:
+        if self._trees.models and self._candidates.whole() is None:
             told = self._surrogate.told
             measured = np.array([o.index for o in told], dtype=np.int64)
             rng = np.random.default_rng([self.seed, len(told), 3])
-            self._candidates.rank(self._trees.models, measured, rng)
+            self._candidates.ranker.rank(self._trees.models, measured, rng)
 
     def _chooser(self, told: Sequence[Observation]) -> np.random.Generator:
         """Return a generator to choose among more measurements than can be used."""
@@ -275,7 +294,7 @@ class ModelTuner(Tuner):
 
     def _search(self, rng: np.random.Generator) -> Acquisition:
         """Return the acquisition for a part of a large space, climbing to what promises most."""
-        best = [o.index for o in self._working()]
+        best = [o.index for o in self.working]
         candidates = self._candidates.some(best, self.seen, rng)
         acquisition = Acquisition(self._surrogate, candidates)
         for _ in range(self._settings.climbs):
@@ -286,10 +305,6 @@ class ModelTuner(Tuner):
             around = self._candidates.around(top[:CLIMBERS], self.seen)
             acquisition = Acquisition(self._surrogate, np.union1d(top, around))
         return acquisition
-
-    def _working(self) -> list[Observation]:
-        """Return what worked, the fastest first."""
-        return sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
 
     def expected_gain(self) -> float | None:
         """Return the expected share of the best time that all further measurements would gain.

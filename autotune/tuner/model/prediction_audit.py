@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.cost_model.ranking_metrics import rank_correlation, recall_at_k
+from autotune.cost_model.ranking_metrics import rank_correlation
 from autotune.tuner.base import Observation
 
-LATEST = 32
-"""Number of latest measurements that an audit uses."""
+LATEST = 32  # Number of latest measurements that an audit uses.
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,6 @@ class AuditResult:
 
     outcomes: int  # Number of guesses whose candidates worked.
     rank_correlation: float  # Of guesses with times: 1 where the order is right, 0 for chance.
-    recall: float  # Share of the quarter guessed fastest that is among the fastest quarter.
 
 
 class Audit:
@@ -41,12 +39,9 @@ class Audit:
         """Compare the latest guesses with the observations."""
         pairs = list(self._pairs(told))[-LATEST:]
         if len(pairs) < 2:
-            return AuditResult(len(pairs), 0.0, 0.0)
+            return AuditResult(len(pairs), 0.0)
         guessed, speed = -np.array([g for g, _ in pairs]), np.array([s for _, s in pairs])
-        quarter = max(1, len(pairs) // 4)
-        return AuditResult(
-            len(pairs), rank_correlation(guessed, speed), recall_at_k(guessed, speed, quarter)
-        )
+        return AuditResult(len(pairs), rank_correlation(guessed, speed))
 
     def _pairs(self, told: Mapping[int, Observation]) -> Iterable[tuple[float, float]]:
         """Yield (guess, logarithm of the speed) of what worked, in the order of the guesses."""

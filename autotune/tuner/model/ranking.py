@@ -14,8 +14,7 @@ from autotune.tuner.model.evolutionary_search import PopulationSettings, evolve
 from autotune.tuner.model.scoring import score, top_rows, without
 from search_spaces.space import Space
 
-SAMPLE = 1 << 16
-"""Random configurations that say what share of a space is feasible."""
+SAMPLE = 1 << 16  # Random configurations that say what share of a space is feasible.
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,9 @@ import numpy as np
 from autotune.cost_model.base import CostModel, FeatureSource, FloatVector, IndexVector
 from autotune.system.available_cpus import run_in_threads
 
-PART = 1 << 15
-"""Candidates whose features one thread evaluates at a time."""
-
-BLOCK = 2048
-"""Candidates that a model scores at a time: their rows stay in the cache."""
-
-MAX_THREADS = 2
-"""Threads at a time; they need the interpreter for a tenth of the time."""
+PART = 1 << 15  # Candidates whose features one thread evaluates at a time.
+BLOCK = 2048  # Candidates that a model scores at a time: their rows stay in the cache.
+MAX_THREADS = 2  # Threads at a time; they need the interpreter for a tenth of the time.
 
 
 def score(

@@ -16,36 +16,24 @@ from autotune.tuner.encoding import KnobEncoding
 from autotune.tuner.model.trends import Trend
 from search_spaces.space import Space
 
-PRIOR_WEIGHT = 4.0
-"""Measurements that a prior counts as."""
-
-PRIOR_HALVED = 50.0
-"""Working measurements after which a prior counts half, and so on."""
-
-PRIOR_AUDIT_FROM = 12
-"""Working measurements from which on a prior is audited."""
-
-FAILURE_NOISE = -3.0
-"""Logarithm of the noise expected in whether a candidate works."""
+PRIOR_WEIGHT = 4.0  # Measurements that a prior counts as.
+PRIOR_HALVED = 50.0  # Working measurements after which a prior counts half, and so on.
+PRIOR_AUDIT_FROM = 12  # Working measurements from which on a prior is audited.
+FAILURE_NOISE = -3.0  # Logarithm of the noise expected in whether a candidate works.
 
 
 @dataclass(frozen=True)
 class SurrogateSettings:
-    """Settings of the surrogate.
-
-    Attributes
-    ----------
-    often, vectorize_iterations, growth: they are fitted before every proposal while less than
-        `often` is known, or `vectorize_iterations` times as much as at the last time. Otherwise
-        they are fitted after a proposal, for the next one, each time `growth` times as much is
-        known.
-    """
+    """Settings of the surrogate."""
 
     # The slowest share of what was measured tells little of what is fast: what lies beyond the
     # others' logarithmic times counts only by the factor `compress_slow`.
     slow_share: float = 0.5
     squeeze: float = 0.3
     steps: int = 20  # Steps of fitting the kernel's parameters.
+    # They are fitted before every proposal while less than `often` is known, or `at_once` times as
+    # much as at the last time. Otherwise they are fitted after a proposal, for the next one, each
+    # time `growth` times as much is known.
     often: int = 24
     at_once: float = 1.5
     growth: float = 1.1

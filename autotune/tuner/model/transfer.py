@@ -17,17 +17,10 @@ from records import Record, workload_key
 from search_spaces import Knob, Space
 from search_spaces.knob import as_value
 
-LEAST = 16
-"""Measurements of a workload below which it teaches nothing."""
-
-MOST = 20_000
-"""Measurements learned from: the rest is left out at random."""
-
-SCALE_ROWS = 2048
-"""Random candidates over which scores are standardised."""
-
-_MAX_NUMBER = float(np.finfo(np.float32).max)
-"""The largest number that trees are trained on."""
+LEAST = 16  # Measurements of a workload below which it teaches nothing.
+MOST = 20_000  # Measurements learned from: the rest is left out at random.
+SCALE_ROWS = 2048  # Random candidates over which scores are standardised.
+_MAX_NUMBER = float(np.finfo(np.float32).max)  # The largest number that trees are trained on.
 
 _SETTINGS = XGBSettings(trees=120, depth=8, learning_rate=0.15, top_pairs=64)
 
@@ -55,7 +48,7 @@ class TransferPrior:
         self._encoder = encoder
         self.sources = sources
         self.measurements = measurements
-        self._kept = ValueCache(self._standardised)
+        self._kept = ValueCache(lambda indices: (self._raw(indices) - self._mean) / self._std)
         scores = self._raw(space.sample(SCALE_ROWS, np.random.default_rng(0)))
         self._mean = float(scores.mean()) if len(scores) else 0.0
         self._std = (float(scores.std()) if len(scores) else 0.0) or 1.0
@@ -96,10 +89,6 @@ class TransferPrior:
     def at(self, indices: IndexVector) -> FloatVector:
         """Return how slow candidates should be, standardised, (n,): greater is slower."""
         return self._kept(indices)
-
-    def _standardised(self, indices: IndexVector) -> FloatVector:
-        out: FloatVector = (self._raw(indices) - self._mean) / self._std
-        return out
 
     def _raw(self, indices: IndexVector) -> FloatVector:
         if not len(indices):

@@ -18,23 +18,15 @@ from autotune.cost_model.base import (
 from autotune.system.available_cpus import run_in_threads
 from autotune.tuner.base import Observation
 
-FOLDS = 3
-"""A measured candidate is judged by a model that learned from the other folds."""
+FOLDS = 3  # A measured candidate is judged by a model that learned from the other folds.
 
+# So many measurements, of so many different times, are the least to learn from.
 LEAST, MIN_DISTINCT = 24, 3
-"""So many measurements, of so many different times, are the least to learn from."""
 
-LONG = 1000
-"""An array of so many candidates is long: it is asked for again and again as it is."""
-
-GROWTH = 1.3
-"""The models are trained again when so many times as much is known."""
-
-MAX_KEPT_BYTES = 1 << 26
-"""Size up to which the features of a long array are kept."""
-
-THREADS = 2
-"""Models trained at a time."""
+LONG = 1000  # An array of so many candidates is long: it is asked for again and again as it is.
+GROWTH = 1.3  # The models are trained again when so many times as much is known.
+MAX_KEPT_BYTES = 1 << 26  # Size up to which the features of a long array are kept.
+THREADS = 2  # Models trained at a time.
 
 
 class Trend(Protocol):
@@ -97,16 +89,12 @@ class TreeTrend:
         self._features = features
         self._make_model = make_model
         self._seed = seed
-        self._models: tuple[CostModel, ...] = ()
+        # The model that learned from everything, then those of the folds; none at first.
+        self.models: tuple[CostModel, ...] = ()
         self._judged: dict[int, float] = {}
         self._learned = 0
         self._kept = ValueCache(self._scores)
         self._rows: tuple[IndexVector, FloatMatrix] | None = None
-
-    @property
-    def models(self) -> tuple[CostModel, ...]:
-        """The model that learned from everything, then those of the folds; none at first."""
-        return self._models
 
     def preparations(self, indices: IndexVector | None = None) -> Iterator[None]:
         """Load the library of the models; work out the features, and those of candidates if given.
@@ -149,7 +137,7 @@ class TreeTrend:
             return model
 
         models = run_in_threads([partial(fit, number) for number in range(len(parts))], THREADS)
-        self._models = tuple(model for model in models if model is not None)
+        self.models = tuple(model for model in models if model is not None)
         self._judged = {}
         for part, model in zip(parts[1:], models[1:], strict=True):
             if model is not None:
@@ -168,9 +156,9 @@ class TreeTrend:
         return self._kept(indices)
 
     def _scores(self, indices: IndexVector) -> FloatVector:
-        if not self._models:
+        if not self.models:
             return np.zeros(len(indices))
-        out: FloatVector = -self._models[0].predict(self._matrix(indices))
+        out: FloatVector = -self.models[0].predict(self._matrix(indices))
         return out
 
     def _matrix(self, indices: IndexVector) -> FloatMatrix:

@@ -7,11 +7,11 @@ import multiprocessing
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from autotune.errors import UsageError
 from autotune.measure.recorded_measurer import Recording, recordings
+from autotune.system.environment_variables import changed_environment
 from autotune.system.processes import die_with
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
@@ -118,27 +118,12 @@ def run_jobs(jobs: Sequence[ReplayJob], processes: int = 1) -> Iterator[list[Tra
         return
     context = multiprocessing.get_context("spawn")
     with (
-        _environment(dict.fromkeys(_ONE_THREAD, "1")),
+        changed_environment(dict.fromkeys(_ONE_THREAD, "1")),
         ProcessPoolExecutor(
             min(processes, len(jobs)), context, initializer=die_with, initargs=(os.getpid(),)
         ) as pool,
     ):
         yield from pool.map(run_job, jobs)
-
-
-@contextmanager
-def _environment(changes: dict[str, str]) -> Iterator[None]:
-    """Set variables for processes started meanwhile."""
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def distinct(recorded: Iterable[tuple[str, Recording]]) -> tuple[list[tuple[str, str]], list[str]]:

@@ -16,8 +16,8 @@ from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.run.limits import Patience
 
+# Candidates asked for at once: there is no building ahead that a batch would serve.
 REPLAY_BATCH = 1
-"""Candidates asked for at once: there is no building ahead that a batch would serve."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def trace_of(
 ) -> Trace:
     """Return the trace of some measurements, in order."""
     costs = np.array([math.nan if r.cost_s is None else r.cost_s for r in results])
-    seconds = np.cumsum([_seconds(result) for result in results])
+    seconds = np.cumsum([(r.build_s or 0.0) + (r.run_s or 0.0) for r in results])
     return Trace(tuple(indices), costs, seconds, thinking_s, ended)
 
 
@@ -96,7 +96,3 @@ def observation_of(index: int, result: MeasureResult) -> Observation:
     if result.error is not None:
         return Observation(index, None, str(result.error.code))
     return Observation(index, result.cost_s)
-
-
-def _seconds(result: MeasureResult) -> float:
-    return (result.build_s or 0.0) + (result.run_s or 0.0)

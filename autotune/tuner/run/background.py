@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from autotune.system.interrupts import ThreadedCall
 
+# How long the interpreter stays with one thread. By default it is 5 ms, which whoever hands out
+# work to other processes would wait for after each message.
 _SWITCH_S = 5e-4
-"""How long the interpreter stays with one thread. By default it is 5 ms, which whoever hands out
-work to other processes would wait for after each message."""
 
 
 class BackgroundTask:

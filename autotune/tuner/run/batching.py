@@ -12,8 +12,8 @@ from autotune.tuner.base import Tuner
 from autotune.tuner.run.limits import Limits
 from autotune.tuner.run.trials import Trials
 
+# For each candidate held back, at least so many of a batch are chosen after the latest results.
 FRESH = 7
-"""For each candidate held back, at least so many of a batch are chosen after the latest results."""
 
 
 class BatchProposer:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from autotune.measure.result import MeasureResult
+from autotune.measure.roofline import Ceiling
 from autotune.tuner.run.final_comparison import ComparisonRound
 from records import Record
 
@@ -19,18 +20,12 @@ from records import Record
 class End(StrEnum):
     """Why the tuning of a workload ended."""
 
-    TRIALS = "trials"
-    """The log holds as many records as were asked for."""
-    TIME = "time"
-    """The time is over."""
-    GOAL = "goal"
-    """The best time is as good as was asked for."""
-    PATIENCE = "patience"
-    """Too little gain is expected of further measurements."""
-    EXHAUSTED = "exhausted"
-    """The tuner has nothing more to propose."""
-    FAILED = "failed"
-    """The workload cannot be measured at all; the others of the run go on."""
+    TRIALS = "trials"  # The log holds as many records as were asked for.
+    TIME = "time"  # The time is over.
+    GOAL = "goal"  # The best time is as good as was asked for.
+    PATIENCE = "patience"  # Too little gain is expected of further measurements.
+    EXHAUSTED = "exhausted"  # The tuner has nothing more to propose.
+    FAILED = "failed"  # The workload cannot be measured at all; the others of the run go on.
 
 
 @dataclass(frozen=True)
@@ -49,15 +44,11 @@ class Started:
 class MachineKnown:
     """What the machine can do was measured."""
 
-    # Floating-point operations per second at best, by type of element.
-    peak_flops: Mapping[str, float]
-    copy_bytes_s: float  # Bytes per second, read and written together, of copying large arrays.
+    machine: Ceiling
     # The least time of one run of this workload, in seconds: its operations at the peak, or its
     # arrays' bytes at the copying rate, whatever takes longer; None if neither is known.
     ceiling_s: float | None
     job: str = ""
-    # Seconds that the vendor's library takes for one run of this workload; None if not measured.
-    library_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -33,52 +33,44 @@ from autotune.tuner.run.finalists import (
 )
 from autotune.tuner.run.trials import Trials
 
-SHARE = 0.15
-"""Share of a run that its final comparison may take."""
+SHARE = 0.15  # Share of a run that its final comparison may take.
 
+# Finalists, the default included, at most. A trial is short, and the machine was slower at some
+# trials than at others: the fastest configuration was seen to be the fortieth of the trials.
 MOST = 48
-"""Finalists, the default included, at most. A trial is short, and the machine was slower at some
-trials than at others: the fastest configuration was seen to be the fortieth of the trials."""
 
+# Rounds that the time is planned for if each has a new process, and if they share one. Fewer are
+# run if the order is settled earlier.
 PLANNED_FRESH, PLANNED = 12, 20
-"""Rounds that the time is planned for if each has a new process, and if they share one. Fewer are
-run if the order is settled earlier."""
 
+# Share of a comparison's time that is left for the rounds if there is a screening before them.
 ROUNDS_SHARE = 0.5
-"""Share of a comparison's time that is left for the rounds if there is a screening before them."""
 
-LOST = 2
-"""The comparison ends after so many rounds failed for reasons other than a finalist."""
+LOST = 2  # The comparison ends after so many rounds failed for reasons other than a finalist.
 
+# Seconds that each finalist is timed for in a round, at least and at most.
 SHORTEST_S, LONGEST_S = 0.012, 0.3
-"""Seconds that each finalist is timed for in a round, at least and at most."""
 
-SCREENING_S = 0.004
-"""Seconds that each is timed for in a pass of the screening."""
+SCREENING_S = 0.004  # Seconds that each is timed for in a pass of the screening.
 
+# Assumed seconds for a new process to start, without the arrays, before one was started.
 FRESH_S = 0.1
-"""Assumed seconds for a new process to start, without the arrays, before one was started."""
 
+# Computing the right answers is assumed to take this many times as long as drawing the inputs.
 CHECKING = 8
-"""Computing the right answers is assumed to take this many times as long as drawing the inputs."""
 
-BEGIN_S = 0.01
-"""Assumed seconds to begin a round."""
+BEGIN_S = 0.01  # Assumed seconds to begin a round.
+ENTER_S = 0.002  # Assumed seconds to load one finalist.
+BUILDERS = 2  # So many finalists are assumed to be built beside each other.
 
-ENTER_S = 0.002
-"""Assumed seconds to load one finalist."""
-
-BUILDERS = 2
-"""So many finalists are assumed to be built beside each other."""
-
+# Checking one finalist is assumed to take this share of the time that the right answers take.
 ENTER_SHARE = 0.05
-"""Checking one finalist is assumed to take this share of the time that the right answers take."""
 
+# Each finalist is called at least so many times in a round: to see its time, then in its turns.
 CALLS = 6
-"""Each finalist is called at least so many times in a round: to see its time, then in its turns."""
 
+# Safety factor of the planned time of a round, when it must fit into the time that is left.
 CAREFUL = 1.2
-"""Safety factor of the planned time of a round, when it must fit into the time that is left."""
 
 _log = logging.getLogger(__name__)
 
@@ -160,7 +152,7 @@ class FinalComparison:
         before = FinalistComparison(known, default if default in known else None, self._earlier)
         beaten = [i for i in known if any(before.beats(j, i) for j in known)]
         chosen = self.trials.chosen
-        champion = None if chosen is None or chosen.is_trial else self._index_of_chosen()
+        champion = next((i for i, record in self.trials.finals if record is chosen), None)
         self._always = {index for index in (default, champion) if index is not None}
         tried = [
             Tried(index, record.costs_s or (), (record.fingerprints or {}).get("code"))
@@ -181,10 +173,6 @@ class FinalComparison:
         """Whether the trials were timed on a noisy machine, so that they tell little."""
         noise = [record.noise for record in self.trials.recorded if record.noise is not None]
         return bool(noise) and statistics.median(noise) > NOISY
-
-    def _index_of_chosen(self) -> int | None:
-        chosen = self.trials.chosen
-        return next((i for i, record in self.trials.finals if record is chosen), None)
 
     def _fits(self, count: int) -> bool:
         """Whether so many finalists leave enough of the time for the rounds that decide."""

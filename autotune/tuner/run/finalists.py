@@ -13,38 +13,29 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-TIE = 0.01
-"""Two configurations whose ratio is nearer to 1 than this count as equally fast."""
+TIE = 0.01  # Two configurations whose ratio is nearer to 1 than this count as equally fast.
+MIN_ROUNDS = 3  # With fewer rounds nothing is decided.
+ENOUGH_ROUNDS = 5  # With so many rounds it may be over early.
+MAX_ROUNDS = 30  # Most rounds, if their range is not narrow before.
 
-MIN_ROUNDS = 3
-"""With fewer rounds nothing is decided."""
-
-ENOUGH_ROUNDS = 5
-"""With so many rounds it may be over early."""
-
-MAX_ROUNDS = 30
-"""Most rounds, if their range is not narrow before."""
-
+# Confidence level of a range: the probability that it holds the true median of the rounds.
 CONFIDENCE = 0.8
-"""Confidence level of a range: the probability that it holds the true median of the rounds."""
 
+# A range whose upper end over its lower end is at most this is narrow enough to be stated.
 NARROW = 0.05
-"""A range whose upper end over its lower end is at most this is narrow enough to be stated."""
 
+# A trial whose fastest repeat is more than so many times the fastest of all is no finalist. A trial
+# lasts a few hundredths of a second, and for so long another program may have half a core.
 NEAR = 2.2
-"""A trial whose fastest repeat is more than so many times the fastest of all is no finalist. A
-trial lasts a few hundredths of a second, and for so long another program may have half a core."""
 
+# A finalist that is this many times slower than the fastest after one round, or after two, is
+# dropped.
 FAR = (2.0, 1.5)
-"""A finalist that is this many times slower than the fastest after one round, or after two, is
-dropped."""
 
-FEW = 4
-"""So many finalists, without the default, are left for the rounds."""
+FEW = 4  # So many finalists, without the default, are left for the rounds.
 
+# The screening keeps one of so many each time (successive halving; Jamieson and Talwalkar, 2016).
 KEPT = 4
-"""The screening keeps one of so many each time (successive halving; Jamieson and Talwalkar,
-2016)."""
 
 
 @dataclass(frozen=True)
@@ -180,15 +171,13 @@ class FinalistComparison:
         The default wins unless another one is clearly faster. Of the clearly faster ones it
         is the fastest, or the lowest index of those that are equally fast.
         """
-        better = [i for i in self.finalists if self.default is None or self._betters(i)]
+        default = self.default
+        better = [i for i in self.finalists if default is None or self.beats(i, default)]
         if not better:
             assert self.default is not None
             return self.default
         best = max(sorted(better), key=self.speed)
         return min(i for i in better if self.speed(i) * (1.0 + TIE) >= self.speed(best))
-
-    def _betters(self, index: int) -> bool:
-        return self.default is not None and self.beats(index, self.default)
 
     @property
     def ranking(self) -> list[int]:

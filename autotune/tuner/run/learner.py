@@ -7,8 +7,7 @@ from collections.abc import Callable
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.run.background import BackgroundTask
 
-LONG_RUN = 24
-"""With more trials a run is long: its tuner will need everything it has."""
+LONG_RUN = 24  # With more trials a run is long: its tuner will need everything it has.
 
 
 class Learner:

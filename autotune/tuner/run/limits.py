@@ -16,14 +16,12 @@ from autotune.tuner.run.goal import Goal
 if TYPE_CHECKING:  # what a command line is read with costs no imports
     from autotune.tuner.base import Tuner
 
-BATCH = 8
-"""Candidates asked for at once: the model learns after each batch."""
+BATCH = 8  # Candidates asked for at once: the model learns after each batch.
 
+# The expected gain must stay low over so many measurements: a model may be sure too early.
 CALM = 8
-"""The expected gain must stay low over so many measurements: a model may be sure too early."""
 
-LATEST = 4
-"""Batches over which the pace is taken."""
+LATEST = 4  # Batches over which the pace is taken.
 
 
 @dataclass(frozen=True)

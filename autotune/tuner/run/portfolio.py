@@ -15,14 +15,11 @@ from autotune.tuner.run.events import Event, EventCallback, Measured, TuneSummar
 from autotune.tuner.run.limits import Deadline
 from autotune.tuner.run.session import Session
 
+# Each so many batches one goes to the workload that has waited longest: guesses may be wrong.
 FAIR = 4
-"""Each so many batches one goes to the workload that has waited longest: guesses may be wrong."""
 
-INFORMED = 16
-"""Trials below which a workload comes before all guessing."""
-
-MAX_OPEN = 4
-"""Workloads that may keep worker processes at the same time."""
+INFORMED = 16  # Trials below which a workload comes before all guessing.
+MAX_OPEN = 4  # Workloads that may keep worker processes at the same time.
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,8 @@ from autotune.measure.result import MeasureErrorNo, MeasureInput, MeasureResult
 from autotune.measure.roofline import Ceiling
 from autotune.task.task import Task
 from autotune.tuner.base import Observation, Tuner
+from autotune.tuner.run import events
 from autotune.tuner.run.batching import BatchProposer
-from autotune.tuner.run.events import (
-    Compared,
-    End,
-    EventCallback,
-    Finished,
-    MachineKnown,
-    Measured,
-    Noisy,
-    Started,
-    TuneSummary,
-    ignore_event,
-)
 from autotune.tuner.run.final_comparison import SHARE, FinalComparison
 from autotune.tuner.run.learner import Learner
 from autotune.tuner.run.limits import Limits, TrialPace
@@ -41,17 +30,13 @@ from autotune.tuner.run.stop_conditions import StopConditions
 from autotune.tuner.run.trials import Trials
 from records import Record, RecordStore
 
-AT_A_TIME = 16
-"""Candidates that are claimed and built before the first of them runs, at most."""
+AT_A_TIME = 16  # Candidates that are claimed and built before the first of them runs, at most.
 
+# Candidates left of a batch when the next one is asked for, if the next can be built meanwhile.
 LATE = 4
-"""Candidates left of a batch when the next one is asked for, if the next can be built meanwhile."""
 
-USUAL_PACE_S = 0.2
-"""Seconds that a trial is taken to need before there was one."""
-
-MAX_REFUSED = 1000
-"""Proposals refused in a row after which no legal one is expected any more."""
+USUAL_PACE_S = 0.2  # Seconds that a trial is taken to need before there was one.
+MAX_REFUSED = 1000  # Proposals refused in a row after which no legal one is expected any more.
 
 _log = logging.getLogger(__name__)
 
@@ -62,50 +47,17 @@ class Session:
     The first candidate is the default configuration, whatever the tuner: the baseline that the
     result is compared with.
 
-    Parameters
-    ----------
-    task : Task
-    measurer : Measurer
-        Measures candidates of this task; the caller closes it.
-    tuner : Tuner
-        A new one, over the task's space.
-    store : RecordStore
-        Earlier records of the workload count as trials, failures included, and are never repeated,
-        unless an earlier version of the template made them.
-    seed : int
-        Recorded with each measurement.
-    limits : Limits
-        When to end.
-    job : str
-        What events call this workload.
-    weight : float
-        How much its time matters beside that of other workloads, > 0.
-    clock : callable
-        Returns monotonic seconds.
+    measurer: measures candidates of this task; the caller closes it.
+    tuner: a new one, over the task's space.
+    store: earlier records of the workload count as trials, failures included, and are never
+        repeated, unless an earlier version of the template made them.
+    seed: recorded with each measurement.
+    job: what events call this workload.
+    weight: how much its time matters beside that of other workloads, > 0.
+    clock: returns monotonic seconds.
 
-    Attributes
-    ----------
-    stop : StopConditions
-        When to end; its deadline may be set before opening.
-    learner : Learner
-        What the tuner learns.
-    on_event : callable
-        Told what happens; nobody at first.
-    trials : Trials
-        What is measured so far.
-    ended : End or None
-        Why it is over; None before.
-    summary : TuneSummary or None
-        What was achieved, once it is over.
-    error : AutotuneError or None
-        Why the workload could not be measured, if it `FAILED`.
-    refused : dict of int to str
-        Proposals that were not built, each with the rule that rejects it.
-
-    Raises
-    ------
-    UsageError
-        If the tuner has no estimate for patience, or the workload cannot be held against its goal.
+    UsageError if the tuner has no estimate for patience, or the workload cannot be held against its
+    goal.
     """
 
     def __init__(
@@ -127,14 +79,16 @@ class Session:
         self.job = job
         self.weight = weight
         share = 1.0 - SHARE if isinstance(measurer, SupportsComparison) else 1.0
+        # When to end; its deadline may be set before opening.
         self.stop = StopConditions(
             task, measurer, tuner, self.trials, limits, share, self._announce_machine
         )
         self.learner = Learner(tuner, self._trials_left, limits.patience is not None)
-        self.on_event: EventCallback = ignore_event
-        self.ended: End | None = None
-        self.summary: TuneSummary | None = None
-        self.error: AutotuneError | None = None
+        self.on_event: events.EventCallback = events.ignore_event  # told what happens
+        self.ended: events.End | None = None  # why it is over; None before
+        self.summary: events.TuneSummary | None = None  # what was achieved, once it is over
+        self.error: AutotuneError | None = None  # why it could not be measured, if it `FAILED`
+        # Proposals that were not built, each with the rule that rejects it.
         self.refused: dict[int, str] = {}
         self._refused_since = 0
         self._clock = clock
@@ -173,7 +127,7 @@ class Session:
         default = self.trials.default_record
         default_s = default.cost_s if default is not None and default.ok else None
         trials, recorded, best = self.limits.trials, len(self.trials), self.trials.best
-        self.on_event(Started(trials, recorded, best, self.job, default_s))
+        self.on_event(events.Started(trials, recorded, best, self.job, default_s))
 
     def step(self) -> None:
         """Measure one batch, or find that it is over and sum up.
@@ -197,7 +151,7 @@ class Session:
 
     def fail(self, error: AutotuneError) -> None:
         """Give up: the workload cannot be measured."""
-        self.ended, self.error, self.stop.why = End.FAILED, error, str(error)
+        self.ended, self.error, self.stop.why = events.End.FAILED, error, str(error)
         self._sum_up()
 
     def close(self) -> None:
@@ -299,7 +253,7 @@ class Session:
         if len(self.trials) > known:
             self._refused_since = 0
         elif self._exhausted or self._refused_since >= MAX_REFUSED:
-            self.ended = End.EXHAUSTED
+            self.ended = events.End.EXHAUSTED
 
     def _requeue(self, batch: Sequence[int]) -> None:
         """Let the next batch begin with what was not measured of this one."""
@@ -358,16 +312,15 @@ class Session:
         error = record.error
         told = f"{error['code']}: {error['message']}" if error else f"{record.cost_s} s"
         _log.debug("%s: candidate %s: %s", self.task.workload, record.index, told)
-        self.on_event(Measured(trial, wanted, record, result, best, self.job, self.learner.gain))
+        gain = self.learner.gain
+        self.on_event(events.Measured(trial, wanted, record, result, best, self.job, gain))
         noise = result.noise or 0.0
         if noise > NOISY and not self._noisy:
-            self.on_event(Noisy(noise, self.job))
+            self.on_event(events.Noisy(noise, self.job))
         self._noisy = noise > NOISY
 
-    def _announce_machine(self, ceiling: Ceiling) -> None:
-        peak, copy = ceiling.peak_flops, ceiling.copy_bytes_s
-        ceiling_s, library_s = self.stop.ceiling_s, ceiling.library_s
-        self.on_event(MachineKnown(peak, copy, ceiling_s, self.job, library_s))
+    def _announce_machine(self, machine: Ceiling) -> None:
+        self.on_event(events.MachineKnown(machine, self.stop.ceiling_s, self.job))
 
     # -- the end ---------------------------------------------------------------------------
 
@@ -382,12 +335,12 @@ class Session:
                 self.trials,
                 budget_s if left_s is None else min(budget_s, left_s),
                 self.trials.seed,
-                lambda found: self.on_event(Compared(found, self.job)),
+                lambda found: self.on_event(events.Compared(found, self.job)),
                 self._clock,
             )
             finals.run()
             self._no_finals = finals.why_not
-            if self.ended is End.GOAL:
+            if self.ended is events.End.GOAL:
                 self.stop.recheck_goal()
         self._sum_up()
 
@@ -396,7 +349,7 @@ class Session:
         assert self.ended is not None
         best = self.trials.chosen
         default = self.trials.default_beside(best)
-        self.summary = TuneSummary(
+        self.summary = events.TuneSummary(
             trials=len(self.trials),
             measured=self._measured,
             failures=self.trials.failures,
@@ -409,7 +362,7 @@ class Session:
             refused=dict(Counter(self.refused.values()).most_common()),
             no_finals=self._no_finals,
         )
-        self.on_event(Finished(self.summary, self.job))
+        self.on_event(events.Finished(self.summary, self.job))
 
 
 def _observation(index: int, record: Record) -> Observation:

@@ -16,8 +16,7 @@ from autotune.tuner.run.trials import Trials
 
 _log = logging.getLogger(__name__)
 
-MAX_REMEASURES = 3
-"""How often the machine is measured again because a time was below the roofline."""
+MAX_REMEASURES = 3  # How often the machine is measured again because a time was below the roofline.
 
 
 class StopConditions:

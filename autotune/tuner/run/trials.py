@@ -140,10 +140,6 @@ class Trials:
             self._claimed.clear()
             self._drafts.clear()
 
-    def draft(self, index: int) -> None:
-        """Work out ahead what a record of this configuration says beside its result."""
-        self._draft(index)
-
     def add(self, index: int, result: MeasureResult) -> Record | None:
         """Log a measurement; None if somebody else has logged that configuration meanwhile."""
         record = self._record(index, result)
@@ -172,7 +168,8 @@ class Trials:
         self._claimed.clear()
         self._journal.close()
 
-    def _draft(self, index: int) -> _Draft:
+    def draft(self, index: int) -> _Draft:
+        """Return what a record of this configuration says beside its result."""
         found = self._drafts.get(index)
         if found is None:
             found = self._drafts[index] = _Draft(
@@ -183,14 +180,14 @@ class Trials:
         return found
 
     def _entry(self, index: int) -> Entry:
-        draft = self._draft(index)
+        draft = self.draft(index)
         values, template = draft.config["values"], draft.fingerprints["template"]
         return Entry.make(self._common["workload"], self._common["target"], values, template)
 
     def _record(
         self, index: int, result: MeasureResult, final: dict[str, Any] | None = None
     ) -> Record:
-        draft = self._draft(index)
+        draft = self.draft(index)
         code = {} if result.code_hash is None else {"code": result.code_hash}
         return Record(
             **self._common,

@@ -12,8 +12,7 @@ from autotune.tuner.search.k_nearest import KNearestSettings, KNearestSurrogate
 from autotune.tuner.search.mutations import crossover, mutated, unseen
 from search_spaces.space import Space
 
-TRIES = 64
-"""Attempts at a new child, before a random candidate takes its place."""
+TRIES = 64  # Attempts at a new child, before a random candidate takes its place.
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class GeneticTuner(Tuner):
     def _propose(self, n: int) -> list[int]:
         rng = self._generator()
         settings = self._settings
-        working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+        working = self.working
         if len(self._seen) < settings.start or len(working) < 2:
             return self._spread(self._knobs, n, 16 * n, rng)
         parents = [o.index for o in working[: settings.population]]

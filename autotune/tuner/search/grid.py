@@ -7,11 +7,10 @@ import numpy as np
 from autotune.tuner.base import Tuner
 from search_spaces.space import Space
 
-WINDOW = 1 << 15
-"""Candidates looked at in one go."""
+WINDOW = 1 << 15  # Candidates looked at in one go.
 
+# Infeasible candidates in a row after which a walk through a huge space ends.
 MAX_EMPTY_WINDOWS = 10_000_000
-"""Infeasible candidates in a row after which a walk through a huge space ends."""
 
 
 class GridTuner(Tuner):

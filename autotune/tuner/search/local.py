@@ -42,7 +42,7 @@ class LocalTuner(Tuner):
 
     def _propose(self, n: int) -> list[int]:
         rng = self._generator()
-        working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+        working = self.working
         if len(self._seen) < self._settings.start or not working:
             return self._spread(self._knobs, n, 16 * n, rng)
         best = [o.index for o in working[: self._settings.climbers]]

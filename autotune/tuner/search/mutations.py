@@ -12,11 +12,8 @@ from autotune.cost_model.base import FloatVector, IndexVector
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
-MANY_VALUES = 256
-"""Values of a knob from which on only neighbours in its topology are near."""
-
-MAX_KEPT = 4096
-"""Values of a knob up to which the neighbours of all of them are kept."""
+MANY_VALUES = 256  # Values of a knob from which on only neighbours in its topology are near.
+MAX_KEPT = 4096  # Values of a knob up to which the neighbours of all of them are kept.
 
 
 def one_knob_neighbors(space: Space, indices: Sequence[int] | IndexVector) -> IndexVector:

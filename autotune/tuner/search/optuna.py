@@ -21,6 +21,7 @@ from autotune.tuner.encoding import KnobDistances
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
+# Class and settings of each sampler that can be named.
 SAMPLERS: dict[str, tuple[str, dict[str, Any]]] = {
     "tpe": ("TPESampler", {"multivariate": True, "group": True}),
     "gp": ("GPSampler", {"deterministic_objective": True}),
@@ -29,22 +30,14 @@ SAMPLERS: dict[str, tuple[str, dict[str, Any]]] = {
     "qmc": ("QMCSampler", {}),
     "random": ("RandomSampler", {}),
 }
-"""Class and settings of each sampler that can be named."""
 
-_NEEDS = {"gp": "torch", "cmaes": "cmaes", "qmc": "scipy"}
-"""What a sampler needs beside Optuna."""
+_NEEDS = {"gp": "torch", "cmaes": "cmaes", "qmc": "scipy"}  # What a sampler needs beside Optuna.
+_ONE_OBJECTIVE = ("cmaes",)  # Samplers that cannot minimise two things.
+REFUSALS = 8  # Proposals refused in a row before the nearest free configuration is taken.
+NEAREST_OF = 4096  # Free configurations among which the nearest is looked for.
 
-_ONE_OBJECTIVE = ("cmaes",)
-"""Samplers that cannot minimise two things."""
-
-REFUSALS = 8
-"""Proposals refused in a row before the nearest free configuration is taken."""
-
-NEAREST_OF = 4096
-"""Free configurations among which the nearest is looked for."""
-
+# Something else to minimise, known before a candidate is measured, such as its shared memory.
 SecondObjective = Callable[[int], float]
-"""Something else to minimise, known before a candidate is measured, such as its shared memory."""
 
 
 def check_sampler(name: str) -> None:
@@ -77,8 +70,6 @@ class OptunaTuner(Tuner):
     storage : str, optional
         URL of an Optuna storage, such as ``sqlite:///run.db``: every trial is mirrored there as
         it happens, so that a dashboard shows the run. In memory by default.
-    study : str, optional
-        Name of the study in the storage.
 
     Raises
     ------
@@ -93,7 +84,6 @@ class OptunaTuner(Tuner):
         sampler: str = "tpe",
         second: SecondObjective | None = None,
         storage: str | None = None,
-        study: str | None = None,
     ) -> None:
         super().__init__(space, seed)
         check_sampler(sampler)
@@ -104,24 +94,19 @@ class OptunaTuner(Tuner):
         self._second = second
         self._knobs = KnobDistances(space)
         with _quiet():
-            self._study = _make_study(sampler, seed, second is not None, storage, study)
+            # The Optuna study that holds the trials.
+            self.study = _make_study(sampler, seed, second is not None, storage)
             self._distributions = _distributions(space)
         self._running: dict[int, Any] = {}
-
-    @property
-    def study(self) -> Any:
-        """The Optuna study that holds the trials."""
-        return self._study
 
     def pareto(self) -> list[Observation]:
         """Return the observations that no other one betters in time and second objective.
 
         Ordered by time. With one objective, the best alone.
         """
-        working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
         front: list[Observation] = []
         least: list[float] | None = None
-        for observation in working:
+        for observation in self.working:
             other = self._seconds(observation.index)
             if least is None or other < least:
                 front.append(observation)
@@ -140,9 +125,9 @@ class OptunaTuner(Tuner):
         trial = self._running.pop(observation.index, None)
         if trial is None:
             if observation.ok:
-                self._study.add_trial(self._foreign(observation))
+                self.study.add_trial(self._foreign(observation))
         elif observation.ok:
-            self._study.tell(trial, self._values(observation))
+            self.study.tell(trial, self._values(observation))
         else:
             trial.set_user_attr("error", observation.error or "no time")
             self._refuse(trial)
@@ -175,7 +160,7 @@ class OptunaTuner(Tuner):
 
         # A pruned trial counts as a bad one; a study with two objectives knows failed ones only.
         state = optuna.trial.TrialState
-        self._study.tell(trial, state=state.PRUNED if self._second is None else state.FAIL)
+        self.study.tell(trial, state=state.PRUNED if self._second is None else state.FAIL)
 
     def _propose(self, n: int) -> list[int]:
         picked: list[int] = []
@@ -192,7 +177,7 @@ class OptunaTuner(Tuner):
         """Return the next candidate and keep its trial; None where nothing is free."""
         index = -1
         for _ in range(REFUSALS):
-            trial = self._study.ask(self._distributions)
+            trial = self.study.ask(self._distributions)
             index = self._index(trial.params)
             if index not in self._seen and bool(self.space.feasible([index])[0]):
                 return self._keep(trial, index)
@@ -201,8 +186,8 @@ class OptunaTuner(Tuner):
         nearest = self._nearest_free(index)
         if nearest is None:
             return None
-        self._study.enqueue_trial(self._params(nearest))
-        return self._keep(self._study.ask(self._distributions), nearest)
+        self.study.enqueue_trial(self._params(nearest))
+        return self._keep(self.study.ask(self._distributions), nearest)
 
     def _keep(self, trial: Any, index: int) -> int:
         trial.set_user_attr("index", index)
@@ -248,7 +233,7 @@ def _distributions(space: Space) -> dict[str, Any]:
     }
 
 
-def _make_study(sampler: str, seed: int, two: bool, storage: str | None, study: str | None) -> Any:
+def _make_study(sampler: str, seed: int, two: bool, storage: str | None) -> Any:
     import optuna
     from sqlalchemy.exc import SQLAlchemyError  # what Optuna's storages raise
 
@@ -259,7 +244,6 @@ def _make_study(sampler: str, seed: int, two: bool, storage: str | None, study: 
             sampler=getattr(optuna.samplers, name)(seed=seed, **settings),
             directions=["minimize"] * (2 if two else 1),
             storage=None if storage is None else _open_storage(storage),
-            study_name=study,
             load_if_exists=False,
         )
     except (ValueError, ImportError, optuna.exceptions.OptunaError, SQLAlchemyError) as error:

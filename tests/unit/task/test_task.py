@@ -17,7 +17,8 @@ from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
-from autotune.task.task import Argument, Task, Workload, code_hash
+from autotune.runtime.signature import ArrayParameter
+from autotune.task.task import Task, Workload, code_hash
 from autotune.template import Knobs, template
 
 
@@ -64,8 +65,8 @@ def test_a_workload_is_the_template_with_all_its_arguments(task: Task) -> None:
 
 def test_arguments_are_inputs_then_outputs(task: Task) -> None:
     assert task.arguments == [
-        Argument("A", (20,), "float32", False),
-        Argument("B", (20,), "float32", True),
+        ArrayParameter("A", "float32", (20,), False),
+        ArrayParameter("B", "float32", (20,), True),
     ]
     assert task.bytes == 160.0
     assert task.flops == 20.0

@@ -261,7 +261,7 @@ def test_a_goal_that_is_a_share_of_the_machine_is_judged_by_what_was_measured(ru
     assert measurer.asked == [0, 1, 2, 3, 4]  # 2 s; 1 s / 0.4 is 2.5 s
     assert summary.ceiling_s == 1.0
     (known,) = [event for event in events if isinstance(event, MachineKnown)]
-    assert (known.copy_bytes_s, known.ceiling_s) == (512.0, 1.0)
+    assert (known.machine.copy_bytes_s, known.ceiling_s) == (512.0, 1.0)
     with pytest.raises(UsageError, match="is not known here"):
         run(clock, (TimedMeasurer(clock), Limits(goal=Goal.parse("0.4 of copy"))))
 

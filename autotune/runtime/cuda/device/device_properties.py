@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.errors import AutotuneError, TargetError, error_text
-from autotune.system.child_environment import own_environment
+from autotune.system.environment_variables import own_environment
 from autotune.target import Target
 
 TIMEOUT_S = 120.0
