@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
 from support.te_programs import Program, programs, symbolic_programs
-from support.te_reference import Reference, random_array
+from support.te_reference import TOLERANCE, Reference, close, random_array
 from support.te_schedules import Scheduled, scheduled
 from support.verify import verify
 
@@ -73,19 +73,6 @@ def as_kernels(analysed: PrimFunc) -> PrimFunc | None:
         return None
     note(f"kernels:\n{kernels}")
     return kernels
-
-
-#: Errors that sums in another order may make, relative to the largest element.
-TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-12}
-
-
-def close(got: Any, want: Any, tolerance: float) -> bool:
-    """Equal integers; floats that differ by rounding, as sums in another order do."""
-    if want.dtype.name not in TOLERANCE:
-        return np.array_equal(got, want)
-    got, want = got.astype(np.float64), want.astype(np.float64)
-    scale = np.max(np.abs(want), initial=1.0, where=np.isfinite(want))
-    return np.allclose(got, want, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
 
 
 class Run:

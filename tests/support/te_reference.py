@@ -182,3 +182,16 @@ def random_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> 
     """Small whole numbers, so that sums and products of floats are exact in any order."""
     values = rng.integers(-4, 5, size=tuple(shape))
     return values.astype(numpy_dtype(dtype))
+
+
+#: Errors that sums in another order may make, relative to the largest element.
+TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-12}
+
+
+def close(got: Any, want: Any, tolerance: float) -> bool:
+    """Equal integers; floats that differ by rounding, as sums in another order do."""
+    if want.dtype.name not in TOLERANCE:
+        return np.array_equal(got, want)
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    scale = np.max(np.abs(want), initial=1.0, where=np.isfinite(want))
+    return np.allclose(got, want, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
