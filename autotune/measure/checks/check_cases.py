@@ -69,6 +69,9 @@ _SATURATING = frozenset({"exp", "tanh", "sigmoid"})
 # Functions that round nothing.
 _EXACT = frozenset({"if_then_else", "likely", "abs", "floor", "ceil", "round", "trunc", "fmod"})
 
+# By how many units in the last place the accumulator may be off after exp.
+_ULPS_OF_EXP = 4
+
 # Inputs of workloads that compute integers from integers.
 _INTEGERS: dict[str, Draw] = {
     "integers of all sizes": whole_range,
@@ -278,26 +281,30 @@ def _exact_checks(workload: CheckSpec, reference: Reference) -> list[AnswerCheck
         found = _at_parts(workload, reference) if check is None else [check]
         if found:
             return found
-    for what, draw in _families(workload):
+    for what, draw, ulps in _families(workload):
         check = _exact_check(workload, reference, what, draw, bounded_by_magnitudes=False)
         if check is not None:
-            return [check]
+            return [_within(check, ulps * workload.precision.epsilon)]
     return []
 
 
-def _families(workload: CheckSpec) -> Iterator[tuple[str, Draw]]:
-    """Yield inputs that may be exact where whole numbers are not, and what they are called."""
+def _families(workload: CheckSpec) -> Iterator[tuple[str, Draw, int]]:
+    """Yield what inputs are called that may be exact where whole numbers are not, and the inputs.
+
+    Third is by how many units in the last place answers may be off: the argument of exp may be a
+    difference of products, and a fused multiply-add leaves what one of them was rounded by.
+    """
     if workload.functions is None or workload.functions <= _EXACT:
-        yield "powers of two", powers_of_two
+        yield "powers of two", powers_of_two, 0
     functions = _SATURATING if workload.functions is None else workload.functions & _SATURATING
     if "exp" in functions:
         ranks = [len(spec.shape) for spec in workload.inputs if spec.is_float]
         for axis in reversed(range(max(ranks, default=0))):
             for shifted in (True, False):
                 what = f"inputs whose exp is 0 or 1 along axis {axis}"
-                yield what, saturated_along(axis, shifted)
+                yield what, saturated_along(axis, shifted), _ULPS_OF_EXP
     if functions:
-        yield "inputs that saturate tanh and sigmoid", saturated
+        yield "inputs that saturate tanh and sigmoid", saturated, 0
 
 
 def _at_whole_numbers(workload: CheckSpec, reference: Reference) -> AnswerCheck | None:
@@ -427,6 +434,24 @@ def _exact(
 ) -> AnswerCheck:
     allowed = [Allowance() for _ in expected]
     return AnswerCheck(what, inputs, _rounded(expected, workload.outputs), allowed)
+
+
+def _within(check: AnswerCheck, error: float) -> AnswerCheck:
+    """Return a check that allows an error relative to the largest answer, before it is rounded."""
+    allowed = []
+    for array in check.expected:
+        if not (error and is_floating(array)):
+            allowed.append(Allowance())
+            continue
+        sizes = np.abs(array.astype(np.float64))
+        last = (
+            0.0 if dtypes.epsilon(array.dtype.name) <= error else dtypes.epsilon(array.dtype.name)
+        )
+        errors = error * sizes.max(initial=0.0) + last * sizes
+        allowed.append(
+            Allowance(errors if array.dtype.itemsize == 8 else errors.astype(np.float32))
+        )
+    return replace(check, allowed=allowed)
 
 
 def _rounded(precise: Sequence[Array], types: Sequence[str]) -> list[Array]:
