@@ -30,8 +30,7 @@ NO_MODULUS = -1
 _NO_MODULUS = const(NO_MODULUS)
 
 
-Amount: TypeAlias = "int | Expr"
-"""A number, or what gives it for knob values."""
+Amount: TypeAlias = "int | Expr"  # A number, or what gives it for knob values.
 
 
 class Touch(NamedTuple):

@@ -12,11 +12,10 @@ from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.evaluate.column_arithmetic import ColumnArithmetic
 from autotune.ir.expr import BinaryOp, Broadcast, Call, Const, Expr, Not, Select
 
-LANES = 8
-"""Candidates side by side."""
+LANES = 8  # Candidates side by side.
 
+# Operations of one function, beyond which compiling takes disproportionately long.
 MAX_OPERATIONS = 10_000
-"""Operations of one function, beyond which compiling takes disproportionately long."""
 
 
 class VectorArithmetic(ColumnArithmetic):

@@ -14,11 +14,10 @@ from autotune.ir.ops import binary, const
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Store, seq
 from features import itervar_columns
 
-ROWS = 1024
-"""Candidates of one call: their inputs and outputs stay in the cache."""
+ROWS = 1024  # Candidates of one call: their inputs and outputs stay in the cache.
 
+# Elements from one column to the next: a power of two would cause cache conflicts.
 PITCH = ROWS + LANES
-"""Elements from one column to the next: a power of two would cause cache conflicts."""
 
 _INDEX = "int64"
 

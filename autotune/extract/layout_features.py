@@ -23,15 +23,13 @@ from features import (
 )
 from search_spaces import Column
 
-BATCHED = ("itervar", "curve")
-"""Layouts that all configurations of a structure have at once."""
+BATCHED = ("itervar", "curve")  # Layouts that all configurations of a structure have at once.
 
+# Layouts that are read off loops; the others need none. What is not batched is read off the
+# schedule of each configuration on its own, as AutoTVM does.
 LOOP_LAYOUTS = (*LAYOUTS, "curve")
-"""Layouts that are read off loops; the others need none. What is not batched is read off the
-schedule of each configuration on its own, as AutoTVM does."""
 
-SAMPLE = 4096
-"""Candidates that show the structures of a task whose layout is not batched."""
+SAMPLE = 4096  # Candidates that show the structures of a task whose layout is not batched.
 
 
 class StructureFeatures:

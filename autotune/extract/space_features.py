@@ -18,12 +18,11 @@ from search_spaces import Column, IntArray, Space
 
 FloatMatrix = npt.NDArray[np.float32]
 
+# Candidates evaluated at a time: few enough for the cache, and enough for two threads, which hand
+# the interpreter to each other at every operation.
 CHUNK = 1 << 15
-"""Candidates evaluated at a time: few enough for the cache, and enough for two threads, which hand
-the interpreter to each other at every operation."""
 
-MAX_THREADS = 2
-"""Threads that evaluate at a time; more would only wait for the interpreter."""
+MAX_THREADS = 2  # Threads that evaluate at a time; more would only wait for the interpreter.
 
 
 class TaskFeatures:

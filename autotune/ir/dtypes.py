@@ -33,8 +33,7 @@ _BITS: Final = {
 _MANTISSA: Final = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 _LARGEST_EXPONENT: Final = {"float16": 15, "bfloat16": 127, "float32": 127, "float64": 1023}
 
-_LONGEST_SHOWN: Final = 128
-"""Bits of the longest integer that is shown in full."""
+_LONGEST_SHOWN: Final = 128  # Bits of the longest integer that is shown in full.
 
 _LOWEST: Final[dict[str, int | float]] = {
     **{name: -(1 << _BITS[name] - 1) for name in SIGNED},

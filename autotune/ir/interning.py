@@ -26,8 +26,7 @@ class _Entry(weakref.ref[Any]):
 
 _table: dict[Key, _Entry] = {}
 
-_dead: deque[_Entry] = deque()
-"""Entries of freed nodes that are still in the table."""
+_dead: deque[_Entry] = deque()  # Entries of freed nodes that are still in the table.
 
 
 def interned(cls: type[Node], key: Key, fill: Callable[[Node], None]) -> Node:

@@ -229,8 +229,7 @@ class StmtRewriter(Rewriter):
         return node
 
 
-Change = Callable[[Stmt], Stmt | None]
-"""What takes the place of a statement; None if nothing does."""
+Change = Callable[[Stmt], Stmt | None]  # What takes the place of a statement; None if nothing does.
 
 
 class _Transform(StmtRewriter):
@@ -256,8 +255,8 @@ def transform(stmt: Stmt, before: Change | None = None, after: Change | None = N
     return _Transform(before, after).stmt(stmt)
 
 
+# Where a load or store goes, given the buffer and the rewritten index.
 Place = Callable[[Buffer, Expr], tuple[Buffer, Expr]]
-"""Where a load or store goes, given the buffer and the rewritten index."""
 
 
 class AccessRewriter(Rewriter):

@@ -21,21 +21,19 @@ from autotune.lowering.nest.regions import is_knob_only
 from autotune.lowering.storage_rewrite import elements
 from autotune.target import GpuLimits, Target
 
-Rule = tuple[Expr, str]
-"""A condition over knobs, and its message."""
+Rule = tuple[Expr, str]  # A condition over knobs, and its message.
 
+# Largest number of stores in a function after unrolling. Compile time grows with its square (LLVM,
+# two loads and three operations each: 1.3 s for 512, 5 s for 1,024, 20 s for 2,048).
 MAX_UNROLLED = 1024
-"""Largest number of stores in a function after unrolling. Compile time grows with its square (LLVM,
-two loads and three operations each: 1.3 s for 512, 5 s for 1,024, 20 s for 2,048)."""
 
+# Registers of a thread for addresses, loop variables and operands. A rough estimate; the compiler
+# decides, and records have the real number.
 OTHER_REGISTERS = 16
-"""Registers of a thread for addresses, loop variables and operands. A rough estimate; the compiler
-decides, and records have the real number."""
 
 REGISTER_BYTES = 4
 
-PACK_BYTES = 16
-"""Alignment of shared arrays in bytes, so that vectors can be loaded and stored."""
+PACK_BYTES = 16  # Alignment of shared arrays in bytes, so that vectors can be loaded and stored.
 
 _ONE = const(1)
 _ZERO = const(0)

@@ -56,9 +56,9 @@ def gelu_reference(x: Array) -> Array:
     return np.asarray(x.dtype.type(0.5) * x * (x.dtype.type(1) + error))
 
 
+# Functions after a layer, by name: of an expression, and of an array.
 ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
     "": (lambda x: x, lambda x: x),
     "relu": (relu, relu_reference),
     "gelu": (gelu, gelu_reference),
 }
-"""Functions after a layer, by name: of an expression, and of an array."""

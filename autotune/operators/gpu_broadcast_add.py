@@ -16,13 +16,13 @@ from autotune.operators.operator_arguments import LARGEST, check_arguments
 from autotune.rules.gpu.thread_loops import bind, lane_counts
 from autotune.template import Knobs, template
 
+# Dimensions along which A and B are broadcast, by pattern.
 _STRETCHED = {
     "column": ((1,), ()),
     "row": ((0,), ()),
     "outer": ((1,), (0,)),
     "scalar": ((0, 1), ()),
 }
-"""Dimensions along which A and B are broadcast, by pattern."""
 
 
 @template("broadcast_add", target="cuda", reference=np.add)

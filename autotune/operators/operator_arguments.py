@@ -9,8 +9,7 @@ import numpy as np
 from autotune.errors import UsageError
 from autotune.ir import dtypes
 
-LARGEST = 2**31 - 1
-"""Loops count in int32."""
+LARGEST = 2**31 - 1  # Loops count in int32.
 
 
 def check_arguments(template: str, dtype: str, known: tuple[str, ...], **sizes: int) -> None:

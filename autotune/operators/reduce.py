@@ -14,13 +14,13 @@ from autotune.operators.elements import computed_in, widened
 from autotune.operators.operator_arguments import check_arguments, check_choice
 from autotune.template import template
 
+# The reducer of `te` and NumPy's function, by name.
 _REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "sum": (te.sum, np.sum),
     "mean": (te.sum, np.mean),
     "max": (te.max, np.max),
     "min": (te.min, np.min),
 }
-"""The reducer of `te` and NumPy's function, by name."""
 
 
 def reference(x: npt.NDArray[Any], *, how: str, axis: int) -> npt.NDArray[Any]:

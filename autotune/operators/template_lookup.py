@@ -21,24 +21,23 @@ from autotune.target import Target
 from autotune.template import Template, template_of
 from autotune.trace.dry_run import probe
 
+# Entry-point group: name NAME or KIND/NAME (a target kind, or any), value module:function.
 GROUP = "autotune.templates"
-"""Entry-point group: name NAME or KIND/NAME (a target kind, or any), value module:function."""
 
-ANY = "any"
-"""What stands for every kind of target where kinds are shown."""
+ANY = "any"  # What stands for every kind of target where kinds are shown.
 
+# The built-in templates, a file each.
 OPERATORS = (
     "matmul", "batch_matmul", "dense", "conv2d_nchw", "conv2d_nhwc", "pool2d", "softmax",
     "layer_norm", "rms_norm", "reduce", "transpose", "bias_gelu", "broadcast_add", "cumsum",
     "linear_recurrence", "rnn_cell", "lstm_cell", "attention",
 )  # fmt: skip
-"""The built-in templates, a file each."""
 
+# Location of each built-in template, by name and target kind; None for every other kind.
 BUILTIN: dict[tuple[str, str | None], str] = {
     **{(name, None): f"autotune.operators.{name}:{name}" for name in OPERATORS},
     ("broadcast_add", "cuda"): "autotune.operators.gpu_broadcast_add:broadcast_add",
 }
-"""Location of each built-in template, by name and target kind; None for every other kind."""
 
 
 @dataclass(frozen=True)

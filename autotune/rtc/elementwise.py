@@ -21,18 +21,15 @@ from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, gpu_array
 
 Request = Literal["null", "write", "add"]
 
+# What becomes of the result, and its name in kernels: nothing, it replaces the output, or it is
+# added to it.
 REQUESTS: dict[str, str] = {"null": "kNullOp", "write": "kWriteTo", "add": "kAddTo"}
-"""What becomes of the result, and its name in kernels: nothing, it replaces the output, or it is
-added to it."""
 
-THREADS = 512
-"""Threads of a block."""
+THREADS = 512  # Threads of a block.
+_MAX_BLOCKS = 1 << 14  # Blocks of a launch; their threads take what is left over in further steps.
 
-_MAX_BLOCKS = 1 << 14
-"""Blocks of a launch; their threads take what is left over in further steps."""
-
+# Elements from which on indices are 64-bit: a thread steps so far beyond the last one.
 _MAX_INT32 = 2**31 - _MAX_BLOCKS * THREADS
-"""Elements from which on indices are 64-bit: a thread steps so far beyond the last one."""
 
 
 class Unary:

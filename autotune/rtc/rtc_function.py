@@ -17,8 +17,7 @@ from autotune.runtime.cuda.nvrtc import Cubin, Usage, compile_cubin
 from autotune.runtime.object_cache import default_cache
 from autotune.target import GpuLimits
 
-_KEPT = 1024
-"""Functions that the process keeps at most; beyond, the least recently used go."""
+_KEPT = 1024  # Functions that the process keeps at most; beyond, the least recently used go.
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -19,8 +19,8 @@ from autotune.ir import dtypes
 
 Array = npt.NDArray[Any]
 
+# Type of a result: with a fraction, the operand's accumulation type, or a condition.
 Result = Literal["real", "same", "bool"]
-"""Type of a result: with a fraction, the operand's accumulation type, or a condition."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from autotune.ir import dtypes
 
-VECTOR_BYTES = 16
-"""What one instruction of a thread loads or stores at most."""
+VECTOR_BYTES = 16  # What one instruction of a thread loads or stores at most.
 
 
 @dataclass(frozen=True)

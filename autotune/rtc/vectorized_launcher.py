@@ -18,16 +18,13 @@ from autotune.rtc.vector_plan import VectorPlan, plan_vectors
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, gpu_array
 
-THREADS = 512
-"""Threads of a block: `kRTCMaxThreadsPerBlock` of the device header."""
-
-_MAX_BLOCKS = 1 << 14
-"""Blocks of a launch; their threads take what is left over in further steps."""
+THREADS = 512  # Threads of a block: `kRTCMaxThreadsPerBlock` of the device header.
+_MAX_BLOCKS = 1 << 14  # Blocks of a launch; their threads take what is left over in further steps.
 
 _MAX_LANES = 64
 
+# Elements from which on indices are 64-bit: a thread steps so far beyond the last one.
 _MAX_INT32 = 2**31 - _MAX_BLOCKS * THREADS * _MAX_LANES
-"""Elements from which on indices are 64-bit: a thread steps so far beyond the last one."""
 
 
 @dataclass(frozen=True)

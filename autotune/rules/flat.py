@@ -12,8 +12,7 @@ from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp
 
-PARALLEL: Final = 1 << 16
-"""Least number of operations of a stage with several threads."""
+PARALLEL: Final = 1 << 16  # Least number of operations of a stage with several threads.
 
 
 def lanes_in(target: Target, dtype: str) -> int:

@@ -15,8 +15,8 @@ from autotune.runtime.cpu.aligned_arrays import aligned_copy
 from autotune.runtime.foreign_arrays import as_numpy
 from autotune.runtime.signature import ArrayParameter
 
+# Arrays of constant inputs, by the name of the input or its position.
 Constants = Mapping[str | int, Any]
-"""Arrays of constant inputs, by the name of the input or its position."""
 
 
 def constant_copies(

@@ -19,17 +19,14 @@ if TYPE_CHECKING:
     from autotune.runtime.signature import Signature
     from autotune.target import Target
 
-Host = npt.NDArray[Any]
-"""An array in the memory of this process."""
+Host = npt.NDArray[Any]  # An array in the memory of this process.
+DeviceArray = Any  # An array of a device's library, such as CuPy's; on a CPU one of NumPy.
 
-DeviceArray = Any
-"""An array of a device's library, such as CuPy's; on a CPU one of NumPy."""
-
+# Starts a kernel on arrays that were bound to it. It may return before the kernel ends.
 Call = Callable[[], object]
-"""Starts a kernel on arrays that were bound to it. It may return before the kernel ends."""
 
+# Makes so many calls in a row, and returns the seconds that they take together.
 Loop = Callable[[Call, int], float]
-"""Makes so many calls in a row, and returns the seconds that they take together."""
 
 
 class Binary(Protocol):

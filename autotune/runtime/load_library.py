@@ -25,8 +25,7 @@ from autotune.system.available_cpus import thread_count
 from autotune.system.host import architecture
 from autotune.target import Target
 
-FORMAT: Final = 1
-"""Version of the description; a file of a later one is refused."""
+FORMAT: Final = 1  # Version of the description; a file of a later one is refused.
 
 OWNER: Final = "autotune"
 DIGEST_BYTES: Final = 32

@@ -26,16 +26,15 @@ from typing import NamedTuple
 from autotune.system.environment_variables import CACHE_VARIABLE
 from autotune.system.folders import cache_folder
 
-DISK_BYTES = 512 * 2**20
-"""What the folder may hold before the oldest objects go."""
+DISK_BYTES = 512 * 2**20  # What the folder may hold before the oldest objects go.
 
 _log = logging.getLogger(__name__)
 
 _DIGEST_BYTES = 32
 _KEY = re.compile(r"[0-9a-f]{64}")
 _UNFINISHED = ".object-"
+# Age from which a file that was never renamed belongs to a process that was killed.
 _ABANDONED_S = 3600.0
-"""Age from which a file that was never renamed belongs to a process that was killed."""
 
 
 def object_folder() -> Path:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from autotune.system.folders import cache_folder
 
-KEPT = 100
-"""Files that are kept; the oldest go."""
+KEPT = 100  # Files that are kept; the oldest go.
 
 
 def refused_folder() -> Path:

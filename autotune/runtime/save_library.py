@@ -35,8 +35,7 @@ from autotune.target import Target
 #: Where the functions may be that LLVM calls: memory, strings, mathematics, half precision.
 _LIBRARIES = ("libc.so.6", "libm.so.6", "libgcc_s.so.1")
 
-_CONSTANT = "constant{}"
-"""Symbol of a constant inside a library."""
+_CONSTANT = "constant{}"  # Symbol of a constant inside a library.
 
 
 def save(

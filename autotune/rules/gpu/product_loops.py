@@ -18,14 +18,12 @@ from autotune.rules.knob_definer import KnobDefiner
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 
-REGISTERS = 64 * 1024
-"""Registers of a multiprocessor, on every architecture from sm_70 on."""
+REGISTERS = 64 * 1024  # Registers of a multiprocessor, on every architecture from sm_70 on.
 
+# Registers of a thread that hold no sums: operands, addresses, loop variables; a rough rule.
 OTHER_REGISTERS = 24
-"""Registers of a thread that hold no sums: operands, addresses, loop variables; a rough rule."""
 
-MAX_SIDE_BY_SIDE = 1024
-"""Threads of blocks side by side on a multiprocessor."""
+MAX_SIDE_BY_SIDE = 1024  # Threads of blocks side by side on a multiprocessor.
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,10 @@ from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, before_row, bind
 from autotune.rules.stage_graph import reduction_of
 from autotune.schedule.schedule import Schedule
 
-OCCUPIED: Final = MULTIPROCESSORS * 1024
-"""Threads that occupy all multiprocessors."""
+OCCUPIED: Final = MULTIPROCESSORS * 1024  # Threads that occupy all multiprocessors.
 
+# Most threads that reduce an element by default, if elements are adjacent in memory.
 ACROSS: Final = 16
-"""Most threads that reduce an element by default, if elements are adjacent in memory."""
 
 _ALONG: Final = 256
 

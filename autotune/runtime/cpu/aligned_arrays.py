@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-ALIGNMENT = 64
-"""Bytes of a cache line, and of the longest vector."""
+ALIGNMENT = 64  # Bytes of a cache line, and of the longest vector.
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

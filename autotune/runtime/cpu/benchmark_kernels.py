@@ -17,11 +17,11 @@ from autotune.system.available_cpus import thread_count
 from autotune.system.host import cache_bytes
 from autotune.target import Target
 
+# Multiply-adds that do not wait for each other: two units of up to five cycles need ten.
 CHAINS = 12
-"""Multiply-adds that do not wait for each other: two units of up to five cycles need ten."""
 
+# Multiply-adds in a row; they last about 2 ms, in which waking threads does not show.
 STEPS = 1 << 19
-"""Multiply-adds in a row; they last about 2 ms, in which waking threads does not show."""
 
 _VECTORS = 4
 _LARGEST_COPY = 1 << 28

@@ -25,8 +25,7 @@ signed sizeof static struct switch template this throw threads true try typedef 
 unsigned using virtual void volatile while xor EOF INFINITY NAN NULL
 """
 
-HEADER_SIGN = "compiled by autotune"
-"""The line that marks these headers."""
+HEADER_SIGN = "compiled by autotune"  # The line that marks these headers.
 
 _HEADER = """\
 /* {name}, {sign} {version} for {target}; in {library}.

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from records.caller_warnings import warn
 
+# Times that a waiting thread looks again before it sleeps: some hundreds of microseconds.
 SPIN_COUNT = "10000"
-"""Times that a waiting thread looks again before it sleeps: some hundreds of microseconds."""
 
 SYMBOLS = ("GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 

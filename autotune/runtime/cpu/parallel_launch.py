@@ -12,17 +12,10 @@ from __future__ import annotations
 
 from autotune.codegen.llvm import LLVMSource
 
-LAUNCH = "GOMP_parallel"
-"""Symbol that parallel loops call."""
-
-_MOST_CPUS = 1024
-"""Bits of a set of CPUs, as in the C library; those above are not claimed."""
-
-SLOW_NS = 500_000
-"""A move that takes longer has met another program on the other core."""
-
-STAY = 64
-"""Threads that stay on a core of the team after a move that was slow."""
+LAUNCH = "GOMP_parallel"  # Symbol that parallel loops call.
+_MOST_CPUS = 1024  # Bits of a set of CPUs, as in the C library; those above are not claimed.
+SLOW_NS = 500_000  # A move that takes longer has met another program on the other core.
+STAY = 64  # Threads that stay on a core of the team after a move that was slow.
 
 _SOURCE = """\
 %team = type {{ ptr, ptr, [{words} x i64] }}

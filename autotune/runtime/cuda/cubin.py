@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _PREFIX = ".nv.info."
-_SIZED = 4
-"""Format of an attribute whose data follow; others have at most two bytes, in the head."""
+_SIZED = 4  # Format of an attribute whose data follow; others have at most two bytes, in the head.
 _PARAMETER, _MAX_THREADS = 0x17, 0x05
 
 _HEAD = struct.Struct("<BBH")

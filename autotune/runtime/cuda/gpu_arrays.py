@@ -13,8 +13,7 @@ from autotune.ir import dtypes
 from autotune.runtime.cuda.cupy_driver import device_of_address
 from autotune.runtime.foreign_arrays import open_dlpack
 
-_CUDA_DEVICES = (2, 13)
-"""DLPack's numbers for CUDA's own and managed memory."""
+_CUDA_DEVICES = (2, 13)  # DLPack's numbers for CUDA's own and managed memory.
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from autotune.target import GpuLimits, Target
 
 Extents = tuple[int, int, int]
 
+# Registers are given to a warp in multiples of so many, and to four warps at a time.
 _REGISTER_UNIT = 256
-"""Registers are given to a warp in multiples of so many, and to four warps at a time."""
 _WARP_UNIT = 4
 
 

@@ -20,11 +20,11 @@ from autotune.runtime.cuda.cuda_toolkit import load_toolkit
 from autotune.runtime.object_cache import ObjectCache, cache_key
 from autotune.runtime.refused_sources import keep_source
 
+# Shared memory that a kernel may declare with a size; more must be asked for at the launch.
 LARGEST_STATIC_SHARED_BYTES = 48 * 1024
-"""Shared memory that a kernel may declare with a size; more must be asked for at the launch."""
 
+# Of what `Cubin.to_bytes` returns; it changes with it, so that caches hold nothing unreadable.
 _FORMAT = "cubin 2"
-"""Of what `Cubin.to_bytes` returns; it changes with it, so that caches hold nothing unreadable."""
 
 _ELF = b"\x7fELF"
 

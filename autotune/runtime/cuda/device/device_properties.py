@@ -18,8 +18,8 @@ from autotune.errors import AutotuneError, TargetError, error_text
 from autotune.system.environment_variables import own_environment
 from autotune.target import Target
 
+# Seconds that the child may take: drivers that start up, and cold imports from a slow disk.
 TIMEOUT_S = 120.0
-"""Seconds that the child may take: drivers that start up, and cold imports from a slow disk."""
 
 
 def gpu_facts(target: Target) -> dict[str, Any]:

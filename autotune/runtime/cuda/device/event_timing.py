@@ -12,20 +12,14 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
-QUEUED = 512
-"""Launches that are queued up at most; a stream takes about twice as many."""
+QUEUED = 512  # Launches that are queued up at most; a stream takes about twice as many.
+LAUNCH_S = 8e-6  # Seconds that launching is taken to take before it was seen.
+LONGEST_LAUNCH_S = 5e-5  # Launching that takes longer than that has been disturbed.
 
-LAUNCH_S = 8e-6
-"""Seconds that launching is taken to take before it was seen."""
-
-LONGEST_LAUNCH_S = 5e-5
-"""Launching that takes longer than that has been disturbed."""
-
+# Seconds for which the device is given other work, about, while launches are queued up.
 AHEAD_S = 2e-3
-"""Seconds for which the device is given other work, about, while launches are queued up."""
 
-MIN_FLUSH = 1 << 20
-"""Bytes that are written to flush a cache, at least."""
+MIN_FLUSH = 1 << 20  # Bytes that are written to flush a cache, at least.
 
 _FILLS = 8
 

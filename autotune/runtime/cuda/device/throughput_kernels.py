@@ -12,15 +12,11 @@ from autotune.runtime.cuda.nvrtc import compile_cubin
 from autotune.runtime.device import Call
 from autotune.runtime.object_cache import default_cache
 
-CHAINS = 8
-"""Multiply-adds of a thread that do not wait for each other."""
+CHAINS = 8  # Multiply-adds of a thread that do not wait for each other.
 
 THREADS = 256
-BLOCKS = 8
-"""Blocks of so many threads for each multiprocessor: as many as one holds."""
-
-STEPS = 1 << 14
-"""Multiply-adds in a row; they last about 1 ms."""
+BLOCKS = 8  # Blocks of so many threads for each multiprocessor: as many as one holds.
+STEPS = 1 << 14  # Multiply-adds in a row; they last about 1 ms.
 
 _SHARE_OF_MEMORY = 0.25
 _VECTOR = 16
@@ -57,8 +53,8 @@ copy(const Vector* __restrict__ from, Vector* __restrict__ to, long long count) 
 }}
 """
 
+# Threads of a block, and vectors of each, of the ways to copy that are tried.
 _COPIES = ((256, 1), (256, 4), (512, 2), (1024, 1))
-"""Threads of a block, and vectors of each, of the ways to copy that are tried."""
 
 _C_TYPES = {"float32": "float", "float64": "double"}
 
