@@ -7,6 +7,10 @@ The threads of a library spin for a while after a call, so contenders do not tak
 call. Each is called for a block of a quarter of a second, then all threads sleep for a moment; the
 first third of a block is not counted. The figure is the median over the rounds of the medians of
 the blocks.
+
+Other programs, and other guests of the host, slow down single seconds: cores that share their units
+run at half speed, and no clock of the machine shows it. So a reference kernel runs between
+blocks, and a block is repeated if it is slower than it has been, up to `REPEATS` times.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from autotune.builder import BuiltFunction, best_config, build_task
 from autotune.cli.options.task_arguments import load_log, task_with, template_of
 from autotune.ir import dtypes
 from autotune.runtime.cpu.aligned_arrays import aligned_copy, aligned_zeros
+from autotune.runtime.cpu.benchmark_kernels import multiply_adds
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 from autotune.task.task import Task
@@ -41,8 +46,17 @@ NOT_COUNTED = 1 / 3
 """Share of a block that is not counted: threads start, and the others' fall asleep."""
 
 SLEEP_S = 0.05
+REPEATS = 3
+"""Times that a block is repeated while the machine is slow."""
+
+SLOW = 1.25
+"""Share of its least time that the reference kernel takes where the machine is slow."""
+
 TOLERANCES = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 """Share of an element, and of a tenth of the largest element, by which results may differ."""
+
+REFERENCE_STEPS, REFERENCE_CALLS = 1 << 16, 8
+"""The reference kernel: a quarter of a millisecond, and how often it runs."""
 
 RECURRENT = ("rnn_cell", "lstm_cell")
 
@@ -76,6 +90,10 @@ class Contenders(Protocol):
 
     def results(self, made: object) -> list[Array]:
         """Return copies of the results of a call that has returned `made`."""
+        ...
+
+    def is_slow(self) -> bool:
+        """Whether the device is slower now than it has been."""
         ...
 
 
@@ -232,15 +250,22 @@ def difference(result: Array, right: Array) -> str:
 def timed(calls: Mapping[str, Call], contenders: Contenders, rounds: int) -> dict[str, list[float]]:
     """Return the median seconds of each contender's call in each round.
 
-    A round calls each for a block; the next round begins with another contender.
+    A round calls each for a block; the next round begins with another contender. A block before or
+    after which the machine is slow is repeated.
     """
     found: dict[str, list[float]] = {name: [] for name in calls}
     numbers = {name: _calls_of_a_sample(call, contenders) for name, call in calls.items()}
     names = list(calls)
+    slow = contenders.is_slow()
     for number in range(rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            found[name].append(_block(calls[name], contenders.clock, numbers[name]))
+            for _ in range(1 + REPEATS):
+                seconds = _block(calls[name], contenders.clock, numbers[name])
+                before, slow = slow, contenders.is_slow()
+                if not (before or slow):
+                    break
+            found[name].append(seconds)
     return found
 
 
@@ -280,6 +305,8 @@ class OnCpu:
     def __init__(self, task: Task, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         self._task = task
         self._inputs, self._outputs = inputs, outputs
+        self._reference, _ = multiply_adds(task.target, "float32", REFERENCE_STEPS)
+        self._least_s = math.inf
 
     def clock(self, call: Call, number: int) -> float:
         """Return the wall time of so many calls."""
@@ -317,6 +344,13 @@ class OnCpu:
     def results(self, made: object) -> list[Array]:
         """Return copies of the outputs, into which every call writes."""
         return [array.copy() for array in self._outputs]
+
+    def is_slow(self) -> bool:
+        """Whether multiply-adds with all threads take longer than they have."""
+        time.sleep(SLEEP_S)  # the threads of a library spin
+        seconds = min(self.clock(self._reference, 1) for _ in range(REFERENCE_CALLS))
+        self._least_s = min(self._least_s, seconds)
+        return seconds > SLOW * self._least_s
 
 
 def _found(make: Callable[[], Call | None]) -> Call | str:

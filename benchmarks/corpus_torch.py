@@ -103,6 +103,10 @@ class OnGpu:
         results: Any = made if isinstance(made, tuple) else (made,)
         return [(r.float() if r.itemsize == 2 else r).cpu().numpy() for r in results]
 
+    def is_slow(self) -> bool:
+        """Return False: a GPU has no other guests."""
+        return False
+
 
 def _working(function: Callable[..., object], tensors: Sequence[Any]) -> Call | str:
     """Return a call that has worked once, or why the library is left out."""

@@ -18,6 +18,8 @@ from autotune.lowering.guards.facts import has_conditions
 from autotune.lowering.guards.hoist_guards import hoist_guards
 from autotune.lowering.guards.loop_partition import partition, shorten
 from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
+from autotune.lowering.loop_fusion import fuse_loops
+from autotune.lowering.output_storage import store_in_outputs
 from autotune.lowering.scan.parallel_interchange import interchange_parallel_loops
 from autotune.lowering.scan.scalar_replacement import replace_with_scalars
 from autotune.lowering.scan.unrolled_interchange import interchange_steps
@@ -109,7 +111,9 @@ def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     function = share_reductions(unify_threads(rejoin(function)))
     result = interchange_parallel_loops(listing(mark_unrolled(function)))
     yield (result := drop_marks(interchange_steps(result)))
+    yield (result := store_in_outputs(result))
     yield (result := share_storage(result))
+    yield (result := fuse_loops(result))
     yield (result := peel_for_alignment(result))
     if has_conditions(result.body):
         for step in (hoist_guards, partition, hoist_guards, shorten):

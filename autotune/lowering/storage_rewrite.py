@@ -141,7 +141,7 @@ class _Regions:
         return (
             a.dtype == b.dtype
             and a.scope == b.scope
-            and all(_is_large(buffer) and buffer.name not in self.apart for buffer in (a, b))
+            and all(is_large(buffer) and buffer.name not in self.apart for buffer in (a, b))
         )
 
 
@@ -155,7 +155,8 @@ def _constant_size(buffer: Buffer) -> int | None:
     return total
 
 
-def _is_large(buffer: Buffer) -> bool:
+def is_large(buffer: Buffer) -> bool:
+    """Whether a buffer cannot become registers."""
     size = _constant_size(buffer)
     return size is None or size > REGISTER_BYTES
 

@@ -323,6 +323,9 @@ def test_the_first_third_of_a_block_is_not_counted(
             call()
             return now[0] - begin
 
+        def is_slow(self) -> bool:
+            return False
+
     def waking() -> None:
         """Take 9 ms in the first 50 ms after a pause, then 1 ms."""
         if not begins or now[0] - begins[-1][1] > 0.04:
@@ -332,6 +335,32 @@ def test_the_first_third_of_a_block_is_not_counted(
 
     found = timing.timed({"a": waking, "b": lambda: sleep(0.002)}, Contenders(), 5)
     assert found == {"a": pytest.approx([0.001] * 5), "b": pytest.approx([0.002] * 5)}
+
+
+def test_a_block_is_repeated_while_the_machine_is_slow(
+    module: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timing = module("corpus_timing")
+    speeds = iter([False, False, True, True, False, False, *[True] * 20])
+    blocks: list[float] = []
+
+    class Contenders:
+        sample_s = 0.0
+
+        def clock(self, call: Callable[[], object], number: int) -> float:
+            return 1.0
+
+        def is_slow(self) -> bool:
+            return next(speeds)
+
+    def block(*_: object) -> float:
+        blocks.append(float(len(blocks)))
+        return blocks[-1]
+
+    monkeypatch.setattr(timing, "_block", block)
+    found = timing.timed({"a": lambda: None}, Contenders(), 3)
+    # The first one counts, the second is repeated until the speed is back, the third in vain.
+    assert found == {"a": [0.0, 4.0, 4.0 + 1 + timing.REPEATS]}
 
 
 def test_results_may_differ_by_rounding_only(module: Callable[[str], Any]) -> None:

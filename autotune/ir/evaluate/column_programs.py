@@ -32,7 +32,7 @@ def _check(undefined: Array, large: Array, expr: Expr) -> None:
     """Refuse undefined values of `expr`, but in marked rows: these are computed again."""
     count = np.count_nonzero(undefined & ~large)
     if count:
-        raise IRError(f"`{excerpt(expr)}` divides by zero in {count} of {len(undefined)} rows")
+        raise IRError(f"`{excerpt(expr)}` divides by zero in {count} of {len(large)} rows")
 
 
 def _note(values: Array, large: Array) -> None:

@@ -38,7 +38,6 @@ from autotune.ir.stmt import (
     split_allocations,
 )
 from autotune.ir.visitor import StmtRewriter, all_loads, all_written, walk
-from autotune.lowering.guards.loop_partition import Sizes
 from autotune.lowering.nest.double_buffering import together
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
@@ -89,7 +88,7 @@ class _Loops(StmtRewriter):
         registers: list[Buffer] = []
         early: list[Stmt] = [CopyAhead(copied)] if copies else []
         late: list[Stmt] = [Arrive(copied)] if copies else []
-        for part in sorted(fetched, key=Sizes().of):  # those with short addresses first
+        for part in fetched:
             if self._is_copied(part):
                 continue
             cut = _Cut(self.names, part)

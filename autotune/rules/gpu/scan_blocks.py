@@ -215,7 +215,7 @@ class BlockScan:
         loop.compute_at(stage, block)
         self._over_threads(s, outside, [row, *inner])
         for first in scan.init:
-            self._over_threads(s, first, first.op.axis)
+            self._over_threads(s, first, self._own(first.op))
         ends = {self._end_of(result): result for result in (*self.products, *self.reductions)}
         inside = {t for made in self.products.values() for t in made.stages[:-1]}
         inside = inside.union(self.reductions.values(), ends.values()) - set(ends)
@@ -231,7 +231,7 @@ class BlockScan:
             if result in self.products:
                 self._product(s, self.products[result], tensor)
                 continue
-            thread = self._over_threads(s, tensor, s[tensor].leaf_axes, result in self.reductions)
+            thread = self._over_threads(s, tensor, self._own(op), result in self.reductions)
             if result in self.reductions:
                 s[self.reductions[result]].compute_at(s[tensor], thread)
 
@@ -252,12 +252,14 @@ class BlockScan:
         self, s: Schedule, tensor: te.Tensor, axes: Sequence[Any], has_sums: bool = False
     ) -> Any:
         """Let all threads compute the elements of a stage; return the loop over threads."""
-        stage, reduced = s[tensor], list(tensor.op.reduce_axis)
-        axes = [axis for axis in axes if not any(axis is r for r in reduced)]
+        stage, reduced = s[tensor], tensor.op.reduce_axis
+        others = [a for a in stage.leaf_axes if not any(a is b for b in (*axes, *reduced))]
+        stage.reorder(*others, *axes)
         lanes = 1 if reduced or has_sums else self._lanes(tensor)
         fused = stage.fuse(*axes) if len(axes) > 1 else axes[0]
         fused, lane = stage.split(fused, factor=lanes)
-        step, thread = stage.split(fused, factor=self.threads)
+        elements = math.prod(self._length(tensor.op, axis) for axis in self._own(tensor.op))
+        step, thread = stage.split(fused, factor=min(self.threads, elements // lanes))
         stage.reorder(step, thread, *reduced, lane)
         stage.vectorize(lane)
         bind(stage, {"threadIdx.x": thread})

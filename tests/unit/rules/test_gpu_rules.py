@@ -14,7 +14,7 @@ import autotune
 from autotune import rules, te
 from autotune.codegen.cuda.cuda_source import emit
 from autotune.ir.expr import Call, Const, Expr, Load
-from autotune.ir.stmt import For, If, LoopKind, Stmt, Store
+from autotune.ir.stmt import Allocate, For, If, LoopKind, Stmt, Store
 from autotune.ir.visitor import child_stmts, walk, walk_expr, written
 from autotune.lowering.gpu.finalise_kernels import split_kernels
 from autotune.rules.apply_rules import scheduled_outputs
@@ -368,6 +368,18 @@ def test_attention_is_one_kernel_that_keeps_scores_of_one_block(s: int, causal: 
     assert parameters == ["Q", "K", "V", "O"]  # no scores in memory
     assert text.count("pack<4>(&K[") > 0 < text.count("pack<4>(&V[")
     assert "pack<4>(&O[" in text
+
+
+def test_a_block_keeps_scores_of_one_head_of_several_batches() -> None:
+    sizes = []
+    for b in (1, 3):
+        args = {"b": b, "heads": 6, "s": 500, "d": 64}
+        task = Task.from_reference("attention", args, "cuda -arch=sm_90")
+        values = {**task.space.config(task.default_index).values, "scan_rows_block64": 32}
+        final = task.final_of(values)
+        kept = [s.buffer for s in walk(final.body) if isinstance(s, Allocate)]
+        sizes.append(sorted(str(b.shape) for b in kept if b.scope == "shared"))
+    assert sizes[0] == sizes[1]
 
 
 def test_a_long_scan_of_few_columns_has_no_long_serial_part() -> None:

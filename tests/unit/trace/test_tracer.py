@@ -118,11 +118,10 @@ def test_what_a_template_raises_becomes_a_constraint() -> None:
     bad = [a * b > 4 or a == b == 2 for a in (1, 2, 3) for b in (1, 2)]
     assert space.feasible(every(space)).tolist() == [not b for b in bad]
     rules = rejections(space)
-    assert rules.pop("template: both are two") == 1
-    ((message, count),) = rules.items()
-    assert count == 1
-    assert message.startswith("template: ValueError: too much (")
-    assert __file__ in message
+    assert list(rules.values()) == [1, 1]
+    for said in ("template: both are two (", "template: ValueError: too much ("):
+        (message,) = (message for message in rules if message.startswith(said))
+        assert __file__ in message
     refused = space.config(bad.index(True)).values
     with pytest.raises(InstantiationError, match="both are two"):
         structures.instantiate(refused)

@@ -73,7 +73,12 @@ def scaled(w: MathWriter, y: str, n: str, whole: str) -> str:
 
 def exp(w: MathWriter, x: str) -> str:
     """Exponential."""
-    n, whole, r = reduced(w, w.clamp(x, *_RANGE[w.form.dtype]))
+    if w.is_whole:
+        # Overflow, infinities and NaN are left to n, which the last instruction scales by.
+        n, whole, r = reduced(w, x)
+        r = w.within_one(r)
+    else:
+        n, whole, r = reduced(w, w.clamp(x, *_RANGE[w.form.dtype]))
     if w.has_ldexp:  # such processors fuse, too, so that there are fewer roundings
         near = w.polynomial(r, [1.0, 1.0, *_coefficients(_TERMS[w.form.dtype])])
     else:

@@ -147,15 +147,15 @@ class MathWriter:
         biased = self.int_op("add", exponent, self.integer(self.form.bias))
         return self.as_float(self.int_op("shl", biased, self.integer(self.form.mantissa)))
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether vectors are those of AVX-512."""
+        return self.has_ldexp and self.form.bits * self.lanes == 512
+
     def ldexp(self, value: str, n: str, exponent: str) -> str:
         """Return value * 2 ** n, rounded once; n is given as a float and as an integer."""
-        kind = self.float_type
-        if self.form.bits * self.lanes == 512:  # without converting the integer back to a float
-            mask = f"i{self.lanes}"
-            symbol = f"llvm.x86.avx512.mask.scalef.{'ps' if self.form.bits == 32 else 'pd'}.512"
-            self.needed[symbol] = f"declare {kind} @{symbol}({kind}, {kind}, {kind}, {mask}, i32)"
-            operands = f"{kind} {value}, {kind} {n}, {kind} zeroinitializer, {mask} -1, i32 4"
-            return self.define(f"call {kind} @{symbol}({operands})")
+        if self.is_whole:  # without converting the integer back to a float
+            return self.masked("scalef", value, n)
         kinds = f"{suffix(self.form.dtype, self.lanes)}.{suffix('int32', self.lanes)}"
         symbol, short = f"llvm.ldexp.{kinds}", vector_of("i32", self.lanes)
         self.needed[symbol] = f"declare {self.float_type} @{symbol}({self.float_type}, {short})"
@@ -163,6 +163,16 @@ class MathWriter:
             exponent = self.define(f"trunc {self.int_type} {exponent} to {short}")
         operands = f"{self.float_type} {value}, {short} {exponent}"
         return self.define(f"call {self.float_type} @{symbol}({operands})")
+
+    def masked(self, name: str, a: str, b: str, *immediate: int) -> str:
+        """Call an intrinsic of AVX-512 with all lanes on and the current rounding."""
+        kind, mask = self.float_type, f"i{self.lanes}"
+        symbol = f"llvm.x86.avx512.mask.{name}.{'ps' if self.form.bits == 32 else 'pd'}.512"
+        numbers = [("i32", str(number)) for number in immediate]
+        rest = [(kind, "zeroinitializer"), (mask, "-1"), ("i32", "4")]
+        operands = [(kind, a), (kind, b), *numbers, *rest]
+        self.needed[symbol] = f"declare {kind} @{symbol}({', '.join(k for k, _ in operands)})"
+        return self.define(f"call {kind} @{symbol}({', '.join(map(' '.join, operands))})")
 
     def nearest(self, x: str) -> tuple[str, str]:
         """Return the nearest integer, as float and as integer, for |x| < 2 ** (mantissa - 1).
@@ -198,6 +208,10 @@ class MathWriter:
         least, most = self.number(low), self.number(high)
         x = self.select("ogt", x, most, most, x)
         return self.select("olt", x, least, least, x)
+
+    def within_one(self, x: str) -> str:
+        """Clamp `x` to [-1, 1] in a vector of AVX-512; a NaN gives a number."""
+        return self.masked("range", x, self.number(1.0), 2)  # the least magnitude, signs of `x`
 
     # -- functions ---------------------------------------------------------------------------------
 
