@@ -96,6 +96,17 @@ def product_of(m: int, k: int) -> Made:
     return [A, B], [C]
 
 
+def sums_of_no_rows() -> Made:
+    """B[i, j, k] = max(A[k], A[k, j]) where i <= 2, for no i."""
+    A = te.placeholder((28, 19), name="A")
+    axes = [te.reduce_axis((0, 1), name=name) for name in "pq"]
+
+    def element(i: Any, j: Any, k: Any) -> Any:
+        return te.sum(te.max(A[k, k], A[k, j]), axis=axes, where=i <= 2)
+
+    return [A], [te.compute((0, 10, 10), element, name="B")]
+
+
 def product_from_three() -> Made:
     """C = A[:, 3:] @ B[3:]."""
     A, B = te.placeholder((9, 37), "float32", name="A"), te.placeholder((37, 40), name="B")
@@ -125,8 +136,9 @@ def product_of_rows_found_in_a_table() -> Made:
         (partial(product_of, 0, 9), lambda a, b: a @ b),
         (partial(product_of, 9, 0), lambda a, b: a @ b),
         (product_of_rows_found_in_a_table, lambda a, b, i: a[np.maximum(i, 0)] @ b),
+        (sums_of_no_rows, lambda a: np.empty((0, 10, 10), "float32")),
     ],
-    ids=["rows", "columns", "product", "no rows", "no steps", "table"],
+    ids=["rows", "columns", "product", "no rows", "no steps", "table", "nothing"],
 )
 def test_a_reduction_of_unusual_elements_is_right(
     kind: str, made: Callable[[], Made], reference: Callable[..., Any]
