@@ -96,10 +96,11 @@ def main(words: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         chosen = list(workloads(args))
+        targets = {Target.of(workload.request.target) for workload in chosen}
     except AutotuneError as error:
         print(f"corpus.py: {error}", file=sys.stderr)
         return 2
-    if not gpu_is_there({Target.of(workload.request.target) for workload in chosen}):
+    if not gpu_is_there(targets):
         return 2
     results: list[dict[str, Any]] = []
     try:

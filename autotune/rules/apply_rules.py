@@ -214,7 +214,7 @@ class _Rules:
             return self.series.refine(tensor, plain)
         if plain.op in self.cells.parts:
             return self.cells.refine(tensor, plain)
-        if not tensor.op.reduce_axis:
+        if not tensor.op.reduce_axis or not iterations(plain):
             return (tensor,)
         tensor = written_out(tensor, self.inlined)
         knobs = StageKnobs(self.cfg, self.numbers[plain])

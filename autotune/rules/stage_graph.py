@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune import te
 from autotune.ir.expr import BinaryOp, Const, Expr, Read, Reduce
+from autotune.ir.ops import cast
 from autotune.ir.visitor import ReadRewriter, free_vars, reads, substitute, walk_expr
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp
@@ -81,7 +82,7 @@ def written_out(tensor: te.Tensor, inlined: Collection[te.Tensor]) -> te.Tensor:
         own = source.op
         if not isinstance(own, ComputeOp) or source not in inlined:
             return Read(source, indices)
-        values = {a.var: i for a, i in zip(own.axis, indices, strict=True)}
+        values = {a.var: cast(a.var.dtype, i) for a, i in zip(own.axis, indices, strict=True)}
         return out.expr(substitute(own.body[0], values))
 
     out, op = ReadRewriter(written), tensor.op

@@ -141,6 +141,8 @@ def test_a_result_is_kept_until_something_that_it_depends_on_changes(
     monkeypatch.setattr(corpus, "timing", timing)
     assert again() == ["tuned", "timed"]  # what has failed is tried again
     assert again() == []
+    (tmp_path / "a-product.json").write_text('{"number": 0')  # of a run that was killed
+    assert again() == ["tuned", "timed"]
     assert again("--trials", "8") == ["tuned", "timed"]
     monkeypatch.setattr(corpus, "_code_digest", lambda: "other code")
     assert again("--trials", "8", "--keep") == []
@@ -158,11 +160,20 @@ def test_a_result_is_kept_until_something_that_it_depends_on_changes(
     assert again("--trials", "7") == ["timed"]  # its tuning has ended
 
 
+def test_two_names_that_make_the_same_file_are_one_line(tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(JOB.replace('"rows"', '"a-product"'))
+    done = call("--job", str(job))
+    assert done.returncode == 2
+    assert done.stderr.endswith("the name 'a product' or one much like it is given twice\n")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--only", "3"], r"corpus.py: --only 3: \S+ has the workloads 0 to 2\n"),
         (["--target", "cuda"], "no GPU to measure on: .*\n"),
+        (["--target", "llvm -threads=0"], "corpus.py: target option -threads is '0': .*\n"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(tmp_path: Path, words: list[str], message: str) -> None:

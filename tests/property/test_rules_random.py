@@ -65,7 +65,7 @@ def check_interpreted(seed: int) -> None:
         return
     task = task_of(made, "llvm")
     results = poisoned(made)
-    interpret(task.final(configurations(task, seed)[-1]), *made.arrays, *results)
+    interpret(task.final(configurations(task, seed)[-1]), [*made.arrays, *results])
     for result, value in zip(results, made.expected(), strict=True):
         np.testing.assert_array_equal(result, value, err_msg=made.description)
 

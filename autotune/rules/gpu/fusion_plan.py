@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir.expr import Call, Expr, Read, Var
+from autotune.ir.ops import cast
 from autotune.ir.visitor import reads, substitute, walk_expr
 from autotune.rules.gpu.matrix_products import Product, is_same_element, product_of
 from autotune.rules.rewrite_graph import parts_of
@@ -260,7 +261,8 @@ class _Planner:
                 continue
             for user, at in self._uses(reader):
                 values: dict[Var, Any] = {
-                    axis.var: i for axis, i in zip(reader.op.axis, at, strict=True)
+                    axis.var: cast(axis.var.dtype, i)
+                    for axis, i in zip(reader.op.axis, at, strict=True)
                 }
                 for indices in own:
                     yield user, tuple(substitute(i, values) for i in indices)

@@ -181,4 +181,6 @@ class SwizzledTiles:
 
 
 def _position(indices: Sequence[Expr], var: Expr) -> int | None:
-    return next((n for n, index in enumerate(indices) if index is var), None)
+    """Return the place of a variable among indices; None if it is at none or at several."""
+    places = [n for n, index in enumerate(indices) if index is var]
+    return places[0] if len(places) == 1 else None

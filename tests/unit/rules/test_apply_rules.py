@@ -96,6 +96,17 @@ def product_of(m: int, k: int) -> Made:
     return [A, B], [C]
 
 
+def sums_of_no_rows() -> Made:
+    """B[i, j, k] = max(A[k], A[k, j]) where i <= 2, for no i."""
+    A = te.placeholder((28, 19), name="A")
+    axes = [te.reduce_axis((0, 1), name=name) for name in "pq"]
+
+    def element(i: Any, j: Any, k: Any) -> Any:
+        return te.sum(te.max(A[k, k], A[k, j]), axis=axes, where=i <= 2)
+
+    return [A], [te.compute((0, 10, 10), element, name="B")]
+
+
 def product_from_three() -> Made:
     """C = A[:, 3:] @ B[3:]."""
     A, B = te.placeholder((9, 37), "float32", name="A"), te.placeholder((37, 40), name="B")
@@ -125,8 +136,9 @@ def product_of_rows_found_in_a_table() -> Made:
         (partial(product_of, 0, 9), lambda a, b: a @ b),
         (partial(product_of, 9, 0), lambda a, b: a @ b),
         (product_of_rows_found_in_a_table, lambda a, b, i: a[np.maximum(i, 0)] @ b),
+        (sums_of_no_rows, lambda a: np.empty((0, 10, 10), "float32")),
     ],
-    ids=["rows", "columns", "product", "no rows", "no steps", "table"],
+    ids=["rows", "columns", "product", "no rows", "no steps", "table", "nothing"],
 )
 def test_a_reduction_of_unusual_elements_is_right(
     kind: str, made: Callable[[], Made], reference: Callable[..., Any]
@@ -140,6 +152,53 @@ def test_a_reduction_of_unusual_elements_is_right(
         out = np.full_like(expected, np.nan)
         BuiltFunction(task.final(index), task.target)(*inputs, out)
         np.testing.assert_array_equal(out, expected)
+
+
+def diagonals() -> Made:
+    """B[i, j] = A[j, j, i]."""
+    A = te.placeholder((64, 64, 64), "float32", name="A")
+    return [A], [te.compute((64, 64), lambda i, j: A[j, j, i], name="B")]
+
+
+def rows_by_int64() -> Made:
+    """B = R[I].T, where the rows R are those of 2 * A[::-2]."""
+    A, order = te.placeholder((40, 33), name="A"), te.placeholder((9,), "int64", name="I")
+    R = te.compute((20, 33), lambda i, j: A[39 - 2 * i, j] * 2.0, name="R")
+    return [A, order], [te.compute((33, 9), lambda j, i: R[te.max(order[i], 0), j], name="B")]
+
+
+def sums_by_int64() -> Made:
+    """The sums of these rows."""
+    (A, order), (B,) = rows_by_int64()
+    k = te.reduce_axis((0, 33), name="k")
+    return [A, order], [te.compute((9,), lambda i: te.sum(B[k, i], axis=k), name="S")]
+
+
+def odd_rows(a: Any, order: Any) -> Any:
+    return 2 * a[::-2][np.maximum(order, 0)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "made", "reference"),
+    [
+        ("llvm", diagonals, np.diagonal),
+        ("cuda -on=cpu", diagonals, np.diagonal),
+        ("llvm", rows_by_int64, lambda a, i: odd_rows(a, i).T),
+        ("cuda -on=cpu", rows_by_int64, lambda a, i: odd_rows(a, i).T),
+        ("llvm", sums_by_int64, lambda a, i: odd_rows(a, i).sum(axis=1)),
+    ],
+)
+def test_elements_in_an_unusual_order_are_right(
+    kind: str, made: Callable[[], Made], reference: Callable[..., Any]
+) -> None:
+    target = Target.of(kind)
+    task = Task(replace(template_of(made), target=target.kind), {}, target)
+    rng = np.random.default_rng(0)
+    inputs = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made()[0]]
+    expected = reference(*inputs)
+    out = np.full(expected.shape, np.nan, "float32")
+    BuiltFunction(task.final(task.default_index), task.target)(*inputs, out)
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_names_of_tensors_and_axes_do_not_change_the_space() -> None:
