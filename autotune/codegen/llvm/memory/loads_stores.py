@@ -11,7 +11,7 @@ from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant
 from autotune.codegen.llvm.lane_masks import LaneMasks, Mask
 from autotune.codegen.llvm.llvm_types import const_text, llvm_type, memory_suffix, memory_type
-from autotune.codegen.llvm.memory.addresses import ALIGNMENT, Addresses
+from autotune.codegen.llvm.memory.addresses import Addresses
 from autotune.codegen.llvm.memory.cache_hints import CacheHints
 from autotune.codegen.llvm.memory.memory_versions import MemoryVersions
 from autotune.codegen.llvm.vector_ops import VectorOps, constants
@@ -109,14 +109,13 @@ class LoadsStores:
         return "columns", buffer, *at, self.versions.version_of(buffer)
 
     def _is_part(self, buffer: Buffer, lanes: int) -> bool:
-        """Whether some lanes of memory are best accessed as a part of a whole vector, by a mask.
+        """Whether some lanes of memory are best accessed as a part of whole vectors, by a mask.
 
         LLVM would access 7 lanes as 4, 2 and 1. Memory of this function alone is left to it,
         because it can become registers.
         """
-        size, whole = dtypes.itemsize(buffer.dtype), _whole(lanes)
-        fits = size in (4, 8) and size * whole <= ALIGNMENT
-        return fits and lanes > 4 and lanes != whole and not self.addresses.is_own(buffer)
+        fits = dtypes.itemsize(buffer.dtype) in (4, 8)
+        return fits and lanes > 4 and lanes != _whole(lanes) and not self.addresses.is_own(buffer)
 
     def _load_part(self, buffer: Buffer, lanes: int, pointer: str, align: int) -> str:
         """Load fewer lanes than a vector has."""
