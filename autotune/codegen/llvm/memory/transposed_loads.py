@@ -59,14 +59,19 @@ class TransposedLoads:
             return
         buffer, lanes, stride = load.buffer, load.lanes, offsets.step
         scalar = llvm_type(load.dtype)
-        far = abs(stride) > max(count, *_NEAR) and _is_power_of_two(count) and count <= lanes
-        if not (far or stride in _NEAR) or not self._is_steady(load.index, var, count, place):
+        far = abs(stride) > max(count, *_NEAR) and _is_power_of_two(count)
+        near_by = stride in _NEAR and _is_power_of_two(lanes)
+        if not (far or near_by) or not self._is_steady(load.index, var, count, place):
             return
         if far:
             rows = [
                 self.memory.load_consecutive(buffer, base + constant(o), count) for o in offsets
             ]
+            size = max(count, 1 << (lanes - 1).bit_length())
+            rows += ["poison"] * (size - lanes)
             for i, column in enumerate(self._transposed(rows, count, scalar)):
+                if size > lanes:
+                    column = self._shuffle(column, "poison", size, scalar, range(lanes))
                 self.memory.keep(buffer, base + constant(i), offsets, column)
             return
         for first in range(0, count - stride + 1, stride):
@@ -146,13 +151,11 @@ def _is_straight(stmt: Stmt) -> bool:
 
 
 def _vector_loads(stmt: Stmt) -> Iterable[Load]:
-    """Yield loads of 2, 4, 8, ... lanes from buffers that a statement does not store to."""
+    """Yield loads of vectors from buffers that a statement does not store to."""
     stores = list(stmt.stmts) if isinstance(stmt, Seq) else [stmt]
     written = {store.buffer for store in stores if isinstance(store, Store)}
     for store in stores:
         if isinstance(store, Store):
             for node in walk_expr(store.value):
-                if not isinstance(node, Load) or node.buffer in written:
-                    continue
-                if node.lanes > 1 and _is_power_of_two(node.lanes):
+                if isinstance(node, Load) and node.lanes > 1 and node.buffer not in written:
                     yield node
