@@ -157,16 +157,18 @@ class FinalComparison:
             if record.ok
         ]
         found = choose_finalists(tried, default, champion, MOST, beaten)
-        while len(found) > 2 and not self._fits(len(found)):
+        while len(found) > 2 and not self._fits(found):
             found.pop()
-        if len(found) == 2 and not self._fits(2):
+        if len(found) == 2 and not self._fits(found):
             self.why_not = "too little time for a final comparison"
             found = []
         return FinalistComparison(found, default if default in found else None, list(self._earlier))
 
-    def _fits(self, count: int) -> bool:
-        """Whether so many finalists leave enough of the time for the rounds that decide."""
-        enter_s = count * (ENTER_S + self._build_s / BUILDERS + 2 * self._call_s)
+    def _fits(self, finalists: list[int]) -> bool:
+        """Whether these finalists leave enough of the time for the rounds that decide."""
+        count = len(finalists)
+        enter_s = count * (ENTER_S + 2 * self._call_s)
+        enter_s += len({*finalists} - {*self._measurer.built}) * self._build_s / BUILDERS
         if self._checks:
             enter_s += count * ENTER_SHARE * (self._measurer.opening_s or 0.0)
         screening_s = sum(self._least_s(size, SCREENING_S) for size in screening_sizes(count))
