@@ -198,7 +198,7 @@ class RowLoops:
         """Return the lanes of the vectors that a stage can be computed in; 1 if it cannot."""
         axes = tensor.op.axis
         lanes = lanes_in(self.cfg.target, tensor.dtype)
-        if tensor in self.lanes or not axes or extent(axes[-1]) < lanes:
+        if tensor in self.lanes or not axes or extent(axes[-1]) < max(2, lanes // 4):
             return 1
         return lanes if is_dense(tensor, self.reads[tensor], _SHORT) else 1
 
@@ -207,4 +207,6 @@ class RowLoops:
         for own in self.lanes.values():
             if any(read.tensor is tensor for read in self.reads[own.parts]):
                 return own.width  # both are computed in one loop then
+        if extent(tensor.op.axis[-1]) <= lanes:
+            return lanes
         return self.knobs(tensor).define_knob("lanes", [lanes, 2 * lanes, 4 * lanes])

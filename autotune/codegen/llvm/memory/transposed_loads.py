@@ -59,20 +59,15 @@ class TransposedLoads:
             return
         buffer, lanes, stride = load.buffer, load.lanes, offsets.step
         scalar = llvm_type(load.dtype)
-        far = abs(stride) > max(count, *_NEAR) and _is_power_of_two(count)
-        near_by = stride in _NEAR and _is_power_of_two(lanes)
+        far = abs(stride) >= count and abs(stride) > max(_NEAR)
+        near_by = stride in _NEAR and lanes == _power_of_two(lanes)
         if not (far or near_by) or not self._is_steady(load.index, var, count, place):
             return
         if far:
-            rows = [
-                self.memory.load_consecutive(buffer, base + constant(o), count) for o in offsets
-            ]
-            size = max(count, 1 << (lanes - 1).bit_length())
-            rows += ["poison"] * (size - lanes)
+            starts = [base + constant(o) for o in offsets]
+            rows = [self.memory.load_consecutive(buffer, at, count) for at in starts]
             for i, column in enumerate(self._transposed(rows, count, scalar)):
-                if size > lanes:
-                    column = self._shuffle(column, "poison", size, scalar, range(lanes))
-                self.memory.keep(buffer, base + constant(i), offsets, column)
+                self.memory.keep(buffer, starts[0] + constant(i), offsets, column)
             return
         for first in range(0, count - stride + 1, stride):
             starts = [constant(first + lanes * n) for n in range(stride)]
@@ -116,6 +111,19 @@ class TransposedLoads:
 
     def _transposed(self, rows: list[str], count: int, scalar: str) -> list[str]:
         """Return `count` columns, as long as there are rows of `count` elements."""
+        lanes, width = len(rows), _power_of_two(count)
+        if count < width:
+            wide = [*range(count), *[0] * (width - count)]
+            rows = [self._shuffle(row, "poison", count, scalar, wide) for row in rows]
+        size = max(width, _power_of_two(lanes))
+        rows += ["poison"] * (size - lanes)
+        columns = self._exchanged(rows, width, scalar)[:count]
+        if size == lanes:
+            return columns
+        return [self._shuffle(c, "poison", size, scalar, range(lanes)) for c in columns]
+
+    def _exchanged(self, rows: list[str], count: int, scalar: str) -> list[str]:
+        """Return `count` columns of rows of `count` elements; both numbers are powers of two."""
         width = count
         while len(rows) > count:
             rows = [
@@ -141,8 +149,9 @@ class TransposedLoads:
         return self.builder.define(f"shufflevector {kind} {a}, {kind} {b}, {mask}")
 
 
-def _is_power_of_two(n: int) -> bool:
-    return n & (n - 1) == 0
+def _power_of_two(n: int) -> int:
+    """Return the least power of two that is not smaller."""
+    return 1 << (n - 1).bit_length()
 
 
 def _is_straight(stmt: Stmt) -> bool:
