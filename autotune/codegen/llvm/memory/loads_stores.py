@@ -19,14 +19,14 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load
 
 
-def _whole(lanes: int) -> int:
+def whole_lanes(lanes: int) -> int:
     """Return the least power of two that is not smaller."""
     return 1 << (lanes - 1).bit_length()
 
 
 def _first(lanes: int) -> str:
     """Return the mask of the first lanes of a vector."""
-    mask = ["true" if lane < lanes else "false" for lane in range(_whole(lanes))]
+    mask = ["true" if lane < lanes else "false" for lane in range(whole_lanes(lanes))]
     return f"<{len(mask)} x i1> {constants('i1', mask)}"
 
 
@@ -115,11 +115,12 @@ class LoadsStores:
         because it can become registers.
         """
         fits = dtypes.itemsize(buffer.dtype) in (4, 8)
-        return fits and lanes > 4 and lanes != _whole(lanes) and not self.addresses.is_own(buffer)
+        fits = fits and lanes > 4 and lanes != whole_lanes(lanes)
+        return fits and not self.addresses.is_own(buffer)
 
     def _load_part(self, buffer: Buffer, lanes: int, pointer: str, align: int) -> str:
         """Load fewer lanes than a vector has."""
-        whole = _whole(lanes)
+        whole = whole_lanes(lanes)
         name, kind = self._masked("load", buffer.dtype, whole)
         self.builder.declare(
             name, f"declare {kind} @{name}(ptr, i32 immarg, <{whole} x i1>, {kind})"
@@ -131,7 +132,7 @@ class LoadsStores:
 
     def _store_part(self, buffer: Buffer, lanes: int, pointer: str, align: int, value: str) -> None:
         """Store fewer lanes than a vector has."""
-        whole = _whole(lanes)
+        whole = whole_lanes(lanes)
         name, kind = self._masked("store", buffer.dtype, whole)
         self.builder.declare(name, f"declare void @{name}({kind}, ptr, i32 immarg, <{whole} x i1>)")
         value = self._resized(memory_type(buffer.dtype, lanes), value, lanes, whole)

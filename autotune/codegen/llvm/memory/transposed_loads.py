@@ -20,7 +20,7 @@ from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant
 from autotune.codegen.llvm.llvm_types import llvm_type
-from autotune.codegen.llvm.memory.loads_stores import LoadsStores
+from autotune.codegen.llvm.memory.loads_stores import LoadsStores, whole_lanes
 from autotune.codegen.llvm.vector_ops import VectorOps, constants
 from autotune.ir.expr import Const, Expr, Load, Var
 from autotune.ir.stmt import For, Seq, Stmt, Store
@@ -60,7 +60,7 @@ class TransposedLoads:
         buffer, lanes, stride = load.buffer, load.lanes, offsets.step
         scalar = llvm_type(load.dtype)
         far = abs(stride) >= count and abs(stride) > max(_NEAR)
-        near_by = stride in _NEAR and lanes == _power_of_two(lanes)
+        near_by = stride in _NEAR and lanes == whole_lanes(lanes)
         if not (far or near_by) or not self._is_steady(load.index, var, count, place):
             return
         if far:
@@ -111,11 +111,11 @@ class TransposedLoads:
 
     def _transposed(self, rows: list[str], count: int, scalar: str) -> list[str]:
         """Return `count` columns, as long as there are rows of `count` elements."""
-        lanes, width = len(rows), _power_of_two(count)
+        lanes, width = len(rows), whole_lanes(count)
         if count < width:
             wide = [*range(count), *[0] * (width - count)]
             rows = [self._shuffle(row, "poison", count, scalar, wide) for row in rows]
-        size = max(width, _power_of_two(lanes))
+        size = max(width, whole_lanes(lanes))
         rows += ["poison"] * (size - lanes)
         columns = self._exchanged(rows, width, scalar)[:count]
         if size == lanes:
@@ -147,11 +147,6 @@ class TransposedLoads:
         kind, chosen = f"<{width} x {scalar}>", list(picks)
         mask = f"<{len(chosen)} x i32> {constants('i32', chosen)}"
         return self.builder.define(f"shufflevector {kind} {a}, {kind} {b}, {mask}")
-
-
-def _power_of_two(n: int) -> int:
-    """Return the least power of two that is not smaller."""
-    return 1 << (n - 1).bit_length()
 
 
 def _is_straight(stmt: Stmt) -> bool:
