@@ -230,8 +230,7 @@ class SeriesLoops:
         if self.bytes >= _SHARED:
             wide = _width(width, vector, 4 * vector if large else vector)
         columns = lanes * cfg.define_knob("scan_width", list(_WIDTHS), wide)
-        is_aliased = math.prod(own.columns) * self.size % _ALIASED == 0
-        likely = 2 if is_aliased else 8
+        likely = 8 if math.prod(own.columns) * self.size % _ALIASED else 2
         unroll = cfg.define_knob("scan_unroll", [1, 2, 4, 8], likely if own.steps >= _LONG else 1)
         is_scan = self.series.result is self.series.scan
         ways = ["steps", "tiles", "blocks"] if is_scan else ["tiles", "blocks"]

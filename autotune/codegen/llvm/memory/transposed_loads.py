@@ -22,12 +22,17 @@ from autotune.codegen.llvm.index.linear_forms import Linear, constant
 from autotune.codegen.llvm.llvm_types import llvm_type
 from autotune.codegen.llvm.memory.loads_stores import LoadsStores, whole_lanes
 from autotune.codegen.llvm.vector_ops import VectorOps, constants
+from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, Load, Var
 from autotune.ir.stmt import For, Seq, Stmt, Store
 from autotune.ir.visitor import walk_expr
 
 #: Distances of lanes at which all elements in between are loaded.
 _NEAR: Final = (2, 4, 8)
+
+#: Most columns that are kept, and most bytes of a row of them: a vector.
+_COLUMNS: Final = 16
+_ROW_BYTES: Final = 64
 
 
 @dataclass(eq=False, repr=False)
@@ -59,7 +64,8 @@ class TransposedLoads:
             return
         buffer, lanes, stride = load.buffer, load.lanes, offsets.step
         scalar = llvm_type(load.dtype)
-        far = abs(stride) >= count and abs(stride) > max(_NEAR)
+        most = min(_COLUMNS, _ROW_BYTES // dtypes.itemsize(load.dtype), abs(stride))
+        far = count <= most and abs(stride) > max(_NEAR)
         near_by = stride in _NEAR and lanes == whole_lanes(lanes)
         if not (far or near_by) or not self._is_steady(load.index, var, count, place):
             return
