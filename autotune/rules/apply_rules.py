@@ -59,6 +59,7 @@ from autotune.rules.stage_graph import (
     row_groups,
     written_out,
 )
+from autotune.rules.threads import serial_seconds
 from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp, producers_first
@@ -200,7 +201,7 @@ class _Rules:
         split = set(self.joined.values())
         for lanes in {own.result: own for own in self.lanes.values()}.values():
             if lanes.whole in split:
-                loops.parts(lanes)
+                loops.apart(lanes.result, serial_seconds(cfg.target, [lanes.whole]))
                 apart += lanes.stages
         choices = 0
         for group in row_groups(self.schedule, stages, apart):
