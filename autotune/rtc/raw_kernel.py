@@ -10,9 +10,18 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.expr import Buffer, Const, Expr, Var
-from autotune.ir.function_info import FunctionInfo
 from autotune.ir.ops import binary, convert, is_convertible
-from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Raw, Seq, Stmt, allocated
+from autotune.ir.stmt import (
+    Allocate,
+    For,
+    FunctionInfo,
+    LoopKind,
+    PrimFunc,
+    Raw,
+    Seq,
+    Stmt,
+    allocated,
+)
 from autotune.te.tensor import Tensor
 
 Rule = tuple[Expr, str]

@@ -10,9 +10,8 @@ from autotune.errors import AutotuneError, ScheduleError
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Expr, SizeVar
 from autotune.ir.visitor import free_vars
-from autotune.schedule.expr_serialization import Term, expr_of
 from autotune.schedule.stage_core import StageCore
-from autotune.schedule.steps import Step
+from autotune.schedule.steps import Step, Term, expr_of
 from autotune.te.compute import thread_axis
 from autotune.te.tensor import Tensor
 

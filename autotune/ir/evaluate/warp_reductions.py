@@ -17,8 +17,7 @@ from autotune.ir.stmt import (
     WarpReduce,
     seq,
 )
-from autotune.ir.uniformity import is_thread_loop
-from autotune.ir.visitor import StmtRewriter, walk
+from autotune.ir.visitor import StmtRewriter, is_thread_loop, walk
 
 
 def lower_warp_reductions(function: PrimFunc) -> PrimFunc:

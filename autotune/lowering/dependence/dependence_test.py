@@ -16,8 +16,7 @@ from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, SizeVar, Var
 from autotune.ir.printer import excerpt
 from autotune.ir.stmt import For, Stmt
-from autotune.ir.uniformity import is_thread_loop
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import free_vars, is_thread_loop
 from autotune.lowering.dependence.accesses import Access, accesses, in_one_step
 from autotune.lowering.dependence.sharing_conflicts import Conflicts
 

@@ -34,13 +34,13 @@ from autotune.ir.stmt import (
     allocated,
     seq,
 )
-from autotune.ir.uniformity import is_thread_loop
 from autotune.ir.visitor import (
     Rewriter,
     StmtRewriter,
     accessed,
     child_stmts,
     free_vars,
+    is_thread_loop,
     walk,
     written,
 )

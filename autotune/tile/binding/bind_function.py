@@ -19,8 +19,12 @@ from autotune.tile.binding.bound_program import (
 )
 from autotune.tile.binding.expand_builtins import BuiltinExpander
 from autotune.tile.binding.given_shapes import given_sizes
-from autotune.tile.binding.operation_counts import check_operations, operation_limit
-from autotune.tile.binding.tensor_sizes import check_elements, shape_of
+from autotune.tile.binding.size_limits import (
+    check_elements,
+    check_operations,
+    operation_limit,
+    shape_of,
+)
 from autotune.tile.binding.type_inference import arithmetic, typed
 from autotune.tile.check.check_function import check, index_names, unbounded
 from autotune.tile.check.dimension_arithmetic import dimension, index_form
@@ -66,7 +70,7 @@ def bind(
         Values of the inputs that are sizes (`size_inputs`) by name.
     most_operations
         Largest number of operations (sets of index values) of a contraction; None for
-        `operation_counts.operation_limit`.
+        `size_limits.operation_limit`.
 
     Raises
     ------

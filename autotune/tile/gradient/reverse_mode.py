@@ -13,9 +13,8 @@ from autotune.tile.check.check_function import check
 from autotune.tile.check.scope import Symbol
 from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.gradient.cleanup_generated import cleaned_up
-from autotune.tile.gradient.contraction_gradients import Contractions, Tape
+from autotune.tile.gradient.contraction_gradients import Contractions, Tape, pulled_back
 from autotune.tile.gradient.partial_derivatives import OF_FIRST, differentiable, partial
-from autotune.tile.gradient.tensor_function_gradients import pulled_back
 from autotune.tile.syntax.error_locations import nearest, tile_error, unknown
 from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.parser import expression, parse

@@ -12,8 +12,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from autotune.errors import ArgumentError
 from autotune.tile.syntax.error_locations import tile_error_in
-from autotune.tile.syntax.parse_advice import ParseFailure
-from autotune.tile.syntax.parse_errors import unexpected, unknown_character
+from autotune.tile.syntax.parse_errors import ParseFailure, unexpected, unknown_character
 from autotune.tile.syntax.syntax_tree import (
     AccessExpr,
     Assignment,
