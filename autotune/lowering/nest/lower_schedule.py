@@ -14,7 +14,7 @@ from autotune.ir.expr import Buffer, SizeVar
 from autotune.ir.ops import binary
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Produce, Seq, Stmt, allocated, seq
 from autotune.ir.visitor import StmtRewriter, free_vars, recursive
-from autotune.lowering.nest.axis_guards import below, guarded, stage_guards
+from autotune.lowering.nest.axis_guards import guarded, stage_guards
 from autotune.lowering.nest.axis_loops import AxisLoops, OpenThreads, Threads
 from autotune.lowering.nest.bound_inference import Bounds
 from autotune.lowering.nest.buffer_layout import StorageLayout
@@ -136,7 +136,7 @@ class _Lowering:
         needed = self.bounds.last_steps.get(stage)
         if needed is not None:
             end = binary("+", needed.min, needed.extent)
-            guards.append(below(self.bounds.step(stage), end))
+            guards.append(binary("<", self.bounds.step(stage), end))
         threads = OpenThreads(around)
         step = self._loops(stage, [last], guarded(guards, step), threads, attached=False)
         steps = self._loops(stage, outer, step, threads)

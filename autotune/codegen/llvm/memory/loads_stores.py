@@ -142,9 +142,7 @@ class LoadsStores:
 
     def _resized(self, kind: str, value: str, lanes: int, size: int) -> str:
         picks = [str(lane) if lane < lanes else "poison" for lane in range(size)]
-        return self.builder.define(
-            f"shufflevector {kind} {value}, {kind} poison, <{size} x i32> {constants('i32', picks)}"
-        )
+        return self._permuted(kind, value, size, constants("i32", picks))
 
     def _shuffled(self, load: Load, base: Linear, offsets: Sequence[int]) -> str:
         """Load elements at constant distances as few vectors, or one by one if they are far apart.
@@ -284,7 +282,7 @@ class LoadsStores:
         )
         if mask and self.addresses.is_private(buffer, index, range(lanes)):
             old = self.builder.define(f"load {kind}, ptr {pointer}, align {align}")
-            value = self.builder.define(f"select {masks} {mask}, {kind} {value}, {kind} {old}")
+            value = self.builder.select(mask, lanes, kind, value, old)
             mask = ""
         if not mask and self._is_part(buffer, lanes):
             self._store_part(buffer, lanes, pointer, align, value)
