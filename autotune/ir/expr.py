@@ -8,6 +8,7 @@ fold constants.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from autotune.errors import IRError
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 ARITHMETIC: Final = ("+", "-", "*", "/", "//", "%", "min", "max")
 COMPARISON: Final = ("==", "!=", "<", "<=", ">", ">=")
 LOGIC: Final = ("and", "or")
+
+
+def _operator(op: str, swap: bool = False) -> Callable[[Any, object], Expr]:
+    """Return the method of a binary operator."""
+
+    def method(self: Operators, other: object) -> Expr:
+        return self._binary(op, other, swap)
+
+    return method
 
 
 class Operators:
@@ -39,58 +49,19 @@ class Operators:
         a, b = (other, self) if swap else (self, other)
         return ops.binary(op, a, b)
 
-    def __add__(self, other: object) -> Expr:
-        return self._binary("+", other)
-
-    def __radd__(self, other: object) -> Expr:
-        return self._binary("+", other, swap=True)
-
-    def __sub__(self, other: object) -> Expr:
-        return self._binary("-", other)
-
-    def __rsub__(self, other: object) -> Expr:
-        return self._binary("-", other, swap=True)
-
-    def __mul__(self, other: object) -> Expr:
-        return self._binary("*", other)
-
-    def __rmul__(self, other: object) -> Expr:
-        return self._binary("*", other, swap=True)
-
-    def __truediv__(self, other: object) -> Expr:
-        return self._binary("/", other)
-
-    def __rtruediv__(self, other: object) -> Expr:
-        return self._binary("/", other, swap=True)
-
-    def __floordiv__(self, other: object) -> Expr:
-        return self._binary("//", other)
-
-    def __rfloordiv__(self, other: object) -> Expr:
-        return self._binary("//", other, swap=True)
-
-    def __mod__(self, other: object) -> Expr:
-        return self._binary("%", other)
-
-    def __rmod__(self, other: object) -> Expr:
-        return self._binary("%", other, swap=True)
+    __add__, __radd__ = _operator("+"), _operator("+", swap=True)
+    __sub__, __rsub__ = _operator("-"), _operator("-", swap=True)
+    __mul__, __rmul__ = _operator("*"), _operator("*", swap=True)
+    __truediv__, __rtruediv__ = _operator("/"), _operator("/", swap=True)
+    __floordiv__, __rfloordiv__ = _operator("//"), _operator("//", swap=True)
+    __mod__, __rmod__ = _operator("%"), _operator("%", swap=True)
+    __lt__, __le__ = _operator("<"), _operator("<=")
+    __gt__, __ge__ = _operator(">"), _operator(">=")
 
     def __neg__(self) -> Expr:
         from autotune.ir import ops
 
         return ops.negate(self)
-
-    def __lt__(self, other: object) -> Expr:
-        return self._binary("<", other)
-
-    def __le__(self, other: object) -> Expr:
-        return self._binary("<=", other)
-
-    def __gt__(self, other: object) -> Expr:
-        return self._binary(">", other)
-
-    def __ge__(self, other: object) -> Expr:
-        return self._binary(">=", other)
 
     def equal(self, other: object) -> Expr:
         """Expression that is true where both sides are equal."""

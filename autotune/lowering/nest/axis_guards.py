@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from autotune.ir.axes import AxisKind, IterVar
 from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.ops import binary, const, likely
-from autotune.ir.stmt import If, Stmt
+from autotune.ir.stmt import Stmt, under_guards
 from autotune.lowering.nest.bound_inference import Bounds
 from autotune.schedule.axis_relations import Split, is_over_knobs, pass_up, resolved
 from autotune.schedule.stage import Stage
@@ -72,6 +72,4 @@ def _same(size: Expr, other: Expr) -> Expr:
 
 def guarded(guards: Sequence[Expr], body: Stmt) -> Stmt:
     """Return `body` under conditions that are nearly always true, the first outermost."""
-    for guard in reversed(guards):
-        body = If(likely(guard), body)
-    return body
+    return under_guards([*map(likely, guards)], body)

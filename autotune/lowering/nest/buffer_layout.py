@@ -9,8 +9,8 @@ from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.polynomials import Poly, add, joined, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import IterVar, Range
-from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, KnobVar, Load, SizeVar, Var
+from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import binary, const
 from autotune.ir.visitor import ReadRewriter, free_vars, substitute
 from autotune.lowering.nest.bound_inference import Bounds, is_sized

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from autotune.errors import TileError
 from autotune.ir import dtypes
+from autotune.ir.name_supply import NameSupply
 from autotune.system.words import counted
 from autotune.tile.binding.bound_program import (
     AffineRead,
@@ -34,7 +35,6 @@ from autotune.tile.index_sets.affine_forms import Affine
 from autotune.tile.index_sets.index_conditions import RangeCondition
 from autotune.tile.index_sets.index_set import IndexSet, IndexSetTooComplexError
 from autotune.tile.syntax.error_locations import tile_error, unknown
-from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.syntax_tree import (
     AccessExpr,
     Assignment,
@@ -130,7 +130,7 @@ class _Binder:
         self.given: dict[str, str] = {}
         self.steps: list[Step] = []
         self.builtins = BuiltinExpander(
-            function, TileNameSupply(symbols), self.sizes, self.types, self.statement
+            function, NameSupply(symbols), self.sizes, self.types, self.statement
         )
 
     def wrong(self, span: Span, problem: str, advice: str = "") -> TileError:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from autotune.ir.name_supply import NameSupply
 from autotune.tile.binding.bound_program import TensorType
 from autotune.tile.binding.random_generator import GENERATORS, WORDS, random_code
 from autotune.tile.binding.size_limits import check_elements, shape_of
 from autotune.tile.binding.type_inference import whole_number
 from autotune.tile.syntax.error_locations import tile_error
-from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.parser import parse
 from autotune.tile.syntax.syntax_tree import (
     AccessExpr,
@@ -77,7 +77,7 @@ def statements_of(
     name: str,
     arguments: Sequence[Expr],
     types: Sequence[TensorType],
-    names: TileNameSupply,
+    names: NameSupply,
     span: Span,
 ) -> tuple[list[Statement], list[Name]]:
     """Return the expansion of a call, and the name of its result.
@@ -154,7 +154,7 @@ class BuiltinExpander:
     def __init__(
         self,
         function: Function,
-        names: TileNameSupply,
+        names: NameSupply,
         sizes: Mapping[str, int],
         types: Mapping[str, TensorType],
         bind: Callable[[Statement], None],

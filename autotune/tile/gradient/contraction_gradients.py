@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 
+from autotune.ir.name_supply import NameSupply
 from autotune.tile.check.check_function import index_names
 from autotune.tile.gradient.index_validity import Place, conditions, coordinates
 from autotune.tile.gradient.symbolic_shapes import SHAPES, Extents, Shape
-from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.parser import expression
 from autotune.tile.syntax.syntax_tree import (
     AccessExpr,
@@ -32,7 +32,7 @@ from autotune.tile.syntax.syntax_tree import (
 class Tape:
     """The generated statements, and facts about the tensors that they define."""
 
-    def __init__(self, names: TileNameSupply, active: set[str]) -> None:
+    def __init__(self, names: NameSupply, active: set[str]) -> None:
         self.names = names
         #: Tensors with a derivative by one of the inputs.
         self.active = active
@@ -140,7 +140,7 @@ class Contractions:
         output = self.places(statement.output)
         inputs = [place for access in statement.inputs for place in self.places(access)]
         at = coordinates(self.function, statement, [*output, *inputs])
-        name = tape.names.fresh(f"{target}_values")
+        name = tape.names.unused(f"{target}_values")
         tape.active.add(name)
         tape.shapes[name] = tuple(place.size for place in at)
         values = AccessExpr(Name(name), tuple(place.form for place in at))
@@ -201,10 +201,10 @@ class Contractions:
     def unwritten(self, statement: Contraction, g: Name) -> Name:
         """Return a gradient for the elements that a contraction does not write, else 0."""
         name = statement.target.text
-        none = self.tape.names.fresh(f"{name}_none")
+        none = self.tape.names.unused(f"{name}_none")
         self.tape.assign(none, expression("1 < 0"))  # a condition: the type is the gradient's
         output = AccessExpr(
-            Name(self.tape.names.fresh(f"Grad{name}_rest")), statement.output.indices
+            Name(self.tape.names.unused(f"Grad{name}_rest")), statement.output.indices
         )
         wanted = [place for access in statement.inputs for place in self.places(access)]
         constraints = self.constraints(statement, wanted, self.places(statement.output))
@@ -253,7 +253,7 @@ class Contractions:
         aggregation: Aggregation = "+",
     ) -> Name:
         """Aggregate other values over a contraction's index sets at the elements that it writes."""
-        output = AccessExpr(Name(self.tape.names.fresh(name)), statement.output.indices)
+        output = AccessExpr(Name(self.tape.names.unused(name)), statement.output.indices)
         made = replace(
             statement, output=output, aggregation=aggregation, combination=combination,
             inputs=inputs, default=None,
@@ -266,13 +266,13 @@ class Contractions:
         if self.one is None:
             # An integer, so that the count does not widen half floats.
             self.one = self.tape.assign(
-                self.tape.names.fresh("One"), expression("as_int(1, 32)")
+                self.tape.names.unused("One"), expression("as_int(1, 32)")
             ).target
         extreme = AccessExpr(statement.target, statement.output.indices)
         ties = self.gathered(
             statement, f"{name}_ties", "?", read, extreme, AccessExpr(self.one, ())
         )
-        share = self.tape.names.fresh(f"Grad{name}_share")
+        share = self.tape.names.unused(f"Grad{name}_share")
         self.tape.assign(share, expression("G / Ties", G=g, Ties=ties))
         return Name(share)
 
@@ -288,7 +288,7 @@ class Contractions:
         tensor = read.tensor.text
 
         def apart(what: str, value: Expr) -> Name:
-            part = Name(tape.names.fresh(what))
+            part = Name(tape.names.unused(what))
             tape.assign(part.text, value)
             return part
 
