@@ -8,6 +8,7 @@ fold constants.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -148,6 +149,11 @@ class Const(Expr):
             node.value, node.dtype, node.lanes, node.children = python, dtype, 1, ()
 
         return interned(cls, (tag, dtype), fill)
+
+
+def is_const(node: object, value: float) -> bool:
+    """Whether an expression is a constant of some value."""
+    return isinstance(node, Const) and bool(node.value == value)
 
 
 _var_ids = itertools.count()
@@ -429,6 +435,12 @@ class Buffer:
         self.shape = shape
         #: "global", "shared" or "local".
         self.scope = scope
+
+    @property
+    def elements(self) -> int | None:
+        """Number of elements; None if it is known only at run time."""
+        sizes = [int(extent.value) for extent in self.shape if isinstance(extent, Const)]
+        return math.prod(sizes) if len(sizes) == len(self.shape) else None
 
     def __repr__(self) -> str:
         return f"<buffer {self.name}: {self.dtype} {list(self.shape)} in {self.scope}>"

@@ -284,6 +284,14 @@ def seq(*stmts: Stmt) -> Stmt:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
+NOTHING = Seq(())
+
+
+def is_empty(stmt: Stmt | None) -> bool:
+    """Whether a statement does nothing."""
+    return stmt is None or (isinstance(stmt, Seq) and not stmt.stmts)
+
+
 def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
     """Return a statement inside allocations of some buffers, the first outermost."""
     for buffer in reversed(buffers):

@@ -9,7 +9,7 @@ from autotune.errors import InstantiationError
 from autotune.ir.algebra.intervals import Bounds
 from autotune.ir.algebra.polynomials import joined, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import BinaryOp, Const, Expr, KnobVar, Var
+from autotune.ir.expr import BinaryOp, Const, Expr, KnobVar, Var, is_const
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
 from autotune.ir.visitor import AccessRewriter, recursive, transform, walk_expr
 from autotune.lowering.gpu.shared_memory_reduction import share_reductions
@@ -79,7 +79,7 @@ def listing(function: PrimFunc) -> PrimFunc:
 
     def inside(node: Stmt) -> Stmt | None:
         if isinstance(node, For) and node.kind is not LoopKind.THREAD:
-            return node.body if isinstance(node.extent, Const) and node.extent.value == 1 else None
+            return node.body if is_const(node.extent, 1) else None
         return None
 
     return function.with_body(transform(function.body, after=inside))

@@ -9,14 +9,12 @@ from autotune.ir.algebra.canonical_sums import INF, Sum, Term, add, scaled
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Call, Const, Expr, SizeVar
 from autotune.ir.ops import binary, chain, const, likely
-from autotune.ir.stmt import For, If, Stmt, Store
+from autotune.ir.stmt import NOTHING, For, If, Stmt, Store, is_empty
 from autotune.ir.visitor import StmtRewriter
 from autotune.lowering.guards.facts import (
-    NOTHING,
     ConditionFinder,
     ConditionRewriter,
     extremum,
-    is_empty,
     is_exact,
     operands,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
+from autotune.ir.algebra.polynomials import add
 from autotune.tile.binding.random_generator import GENERATORS, WORDS
 from autotune.tile.syntax.syntax_tree import (
     BinaryExpr,
@@ -114,12 +115,7 @@ class Extents:
     def _combined(self, op: str, a: _Polynomial, b: _Polynomial) -> _Polynomial:
         if op not in "+-*" or (op == "*" and _width(a) * _width(b) > _WIDEST):  # "/" rounds down
             return self._unknown(op, a, b)
-        if op == "*":
-            return _product(a, b)
-        result = dict(a)
-        for names, factor in b.items():
-            result[names] = result.get(names, 0) + (factor if op == "+" else -factor)
-        return {names: factor for names, factor in result.items() if factor}
+        return _product(a, b) if op == "*" else add(a, b, 1 if op == "+" else -1)
 
 
 def _length(expr: Expr) -> int:
