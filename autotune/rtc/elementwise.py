@@ -215,7 +215,8 @@ class Unary:
             old = out.astype(accumulation(out.dtype.name))
             mixed = dtypes.promote(found.dtype.name, old.dtype.name)
             found = _added(found.astype(mixed), old.astype(mixed))
-        return dtypes.converted(found, out.dtype.name)
+        result: npt.NDArray[Any] = dtypes.converted(found, out.dtype.name)
+        return result
 
     def __str__(self) -> str:
         return f"rtc.unary({self.operator.name!r})"
