@@ -219,14 +219,13 @@ class Schedule:
             The partial results; a list where several values are reduced together.
         """
         stage = self[tensor]
-        factored = factor(stage, axis, factor_axis)
-        new = self._add_stage(factored.partial, stage.scope, self.stages.index(stage), beside=stage)
+        partial, combined = factor(stage, axis, factor_axis)
+        new = self._add_stage(partial, stage.scope, self.stages.index(stage), beside=stage)
         new.record_step("rfactor", stage, axis, factor_axis)
-        self._set_op(stage, factored.combined)
+        self._set_op(stage, combined)
         stage.relations.clear()
         stage.reset_axes()
-        outputs = factored.partial.outputs
-        return outputs[0] if len(outputs) == 1 else list(outputs)
+        return partial.outputs[0] if len(partial.outputs) == 1 else list(partial.outputs)
 
     def bodies(self) -> dict[Stage, tuple[Expr, ...]]:
         """Return the bodies of the stages that are computed, inlined ones substituted.

@@ -13,9 +13,8 @@ from autotune.ir.ops import binary, convert
 from autotune.ir.stmt import LoopKind
 from autotune.ir.visitor import free_vars
 from autotune.schedule.axis_relations import Relation
-from autotune.schedule.expr_serialization import Term, term_of
 from autotune.schedule.index_map import Digits
-from autotune.schedule.steps import Step
+from autotune.schedule.steps import Step, Term, term_of
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 

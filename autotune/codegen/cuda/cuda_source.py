@@ -11,7 +11,6 @@ from autotune.codegen.c import Statements
 from autotune.codegen.c.c_expressions import Text
 from autotune.codegen.c.c_lanes import PACK_BYTES, RampRewriter, packed_lanes
 from autotune.codegen.c.c_names import CNameSupply
-from autotune.codegen.c.c_statements import constant_elements
 from autotune.codegen.c.c_types import C_TYPES
 from autotune.codegen.cuda.cuda_helpers import HEADERS, HELPERS, NAMES, needed
 from autotune.errors import CodegenError
@@ -193,7 +192,7 @@ class _Body(Statements):
         self.line(f"{C_TYPES[buffer.dtype]} {name}{count};")
 
     def _size(self, buffer: Buffer) -> int:
-        size = constant_elements(buffer)
+        size = buffer.elements
         assert size is not None, "lowering refuses others"
         return max(1, size)
 
