@@ -145,11 +145,8 @@ def itervar_matrix(
     columns takes several times as long. `out`, float32 (n, width), is filled and returned if
     given. Other parameters as for `itervar_columns`.
 
-    Raises
-    ------
-    FeatureError
-        If an array of the nest does not have the shape (n,) or `out` does not fit, and as for
-        `itervar_columns`.
+    FeatureError if an array of the nest does not have the shape (n,) or `out` does not fit, and as
+    for `itervar_columns`.
     """
     found, columns = itervar_columns(
         nest, names=names, varying=varying, take_log=take_log, layout=layout, arithmetic=scratch

@@ -152,10 +152,7 @@ class KnobLayout:
 
         A missing part of a configuration is NaN; in a one-hot code it is 0.
 
-        Raises
-        ------
-        FeatureError
-            For a part or a text that the layout lacks.
+        FeatureError for a part or a text that the layout lacks.
         """
         out = np.tile(self._lacking, (len(configs), 1))
         for row, values in zip(out, configs, strict=True):

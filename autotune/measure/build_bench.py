@@ -16,7 +16,7 @@ from autotune.measure.candidate import Built, CandidateError, WorkloadDescriptio
 from autotune.measure.checks.unscheduled_program import Computation
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.backends import backend_of
-from autotune.runtime.cpu.cpu_binary import CpuBinary
+from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.device import Binary
 from autotune.runtime.prepared_binary import PreparedBinary
 from autotune.runtime.signature import Signature

@@ -54,12 +54,8 @@ class Measurer(ABC):
     ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
         """Yield each candidate with its result, in order; build a batch at a time.
 
-        Raises
-        ------
-        UsageError
-            If the template or its reference cannot be used at all.
-        AutotuneError
-            If no worker can measure the first candidate.
+        UsageError if the template or its reference cannot be used at all. AutotuneError if no
+        worker can measure the first candidate.
         """
         rest = iter(candidates)
         built: deque[MeasureInput] = deque()

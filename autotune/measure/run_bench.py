@@ -19,7 +19,7 @@ from autotune.measure.checks.check_cases import AnswerCheck, Given
 from autotune.measure.checks.compare_outputs import OutputCheck
 from autotune.measure.checks.guard_zones import Buffers
 from autotune.measure.checks.prepare_checks import prepare
-from autotune.measure.checks.reference_on_device import ReferenceOnDevice
+from autotune.measure.checks.reference import ReferenceOnDevice
 from autotune.measure.interleaved_timing import reallocated, time_interleaved
 from autotune.measure.noise_monitor import NoiseMonitor
 from autotune.measure.result import MeasureErrorNo

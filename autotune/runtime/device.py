@@ -87,9 +87,7 @@ class Backend(Protocol):
     ) -> Binary:
         """Compile a function in final form for another process to load.
 
-        Raises
-        ------
-        CodegenError, CompileError, LaunchError, TargetError
+        It may raise CodegenError, CompileError, LaunchError, TargetError.
         """
 
     def build_function(

@@ -106,7 +106,7 @@ class Measurements:
             str(task.target),
             _device_text(device or {}),
             "NumPy" if task.target.on_cpu else "CuPy",
-            meaningless=task.target.kind == "cuda" and task.target.on_cpu,
+            times_mean_nothing=task.target.kind == "cuda" and task.target.on_cpu,
         )
 
 

@@ -19,7 +19,7 @@ from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.measure.checks.input_uses import InputUse, input_uses
 from autotune.rtc.raw_kernel import RawKernel
-from autotune.runtime.cpu.cpu_binary import CpuBinary
+from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.cpu.llvm_compiler import compile_binary
 from autotune.target import Target
 from autotune.task.task import Task

@@ -135,10 +135,7 @@ class Session:
         Each measurement is in the log before the next one begins, or on a GPU before it ends, so
         that a run that is interrupted or killed loses at most the candidates it was at.
 
-        Raises
-        ------
-        AutotuneError
-            If the workload cannot be measured at all.
+        AutotuneError if the workload cannot be measured at all.
         """
         begin = self._clock()
         self.ended = self.stop.end(self.learner.gain)
