@@ -264,7 +264,8 @@ def _reach(array: Array, itemsize: int) -> int:
     """Return how many bytes there are from the first element to the end of the last."""
     if 0 in array.shape:
         return 0
-    return itemsize + sum(s * (n - 1) for n, s in zip(array.shape, array.strides, strict=True) if n > 1)
+    steps = zip(array.shape, array.strides, strict=True)
+    return itemsize + sum(stride * (extent - 1) for extent, stride in steps if extent > 1)
 
 
 def _shape_text(param: ArrayParameter) -> str:
