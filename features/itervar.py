@@ -25,26 +25,15 @@ Row = tuple[tuple[Any, ...], ...]
 def itervar_rows(nest: LoopNest, take_log: bool = False, layout: str = "itervar") -> list[Row]:
     """Return the features of one candidate, one row per loop in order of first appearance.
 
-    Parameters
-    ----------
-    nest : LoopNest
-        Every number a scalar.
-    take_log : bool
-        Apply `signed_log2` to all but the nest level and the one-hot code; gives floats.
-    layout : str
-        ``"itervar"`` (the seed's) or ``"autotvm08"`` (one-hot order of AutoTVM v0.8, mod -1).
+    A row is ``('_itervar_', name)``, ``('_attr_', length, nest_level, topdown, bottomup,
+    *one_hot)``, ``('_arith_', add, mul, div)``, then for each access ``(name, stride, mod, count,
+    reuse, thread_count, thread_reuse)``, sorted by the bytes of the name. Whole numbers are ints.
 
-    Returns
-    -------
-    list of Row
-        ``('_itervar_', name)``, ``('_attr_', length, nest_level, topdown, bottomup, *one_hot)``,
-        ``('_arith_', add, mul, div)``, then for each access ``(name, stride, mod, count, reuse,
-        thread_count, thread_reuse)``, sorted by the bytes of the name. Whole numbers are ints.
+    nest: every number a scalar.
+    take_log: apply `signed_log2` to all but the nest level and the one-hot code; gives floats.
+    layout: ``"itervar"`` (the seed's) or ``"autotvm08"`` (one-hot order of AutoTVM v0.8, mod -1).
 
-    Raises
-    ------
-    FeatureError
-        If the nest holds arrays or contradicts itself.
+    FeatureError if the nest holds arrays or contradicts itself.
     """
     arrangement = layout_named(layout)
     plan = plan_of(nest, arrangement)

@@ -55,12 +55,8 @@ class BuildBench:
     def subject(self) -> tuple[WorkloadDescription, CpuBinary | None]:
         """Return the description of the workload that a runner needs.
 
-        Returns
-        -------
-        WorkloadDescription
-        CpuBinary or None
-            The program without a schedule, which computes the right answers if the template has no
-            reference; None if it has, or if that would take too long.
+        Second is the program without a schedule, which computes the right answers if the template
+        has no reference; None if it has, or if that would take too long.
         """
         task = self.task
         program = Computation.of(task)

@@ -144,12 +144,9 @@ class Computation:
 def float_operations(task: Task) -> float | None:
     """Return the operations of one run: those that the template states, else those of its formula.
 
-    UsageError if the template's count fails, or its formula cannot be found.
+    None of a template that only moves elements, and of a kernel as text that states none.
 
-    Returns
-    -------
-    float or None
-        None of a template that only moves elements, and of a kernel as text that states none.
+    UsageError if the template's count fails, or its formula cannot be found.
     """
     if task.flops is not None:
         return task.flops
