@@ -28,10 +28,7 @@ _UNITS = {
 def explain(name: str) -> tuple[str, str]:
     """Return the meaning and the unit of a feature column, named with its layout and version.
 
-    Raises
-    ------
-    FeatureError
-        If there is no such layout, version or column.
+    FeatureError if there is no such layout, version or column.
     """
     prefix, _, bare = name.partition(":")
     layout = prefix.rpartition(".")[0]
@@ -48,10 +45,7 @@ def explain(name: str) -> tuple[str, str]:
 def patterns(layout: str) -> list[tuple[str, str, str]]:
     """Return name, meaning and unit of the columns of a layout, with capitals for what varies.
 
-    Raises
-    ------
-    FeatureError
-        If there is no such layout.
+    FeatureError if there is no such layout.
     """
     if layout == "curve":
         return [(versioned(layout, name), *describe_curve(name)) for name in CURVE_NAMES]

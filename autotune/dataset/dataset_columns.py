@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from autotune.dataset.program_text import ProgramText
 from autotune.dataset.scan_logs import Group, compact, device_of
+from autotune.dataset.spill_files import ProgramText
 from autotune.dataset.task_finder import REASONS
 from features import explain
 from records import Record

@@ -52,12 +52,7 @@ class Measurements:
     ) -> tuple[Setting, dict[Key, Point], Point | None]:
         """Measure the default configuration with some knobs changed, for each key that is wanted.
 
-        Returns
-        -------
-        Setting
-        dict of key to Point
-        Point or None
-            The fastest of all that the log holds of the task.
+        The last result is the fastest of all that the log holds of the task.
         """
         args = {name: task.args[name] for name in self._varied}
         size = ", ".join(f"{name}={value}" for name, value in args.items()) or str(task.workload)
@@ -106,7 +101,7 @@ class Measurements:
             str(task.target),
             _device_text(device or {}),
             "NumPy" if task.target.on_cpu else "CuPy",
-            meaningless=task.target.kind == "cuda" and task.target.on_cpu,
+            times_mean_nothing=task.target.kind == "cuda" and task.target.on_cpu,
         )
 
 

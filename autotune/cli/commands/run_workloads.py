@@ -20,9 +20,8 @@ from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.operators.template_lookup import text_of
 from autotune.report.display.base import Display
 from autotune.report.display.run_display import View, make_display
-from autotune.report.job import WorkloadInfo
 from autotune.report.outcome import refusals_text
-from autotune.report.progress import RunProgress, WorkloadStatus, failures_text
+from autotune.report.progress import RunProgress, WorkloadInfo, WorkloadStatus, failures_text
 from autotune.report.space_text import legal_lines
 from autotune.system.words import counted
 from autotune.task.task import Task

@@ -11,7 +11,7 @@ import time
 import warnings
 
 from autotune.cli.terminal.output import note, one_line, print_error
-from autotune.system.terminal_escapes import printable
+from autotune.system.words import printable
 from records.record_errors import RecordWarning
 
 # Loggers of our packages; what others log below a warning is not shown.

@@ -11,7 +11,7 @@ import sys
 from typing import TextIO
 
 from autotune.errors import UsageError
-from autotune.system.terminal_escapes import printable
+from autotune.system.words import printable
 
 WIDTH = 80  # Columns to fill where there is no terminal to ask.
 
