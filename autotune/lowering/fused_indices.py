@@ -11,17 +11,20 @@ from __future__ import annotations
 from autotune.ir.algebra.polynomials import joined, to_expr, to_poly
 from autotune.ir.expr import BinaryOp, Const, Expr
 from autotune.ir.stmt import PrimFunc
-from autotune.ir.visitor import AccessRewriter, walk_expr
+from autotune.ir.visitor import AccessRewriter, stmt_exprs, walk, walk_expr
 
 
 def rejoin(function: PrimFunc) -> PrimFunc:
     """Return an analysed function with quotients and remainders in indices joined."""
+    exprs = (expr for stmt in walk(function.body) for expr in stmt_exprs(stmt))
+    if not any(_is_symbolic_remainder(node) for expr in exprs for node in walk_expr(expr)):
+        return function
     joining = AccessRewriter(lambda buffer, index: (buffer, _joined(index)))
     return function.with_body(joining.stmt(function.body))
 
 
 def _joined(index: Expr) -> Expr:
-    if index.lanes > 1 or not any(map(_is_symbolic_remainder, walk_expr(index))):
+    if index.lanes > 1:
         return index
     poly = to_poly(index)
     found = joined(poly, _is_symbolic_remainder)
