@@ -6,7 +6,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from autotune.errors import LoweringError
@@ -50,15 +50,15 @@ def recursive(run: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:
     """Yield `expr` and its operands, each distinct one once, parents first."""
-    seen: set[int] = set()
+    seen: set[Expr] = set()
     stack = [expr]
     while stack:
         node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        yield node
-        stack.extend(reversed(node.children))
+        if node not in seen:
+            seen.add(node)
+            yield node
+            if node.children:
+                stack.extend(node.children[::-1])
 
 
 def post_order(root: Expr, operands: Callable[[Expr], Sequence[Expr]]) -> Iterator[Expr]:
@@ -87,7 +87,7 @@ def reads(expr: Expr) -> list[Read]:
 
 def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
     """Statements directly inside `stmt`."""
-    return _parts(stmt, stmt.STMTS)
+    return _parts(stmt, stmt.STMTS) if stmt.STMTS else ()
 
 
 def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
@@ -107,9 +107,8 @@ def _parts(stmt: Stmt, fields: tuple[str, ...]) -> tuple[Any, ...]:
 def with_parts(stmt: Stmt, expr: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt]) -> Stmt:
     """Return a statement with its expressions and statements replaced (itself if none is new)."""
     changed: dict[str, Any] = {}
-    kinds: list[tuple[tuple[str, ...], Callable[[Any], Any]]]
-    kinds = [(stmt.EXPRS, expr), (stmt.STMTS, inside)]
-    for fields, new in kinds:
+    new: Callable[[Any], Any]
+    for fields, new in ((stmt.EXPRS, expr), (stmt.STMTS, inside)):
         for field in fields:
             old = getattr(stmt, field)
             if isinstance(old, tuple):
@@ -126,7 +125,12 @@ def with_parts(stmt: Stmt, expr: Callable[[Expr], Expr], inside: Callable[[Stmt]
 
 def loads(stmt: Stmt) -> list[Load]:
     """Return the loads in the expressions of `stmt` itself, in textual order."""
-    return [node for expr in stmt_exprs(stmt) for node in walk_expr(expr) if isinstance(node, Load)]
+    return [load for expr in stmt_exprs(stmt) for load in _loads_in(expr)]
+
+
+@lru_cache(maxsize=4096)  # Pass after pass asks for those of the same expressions.
+def _loads_in(expr: Expr) -> tuple[Load, ...]:
+    return tuple(node for node in walk_expr(expr) if isinstance(node, Load))
 
 
 def all_loads(stmt: Stmt) -> Iterator[Load]:
@@ -163,7 +167,8 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(child_stmts(node)))
+        if node.STMTS:
+            stack.extend(_parts(node, node.STMTS)[::-1])
 
 
 def is_raw(function: PrimFunc) -> bool:
@@ -229,6 +234,10 @@ class StmtRewriter(Rewriter):
     def expr(self, node: Expr) -> Expr:
         """Return the expression as it is."""
         return node
+
+    def rebuild_stmt(self, node: Stmt) -> Stmt:
+        """Rewrite only the statements inside `node`."""
+        return super().rebuild_stmt(node) if node.STMTS else node
 
 
 Change = Callable[[Stmt], Stmt | None]  # What takes the place of a statement; None if nothing does.

@@ -11,7 +11,7 @@ from autotune.ir.algebra.polynomials import joined, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Const, Expr, KnobVar, Var, is_const
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
-from autotune.ir.visitor import AccessRewriter, recursive, transform, walk_expr
+from autotune.ir.visitor import AccessRewriter, recursive, stmt_exprs, transform, walk, walk_expr
 from autotune.lowering.gpu.shared_memory_reduction import share_reductions
 from autotune.lowering.gpu.unify_thread_axes import unify_threads
 from autotune.lowering.guards.facts import has_conditions
@@ -132,12 +132,15 @@ def rejoin(function: PrimFunc) -> PrimFunc:
 
     Constant lengths are joined already; listings keep the symbolic ones, as TVM v0.8 prints them.
     """
+    exprs = (expr for stmt in walk(function.body) for expr in stmt_exprs(stmt))
+    if not any(_is_symbolic_remainder(node) for expr in exprs for node in walk_expr(expr)):
+        return function
     joining = AccessRewriter(lambda buffer, index: (buffer, _joined(index)))
     return function.with_body(joining.stmt(function.body))
 
 
 def _joined(index: Expr) -> Expr:
-    if index.lanes > 1 or not any(map(_is_symbolic_remainder, walk_expr(index))):
+    if index.lanes > 1:
         return index
     poly = to_poly(index)
     found = joined(poly, _is_symbolic_remainder)

@@ -35,8 +35,7 @@ def drop_redundant_bounds(function: PrimFunc) -> PrimFunc:
 
 
 def _has_bounds(store: Store) -> bool:
-    loads = (node.index for node in walk_expr(store.value) if isinstance(node, Load))
-    return any(_is_bound(node) for index in (store.index, *loads) for node in walk_expr(index))
+    return any(_is_bound(node) for expr in (store.index, store.value) for node in walk_expr(expr))
 
 
 def _is_bound(node: Expr) -> bool:
