@@ -144,7 +144,7 @@ def _session(plan: WorkloadPlan, measurer: LocalMeasurer, seed: int, display: Di
 
 
 class _LazyFeatures:
-    """A `FeatureSource`: `TaskFeatures` of a task, built at first use: short runs never need them."""
+    """A `FeatureSource`: `TaskFeatures` of a task, built when a tuner first needs them."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
