@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -98,9 +98,9 @@ class Surrogate:
         self.prior = prior
         self.encoding = KnobEncoding(space)
         self.trends = tuple(trends)
-        kernel = self.encoding.prior
-        self.times = GaussianProcess(replace(kernel, trends=len(self.trends)))
-        self.failures = GaussianProcess(replace(kernel, log_noise=FAILURE_NOISE))
+        axes = self.encoding.groups, self.encoding.log_lengths
+        self.times = GaussianProcess(*axes, trends=len(self.trends))
+        self.failures = GaussianProcess(*axes, log_noise=FAILURE_NOISE)
         self.works = np.zeros(0, dtype=np.int64)
         self.fails = np.zeros(0, dtype=np.int64)
         self._log_s = np.zeros(0)
