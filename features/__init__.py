@@ -7,9 +7,6 @@ know how a loop nest was made (`autotune.extract` makes them).
 
 from features.curve import CURVE_NAMES as CURVE_NAMES
 from features.curve import curve_matrix as curve_matrix
-from features.describe import FEATURE_LAYOUTS as FEATURE_LAYOUTS
-from features.describe import explain as explain
-from features.describe import patterns as patterns
 from features.itervar import Row as Row
 from features.itervar import flatten_names as flatten_names
 from features.itervar import flatten_rows as flatten_rows
@@ -32,8 +29,11 @@ from features.loop_nest import candidate as candidate
 from features.numbers import Arithmetic as Arithmetic
 from features.numbers import Scratch as Scratch
 from features.numbers import stack_columns as stack_columns
+from features.schema import FEATURE_LAYOUTS as FEATURE_LAYOUTS
 from features.schema import FEATURE_VERSION as FEATURE_VERSION
 from features.schema import LAYOUTS as LAYOUTS
 from features.schema import describe as describe
+from features.schema import explain as explain
 from features.schema import layout_named as layout_named
+from features.schema import patterns as patterns
 from features.schema import versioned as versioned

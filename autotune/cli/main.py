@@ -19,10 +19,10 @@ import typer
 
 from autotune.cli.app import app
 from autotune.cli.options.config_file import config_file
-from autotune.cli.terminal.diagnostics import Messages
 from autotune.cli.terminal.output import (
     DONE,
     MISTAKE,
+    Messages,
     StopError,
     note,
     output_failed,

@@ -265,7 +265,8 @@ def _reach(array: Array, itemsize: int) -> int:
     if 0 in array.shape:
         return 0
     steps = zip(array.shape, array.strides, strict=True)
-    return itemsize + sum(stride * (extent - 1) for extent, stride in steps if extent > 1)
+    reach: int = sum(stride * (extent - 1) for extent, stride in steps if extent > 1)
+    return itemsize + reach
 
 
 def _shape_text(param: ArrayParameter) -> str:

@@ -20,9 +20,8 @@ from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.diversity import max_min_subset, pick_diverse
 from autotune.tuner.encoding import KnobDistances, KnobFeatures
 from autotune.tuner.model.acquisition import Acquisition
-from autotune.tuner.model.prediction_audit import Audit, AuditResult
 from autotune.tuner.model.ranking import Candidates, CandidateSettings
-from autotune.tuner.model.surrogate import Surrogate
+from autotune.tuner.model.surrogate import Audit, AuditResult, Surrogate
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.model.trends import TreeTrend, Trend
 from search_spaces.space import Space

@@ -1,20 +1,62 @@
-"""What the model tuner learns: a process of times and one of failures, fitted to measurements."""
+"""What the model tuner learns: a process of times and one of failures, fitted to measurements.
+
+The online audit compares its predictions with the measurements that follow: a model fits its own
+training data even if it is bad, so only predictions made before count.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.cost_model.base import FloatVector, IndexVector
 from autotune.cost_model.gaussian_process import GaussianProcess, Posterior
 from autotune.cost_model.normal_distribution import log_density
+from autotune.cost_model.ranking_metrics import rank_correlation
 from autotune.tuner.base import Observation
 from autotune.tuner.encoding import KnobEncoding
 from autotune.tuner.model.trends import Trend
 from search_spaces.space import Space
+
+LATEST = 32  # Number of latest measurements that an audit uses.
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """How good the latest predictions were."""
+
+    outcomes: int  # Number of guesses whose candidates worked.
+    rank_correlation: float  # Of guesses with times: 1 where the order is right, 0 for chance.
+
+
+class Audit:
+    """Keeps predictions and compares them with the measurements."""
+
+    def __init__(self) -> None:
+        self._guesses: dict[int, float] = {}
+
+    def expect(self, guesses: Mapping[int, float]) -> None:
+        """Keep predictions of logarithmic times, by candidate, before these are measured."""
+        self._guesses.update(guesses)
+
+    def result(self, told: Mapping[int, Observation]) -> AuditResult:
+        """Compare the latest guesses with the observations."""
+        pairs = list(self._pairs(told))[-LATEST:]
+        if len(pairs) < 2:
+            return AuditResult(len(pairs), 0.0)
+        guessed, speed = -np.array([g for g, _ in pairs]), np.array([s for _, s in pairs])
+        return AuditResult(len(pairs), rank_correlation(guessed, speed))
+
+    def _pairs(self, told: Mapping[int, Observation]) -> Iterable[tuple[float, float]]:
+        """Yield (guess, logarithm of the speed) of what worked, in the order of the guesses."""
+        for index, guess in self._guesses.items():
+            observation = told.get(index)
+            if observation is not None and observation.ok:
+                yield guess, math.log(observation.throughput)
+
 
 PRIOR_WEIGHT = 4.0  # Measurements that a prior counts as.
 PRIOR_HALVED = 50.0  # Working measurements after which a prior counts half, and so on.
@@ -56,9 +98,9 @@ class Surrogate:
         self.prior = prior
         self.encoding = KnobEncoding(space)
         self.trends = tuple(trends)
-        kernel = self.encoding.prior
-        self.times = GaussianProcess(replace(kernel, trends=len(self.trends)))
-        self.failures = GaussianProcess(replace(kernel, log_noise=FAILURE_NOISE))
+        axes = self.encoding.groups, self.encoding.log_lengths
+        self.times = GaussianProcess(*axes, trends=len(self.trends))
+        self.failures = GaussianProcess(*axes, log_noise=FAILURE_NOISE)
         self.works = np.zeros(0, dtype=np.int64)
         self.fails = np.zeros(0, dtype=np.int64)
         self._log_s = np.zeros(0)
