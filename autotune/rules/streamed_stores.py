@@ -28,7 +28,8 @@ def is_streamed(
     """Define whether a result that may not fit into the cache is stored past it.
 
     Stores past the cache come in bursts between other operations, which then have to wait: those
-    of `stages`.
+    of `stages`. If there are several stages, rows are read before they are written, and the cache
+    has less time to write its lines.
     """
     size = math.prod(map(extent, tensor.op.axis)) * dtypes.itemsize(tensor.dtype)
     line = extent(tensor.op.axis[-1]) * dtypes.itemsize(tensor.dtype) % _LINE_BYTES
@@ -36,6 +37,7 @@ def is_streamed(
         return False
     ways = ["cached", "streamed"]
     is_light = operation_seconds(knobs.target, stages) < _LIGHT * memory_seconds([tensor])
-    likely = ways[is_light and 2 * size > host.cache_bytes()]
+    passes = min(len(stages), 2)
+    likely = ways[is_light and 2 * passes * size >= host.cache_bytes()]
     way: str = knobs.define_knob("stores", ways, default=likely)
     return way == "streamed"

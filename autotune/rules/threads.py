@@ -25,6 +25,7 @@ from autotune.ir.expr import BinaryOp, Call, Expr, Reduce
 from autotune.ir.visitor import walk_expr
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import iterations
+from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
@@ -62,8 +63,8 @@ def operation_seconds(target: Target, stages: Iterable[te.Tensor]) -> float:
     seconds = 0.0
     for tensor in stages:
         assert isinstance(tensor.op, ComputeOp)
-        lanes = max(1, target.vector_bytes // dtypes.itemsize(tensor.dtype))
-        seconds += iterations(tensor) / lanes * sum(map(_cost, tensor.op.body))
+        vectors = iterations(tensor) / lanes_in(target, tensor.dtype)
+        seconds += vectors * sum(map(_cost, tensor.op.body))
     return seconds
 
 

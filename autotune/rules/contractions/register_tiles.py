@@ -30,10 +30,10 @@ from autotune.rules.contractions.contraction import (
 )
 from autotune.rules.contractions.packed_panels import Choices, Panels, panels_of
 from autotune.rules.contractions.tile_costs import Registers, Tiling, can_stream, fastest, packings
-from autotune.rules.flat import PARALLEL, lanes_in
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import Reading, extent, readers_of, readings
 from autotune.rules.threads import memory_seconds, operation_seconds, share
+from autotune.rules.vector_lanes import PARALLEL, lanes_in
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count

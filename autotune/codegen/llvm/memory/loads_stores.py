@@ -20,14 +20,14 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load
 
 
-def _whole(lanes: int) -> int:
+def whole_lanes(lanes: int) -> int:
     """Return the least power of two that is not smaller."""
     return 1 << (lanes - 1).bit_length()
 
 
 def _first(lanes: int) -> str:
     """Return the mask of the first lanes of a vector."""
-    mask = ["true" if lane < lanes else "false" for lane in range(_whole(lanes))]
+    mask = ["true" if lane < lanes else "false" for lane in range(whole_lanes(lanes))]
     return constants("i1", mask)
 
 
@@ -48,27 +48,23 @@ class LoadsStores:
 
     def load(self, load: Load) -> str:
         """Operand text of the value of a load."""
-        lanes = load.lanes
+        lanes, mask = load.lanes, self.masks.mask
         if lanes == 1:
             return self._load_uniform(load, self.index.form(load.index))
         known = self.vectors.offsets(load.index)
         if known is None:
-            return (
-                self._one_by_one(load)
-                if self.masks.mask is None
-                else self._gather(load, self.masks.mask)
-            )
+            return self._one_by_one(load) if mask is None else self._gather(load, mask)
         base, offsets = known
         if not any(offsets):
             return self.vectors.splat(self._load_uniform(load, base), load.dtype, lanes)
         consecutive = offsets == range(lanes)
-        if self.masks.mask is None or self.addresses.is_private(load.buffer, base, offsets):
+        if mask is None or self.addresses.is_private(load.buffer, base, offsets):
             if consecutive:
                 return self.load_consecutive(load.buffer, base, lanes)
             return self._shuffled(load, base, offsets)
         if consecutive:
-            return self._masked_load(load, base, self.masks.mask)
-        return self._gather(load, self.masks.mask)
+            return self._masked_load(load, base, mask)
+        return self._gather(load, mask)
 
     def _load_uniform(self, load: Load, index: Linear) -> str:
         """Load one scalar, if any lane is active."""
@@ -110,24 +106,24 @@ class LoadsStores:
         return "columns", buffer, *at, self.versions.version_of(buffer)
 
     def _is_part(self, buffer: Buffer, lanes: int) -> bool:
-        """Whether some lanes of memory are best accessed as a part of a whole vector, by a mask.
+        """Whether some lanes of memory are best accessed as a part of whole vectors, by a mask.
 
         LLVM would access 7 lanes as 4, 2 and 1. Memory of this function alone is left to it,
         because it can become registers.
         """
-        size, whole = dtypes.itemsize(buffer.dtype), _whole(lanes)
-        fits = size in (4, 8) and size * whole <= ALIGNMENT
-        return fits and lanes > 4 and lanes != whole and not self.addresses.is_own(buffer)
+        fits = dtypes.itemsize(buffer.dtype) in (4, 8)
+        fits = fits and lanes > 4 and lanes != whole_lanes(lanes)
+        return fits and not self.addresses.is_own(buffer)
 
     def _load_part(self, buffer: Buffer, lanes: int, pointer: str, align: int) -> str:
         """Load fewer lanes than a vector has."""
-        whole, mask = _whole(lanes), _first(lanes)
+        whole, mask = whole_lanes(lanes), _first(lanes)
         loaded = self._masked("load", buffer.dtype, whole, pointer, align, mask, "poison")
         return self._resized(memory_type(buffer.dtype, whole), loaded, whole, lanes)
 
     def _store_part(self, buffer: Buffer, lanes: int, pointer: str, align: int, value: str) -> None:
         """Store fewer lanes than a vector has."""
-        whole, mask = _whole(lanes), _first(lanes)
+        whole, mask = whole_lanes(lanes), _first(lanes)
         value = self._resized(memory_type(buffer.dtype, lanes), value, lanes, whole)
         self._masked("store", buffer.dtype, whole, pointer, align, mask, value)
 
@@ -285,6 +281,8 @@ class LoadsStores:
             return
         if not mask:
             hint = self.hints.store_metadata(buffer, lanes)
+            if hint and buffer in self.addresses.lines:
+                align = ALIGNMENT  # what is not masked there is whole cache lines
             self.builder.line(f"store {kind} {value}, ptr {pointer}, align {align}{hint}")
             return
         self._masked("store", dtype, lanes, pointer, align, mask, value)
