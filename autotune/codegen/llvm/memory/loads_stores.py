@@ -48,27 +48,23 @@ class LoadsStores:
 
     def load(self, load: Load) -> str:
         """Operand text of the value of a load."""
-        lanes = load.lanes
+        lanes, mask = load.lanes, self.masks.mask
         if lanes == 1:
             return self._load_uniform(load, self.index.form(load.index))
         known = self.vectors.offsets(load.index)
         if known is None:
-            return (
-                self._one_by_one(load)
-                if self.masks.mask is None
-                else self._gather(load, self.masks.mask)
-            )
+            return self._one_by_one(load) if mask is None else self._gather(load, mask)
         base, offsets = known
         if not any(offsets):
             return self.vectors.splat(self._load_uniform(load, base), load.dtype, lanes)
         consecutive = offsets == range(lanes)
-        if self.masks.mask is None or self.addresses.is_private(load.buffer, base, offsets):
+        if mask is None or self.addresses.is_private(load.buffer, base, offsets):
             if consecutive:
                 return self.load_consecutive(load.buffer, base, lanes)
             return self._shuffled(load, base, offsets)
         if consecutive:
-            return self._masked_load(load, base, self.masks.mask)
-        return self._gather(load, self.masks.mask)
+            return self._masked_load(load, base, mask)
+        return self._gather(load, mask)
 
     def _load_uniform(self, load: Load, index: Linear) -> str:
         """Load one scalar, if any lane is active."""
