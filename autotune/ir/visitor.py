@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -61,15 +61,22 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
                 stack.extend(node.children[::-1])
 
 
-def post_order(root: Expr, operands: Callable[[Expr], Sequence[Expr]]) -> Iterator[Expr]:
-    """Yield the nodes of `root`, each once and after its operands, without recursion."""
+def post_order(
+    root: Expr,
+    known: Container[Expr],
+    operands: Callable[[Expr], Sequence[Expr]] = operator.attrgetter("children"),
+) -> Iterator[Expr]:
+    """Yield the nodes of `root`, each once and after its operands, without recursion.
+
+    Nodes in `known` are left out, with what only they need; it may grow meanwhile.
+    """
     seen: set[int] = set()
     stack = [(root, False)]
     while stack:
         node, ready = stack.pop()
         if ready:
             yield node
-        elif id(node) not in seen:
+        elif id(node) not in seen and node not in known:
             seen.add(id(node))
             stack.append((node, True))
             stack.extend((operand, False) for operand in reversed(operands(node)))

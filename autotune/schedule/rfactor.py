@@ -104,11 +104,9 @@ def _checked(stage: Stage, axis: IterVar) -> ComputeOp:
     changed = len(loops) != len(own) or any(a is not b for a, b in zip(loops, own, strict=True))
     annotated = [*stage.loop_kinds, *stage.bindings, *stage.pragmas, *stage.alignments]
     if changed or annotated:
-        what = (
-            f"axis {annotated[0].name!r} is annotated"
-            if annotated
-            else ("its spatial loops were changed")
-        )
+        what = "its spatial loops were changed"
+        if annotated:
+            what = f"axis {annotated[0].name!r} is annotated"
         stage.fail(
             "rfactor",
             f"{what} already, and rfactor gives the stage new loops; split the reduction, "

@@ -118,7 +118,8 @@ class Schedule:
                 f"cache_read: expected a tensor first, got {tensor!r}; give one, as in C"
             )
         producer = self[tensor]
-        reader_stages = [self[r] for r in _listed(readers)]
+        listed = readers if isinstance(readers, (list, tuple)) else [readers]
+        reader_stages = [self[reader] for reader in listed]
         names = ", ".join(reader.name for reader in self.readers(tensor)) or "none"
         if not reader_stages:
             producer.fail("cache_read", f"no reader is given; its readers are: {names}")
@@ -285,10 +286,6 @@ def create_schedule(
     schedule = Schedule(listed)
     replay(schedule, steps)
     return schedule
-
-
-def _listed(readers: Any) -> list[Any]:
-    return list(readers) if isinstance(readers, (list, tuple)) else [readers]
 
 
 def _check_scope(primitive: str, scope: str) -> None:

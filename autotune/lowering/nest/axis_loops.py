@@ -96,11 +96,9 @@ class AxisLoops:
         )
         level = tag.partition("Idx")[0]
         if leaf.kind is not AxisKind.REDUCE and not seen_by_all(stage, level):
-            remedy = (
-                "leave it unbound"
-                if level == "block"
-                else ("leave it unbound, or give the stage shared storage with set_scope")
-            )
+            remedy = "leave it unbound"
+            if level != "block":
+                remedy += ", or give the stage shared storage with set_scope"
             self._require(
                 binary("<=", around, 1),
                 f"{where} bound to {tag} inside a loop that is so too, but each {level} keeps the "

@@ -90,11 +90,9 @@ def _vectors(loop: For, count: Expr, lanes: int) -> Stmt:
     var, body = loop.var, loop.body
     if is_const(count, 1):
         zero = Const(0, var.dtype)
-        return (
-            substitute_stmt(body, {var: zero})
-            if lanes == 1
-            else vectorize_iterations(body, var, zero, lanes)
-        )
+        if lanes == 1:
+            return substitute_stmt(body, {var: zero})
+        return vectorize_iterations(body, var, zero, lanes)
     outer = Var(f"{var.name}.outer", var.dtype)
     start = fold("*", outer, Const(lanes, outer.dtype))
     return For(outer, count, LoopKind.SERIAL, vectorize_iterations(body, var, start, lanes))
