@@ -69,10 +69,12 @@ def _fused(node: Stmt) -> Stmt | None:
     left = list(node.stmts)
     nests = [_nest(stmt) if isinstance(stmt, For) else None for stmt in left]
     for number, consumer in enumerate(nests):
-        read = {load.buffer for load in all_loads(left[number])} if consumer else set()
+        if consumer is None or not any(nests[:number]):
+            continue
+        read = {load.buffer for load in all_loads(left[number])}
         for before in range(number - 1, -1, -1):
             producer = nests[before]
-            if producer is None or consumer is None or producer.store.buffer not in read:
+            if producer is None or producer.store.buffer not in read:
                 continue
             between = [*left[before + 1 : number], left[number]]
             joined = _joined(producer, consumer) if _may_wait(producer, between) else None

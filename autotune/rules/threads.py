@@ -70,10 +70,11 @@ def operation_seconds(target: Target, stages: Iterable[te.Tensor]) -> float:
 
 def memory_seconds(arrays: Iterable[te.Tensor]) -> float:
     """Return about how long one thread needs to read or write some arrays in memory."""
-    return _BYTE * sum(map(_size, arrays))
+    return _BYTE * sum(map(bytes_of, arrays))
 
 
-def _size(tensor: te.Tensor) -> int:
+def bytes_of(tensor: te.Tensor) -> int:
+    """Return the size of a tensor."""
     shape: list[Any] = list(tensor.shape)
     return math.prod(map(int, shape)) * dtypes.itemsize(tensor.dtype)
 

@@ -23,7 +23,7 @@ from autotune.ir.expr import Read
 from autotune.ir.visitor import free_vars
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.stage_graph import extent
-from autotune.rules.streamed_stores import is_streamed
+from autotune.rules.streamed_stores import has_whole_lines, is_streamed
 from autotune.rules.threads import share
 from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
@@ -77,7 +77,7 @@ def schedule_transposed(
     stage.reorder(*front, outer, across, *within, u, v)
     stage.unroll(u)
     stage.vectorize(v)
-    if is_streamed(knobs, schedule, tensor, [tensor]):
+    if has_whole_lines(tensor) and is_streamed(knobs, schedule, tensor, [tensor]):
         stage.pragma(v, "nontemporal_store")
     blocks = te.ceildiv(height, tile * block_rows) * te.ceildiv(length, lanes * block_columns)
     share(

@@ -10,7 +10,7 @@ from autotune import te
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.vector_partial_sums import LaneReduction
 from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, length_of
-from autotune.rules.streamed_stores import is_streamed
+from autotune.rules.streamed_stores import has_whole_lines, is_streamed
 from autotune.rules.threads import serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
 from autotune.rules.vector_lanes import lanes_in
@@ -118,7 +118,9 @@ class RowLoops:
             width = self.width(root, lanes)
             outer, lane = stage.split(axes[-1], factor=width)
             stage.vectorize(lane)
-            if is_streamed(self.knobs(root), self.schedule, root, self.wholes(group)):
+            if has_whole_lines(root) and is_streamed(
+                self.knobs(root), self.schedule, root, self.wholes(group)
+            ):
                 stage.pragma(lane, "nontemporal_store")
             lengths[outer] = te.ceildiv(lengths[axes[-1]], width)
             vector = [lane]

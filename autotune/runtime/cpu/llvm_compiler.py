@@ -21,8 +21,7 @@ from autotune.codegen.llvm import LLVMSource, emit
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.gpu.simt_to_loops import simt_on_cpu
-from autotune.runtime.cpu.compiled_kernel import Kernel
-from autotune.runtime.cpu.cpu_binary import CpuBinary
+from autotune.runtime.cpu.compiled_kernel import CpuBinary, Kernel
 from autotune.runtime.cpu.named_processors import features_of
 from autotune.runtime.cpu.openmp import SYMBOLS, OpenMP, find_openmp
 from autotune.runtime.cpu.parallel_launch import launch_source

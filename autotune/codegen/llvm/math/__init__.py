@@ -13,8 +13,7 @@ from collections.abc import Callable
 
 from autotune.codegen.llvm.llvm_types import suffix
 from autotune.codegen.llvm.math import erf, exponential, logarithm, power, trigonometry
-from autotune.codegen.llvm.math.float_formats import FORMATS
-from autotune.codegen.llvm.math.math_writer import MathWriter
+from autotune.codegen.llvm.math.math_writer import FORMATS, MathWriter
 
 _FUNCTIONS: dict[str, tuple[Callable[..., str], int]] = {
     "exp": (exponential.exp, 1),
