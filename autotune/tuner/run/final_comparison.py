@@ -40,7 +40,8 @@ MOST = 48
 # run if the order is settled earlier.
 PLANNED_FRESH, PLANNED = 12, 20
 
-# Share of a comparison's time that is left for the rounds if there is a screening before them.
+# Share of the time after the start of a comparison's process that is left for the rounds if there is
+# a screening before them.
 ROUNDS_SHARE = 0.5
 
 LOST = 2  # The comparison ends after so many rounds failed for reasons other than a finalist.
@@ -175,7 +176,7 @@ class FinalComparison:
         first_s = CAREFUL * (self._fresh_s + enter_s + screening_s)
         rounds_s = CAREFUL * MIN_ROUNDS * (BEGIN_S + self._least_s(min(count, FEW + 1)))
         if count > FEW + 1:
-            rounds_s = max(rounds_s, ROUNDS_SHARE * self.budget_s)
+            rounds_s = max(rounds_s, ROUNDS_SHARE * (self.budget_s - CAREFUL * self._fresh_s))
         return first_s + rounds_s <= self.budget_s
 
     @property
