@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -14,6 +14,8 @@ from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Expr, Load, Not, Read
 from autotune.ir.ops import cast, fold, gcd, if_then_else, likely, logical_not, select
 from autotune.ir.stmt import (
     Allocate,
+    For,
+    LoopKind,
     PrimFunc,
     Raw,
     Seq,
@@ -59,15 +61,22 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
                 stack.extend(node.children[::-1])
 
 
-def post_order(root: Expr, operands: Callable[[Expr], Sequence[Expr]]) -> Iterator[Expr]:
-    """Yield the nodes of `root`, each once and after its operands, without recursion."""
+def post_order(
+    root: Expr,
+    known: Container[Expr],
+    operands: Callable[[Expr], Sequence[Expr]] = operator.attrgetter("children"),
+) -> Iterator[Expr]:
+    """Yield the nodes of `root`, each once and after its operands, without recursion.
+
+    Nodes in `known` are left out, with what only they need; it may grow meanwhile.
+    """
     seen: set[int] = set()
     stack = [(root, False)]
     while stack:
         node, ready = stack.pop()
         if ready:
             yield node
-        elif id(node) not in seen:
+        elif id(node) not in seen and node not in known:
             seen.add(id(node))
             stack.append((node, True))
             stack.extend((operand, False) for operand in reversed(operands(node)))
@@ -344,3 +353,27 @@ def substitute(expr: Expr, mapping: Mapping[Any, Expr]) -> Expr:
 def substitute_stmt(stmt: Stmt, mapping: Mapping[Any, Expr]) -> Stmt:
     """Replace variables by expressions in a statement, folding constants that this creates."""
     return Substitution(mapping).stmt(stmt) if mapping else stmt
+
+
+def is_thread_loop(stmt: Stmt) -> bool:
+    """Whether a statement is a loop over the threads of a block."""
+    return (
+        isinstance(stmt, For)
+        and stmt.kind is LoopKind.THREAD
+        and stmt.thread_tag.startswith("threadIdx")
+    )
+
+
+def is_uniform(expr: Expr, threads: Set[Var]) -> bool:
+    """Whether an expression is known to have one value for all threads of a block.
+
+    `expr`: an expression that does not depend on loops with a different number of iterations per
+    thread.
+    `threads`: variables of the loops over the threads.
+    """
+    return not any(
+        node in threads
+        if isinstance(node, Var)
+        else isinstance(node, Load) and node.buffer.scope == "local"
+        for node in walk_expr(expr)
+    )

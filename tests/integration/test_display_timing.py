@@ -8,8 +8,7 @@ from autotune.measure.timing_policy import TimingPolicy
 from autotune.report.display.live_region import LiveRegion
 from autotune.report.display.panel import UNICODE
 from autotune.report.display.run_display import LiveDisplay
-from autotune.report.job import WorkloadInfo
-from autotune.report.progress import RunProgress
+from autotune.report.progress import RunProgress, WorkloadInfo
 from autotune.report.units import Work
 from autotune.task.task import Task
 from autotune.tuner.run.events import Measured

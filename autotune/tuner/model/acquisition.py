@@ -10,7 +10,7 @@ import numpy.typing as npt
 from autotune.cost_model.base import FloatVector, IndexVector
 from autotune.cost_model.gaussian_process import Posterior
 from autotune.cost_model.normal_distribution import expected_improvement
-from autotune.tuner.model.surrogate import Surrogate, failure_rate
+from autotune.tuner.model.surrogate import LEAST_CHANCE, Surrogate, failure_rate
 
 MAX_SAMPLED = 128  # Candidates whose times are sampled jointly.
 
@@ -155,8 +155,7 @@ class Acquisition:
             failed = np.isin(taken, self._surrogate.fails).astype(np.float64)
             usual = failure_rate(failed)
             mean, _ = posterior.predict(failed - usual)
-            floor = self._surrogate.settings.least_chance
-            self._chance = 1.0 - np.clip(mean + usual, 0.0, 1.0 - floor)
+            self._chance = 1.0 - np.clip(mean + usual, 0.0, 1.0 - LEAST_CHANCE)
         return self._chance
 
     def expected_improvements(self, free: npt.NDArray[np.bool_]) -> FloatVector:

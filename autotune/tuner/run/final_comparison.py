@@ -40,8 +40,8 @@ MOST = 48
 # run if the order is settled earlier.
 PLANNED_FRESH, PLANNED = 12, 20
 
-# Share of the time after the start of a comparison's process that is left for the rounds if it has a
-# screening before them.
+# Share of the time after a comparison's process has started that is left for the rounds if there is
+# a screening before them.
 ROUNDS_SHARE = 0.5
 
 LOST = 2  # The comparison ends after so many rounds failed for reasons other than a finalist.
