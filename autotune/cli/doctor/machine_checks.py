@@ -90,7 +90,7 @@ def settings(command: Any) -> Check:
             meant = closest(name, VARIABLES) or ", ".join(VARIABLES)
             findings.append(Finding(f"the variable {name} means nothing", f"set {meant}", False))
     with contextlib.suppress(ImportError):  # it needs islpy, which may be missing
-        from autotune.tile.binding.operation_counts import operation_limit
+        from autotune.tile.binding.size_limits import operation_limit
 
         try:
             operation_limit()

@@ -163,7 +163,7 @@ def float_operations(task: Task) -> float | None:
 
 def _operators(body: ir.Expr) -> int:
     """Count operators and functions of an element's formula, each once however often it is used."""
-    nodes = post_order(body, _computed_from)
+    nodes = post_order(body, (), _computed_from)
     return sum(_is_arithmetic(node) for node in nodes)
 
 

@@ -133,9 +133,7 @@ def _emitted(function: PrimFunc, target: Target) -> LLVMSource:
     check_target(target)
     threads = target.kind == "cuda"
     loops = simt_on_cpu(function) if threads else function
-    # LLVM 22 turns ldexp of vectors into an instruction of AVX-512, and into calls without it.
-    has_ldexp = llvm.llvm_version_info >= (22,) and target.host.vector_bytes >= 64
-    return emit(loops, target.fast_math, has_ldexp)
+    return emit(loops, target.fast_math, has_avx512=target.host.vector_bytes >= 64)
 
 
 def _binary(

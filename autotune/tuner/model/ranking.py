@@ -27,7 +27,7 @@ class RankingSettings:
     """How much of a space is scored, and how often."""
 
     # At most so many feasible candidates are all scored by each new model. Of more, a population is
-    # that evolves at every ranking.
+    # that evolves from the last one's best.
     whole: int = 1 << 17
     # In a space of more configurations no attempt is made to find all that are feasible.
     looked_at: int = 1 << 24
@@ -63,15 +63,14 @@ class SpaceRanker:
     def rank(
         self, models: Sequence[CostModel], measured: IndexVector, rng: np.random.Generator
     ) -> None:
-        """Score the space, as far as anything is new.
+        """Score the space, unless these models have done so.
 
         models: the first one scores every candidate; the mean of all their scores counts for the
             best of those. Others are taken for new models.
         measured: int64 (k,); candidates not to keep, ascending.
         rng: breeds a population, and chooses among equal scores.
         """
-        new = tuple(models) != self._models
-        if new or self._whole is None:
+        if tuple(models) != self._models:
             self._pool = self._best_share(models[0], measured, rng)
             self._models = tuple(models)
             self._scores = score(models, self._features, self._pool).mean(axis=0)
