@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
