@@ -166,6 +166,18 @@ def test_a_row_times_a_matrix_of_any_length_adds_eight_rows_at_a_time() -> None:
     assert in_parts["unroll"] == 8
 
 
+def test_a_row_may_be_packed_for_a_transposed_matrix() -> None:
+    made = partial(product, 1, 300, 290, "nt")
+    task, rng = task_of(made), np.random.default_rng(0)
+    inputs, _, expected = made()
+    arrays = [rng.integers(-3, 4, t.shape).astype("float32") for t in inputs]
+    given = {**task.space.config(task.default_index).values, "pack": True}
+    structure = task.concrete_structure(task.space.index_of(given))
+    out = np.full((1, 300), np.nan, "float32")
+    autotune.build(structure.schedule, list(structure.tensors))(*arrays, out)
+    np.testing.assert_array_equal(out, expected(*arrays))
+
+
 def test_a_contraction_has_few_structures() -> None:
     for name in ("odd", "3x3", "thin"):
         flags = [k for k in task_of(COMPUTATIONS[name]).space.knobs if not _is_number(k.values)]
