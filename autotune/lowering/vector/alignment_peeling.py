@@ -40,7 +40,7 @@ def peel_for_alignment(function: PrimFunc) -> PrimFunc:
     `info.line_offsets` of the result has a variable for each array: the number of its elements
     before the first cache line (only the remainder by the elements of a line is used).
     """
-    streamed = function.info.nontemporal
+    streamed = function.info.nontemporal.intersection(b.name for b in function.params)
     if not streamed:
         return function
     rows = AlignableLoops(streamed, function.info.scan_states)
