@@ -64,7 +64,7 @@ _MIN_SAMPLES = 2
 _PER_ELEMENT = 64  # Operations that an element of an argument counts as in that.
 
 # Functions that have exact values where they are saturated.
-_SATURATING = frozenset({"exp", "tanh", "sigmoid"})
+_SATURATING = frozenset({"exp", "tanh", "sigmoid", "erf"})
 
 # Functions that round nothing.
 _EXACT = frozenset({"if_then_else", "likely", "abs", "floor", "ceil", "round", "trunc", "fmod"})
@@ -304,7 +304,7 @@ def _families(workload: CheckSpec) -> Iterator[tuple[str, Draw, int]]:
                 what = f"inputs whose exp is 0 or 1 along axis {axis}"
                 yield what, saturated_along(axis, shifted), _ULPS_OF_EXP
     if functions:
-        yield "inputs that saturate tanh and sigmoid", saturated, 0
+        yield "inputs that saturate tanh, sigmoid and erf", saturated, 0
 
 
 def _at_whole_numbers(workload: CheckSpec, reference: Reference) -> AnswerCheck | None:

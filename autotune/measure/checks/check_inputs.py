@@ -147,7 +147,10 @@ def whole_range(spec: InputSpec, rng: np.random.Generator) -> Array:
     divided by or converted to a float, an index or a number of bits to shift stays small, and the
     most negative integer is left out: divided by -1 it would overflow.
     """
-    return _integers(spec, rng, lambda bits: rng.integers(0, bits, spec.shape), signed=True)
+    drawn = _integers(spec, rng, lambda bits: rng.integers(0, bits, spec.shape), signed=True)
+    if drawn.dtype.kind in "iu":
+        _put_ends(drawn, int(drawn.max(initial=0)), rng)
+    return drawn
 
 
 def largest_integers(spec: InputSpec, rng: np.random.Generator) -> Array:
@@ -186,15 +189,37 @@ def whole_numbers(largest: int, part: int = 0, parts: int = 1) -> Draw:
             return _small(spec, rng, zeros=True, signed=True)
         if spec.use.divides:
             return powers_of_two(spec, rng)
-        most = math.log2(min(largest, _whole_up_to(spec.dtype)) + 1)
-        values = np.exp2(rng.random(spec.shape) * most).astype(np.int64)
+        most = min(largest, _whole_up_to(spec.dtype))
+        values = np.exp2(rng.random(spec.shape) * math.log2(most + 1)).astype(np.int64)
         if not dtypes.is_unsigned(spec.dtype):
             np.negative(values, out=values, where=rng.random(spec.shape) < 0.5)
+        _put_ends(values, most, rng)
         if parts > 1:
             values[rng.integers(0, parts, spec.shape) != part] = 0
         return values.astype(_kind(spec))
 
     return draw
+
+
+def _put_ends(values: Array, largest: int, rng: np.random.Generator) -> None:
+    """Put the largest magnitude at some ends of each axis, and one sign into two of its slices.
+
+    So the maximum of some rows and columns is at an end, and that of others is less than 0.
+    """
+    signed = bool(values.min(initial=0) < 0)
+    for axis, length in enumerate(values.shape):
+        if length < 2:
+            continue
+        slices = np.moveaxis(values, axis, 0)
+        turn = (np.arange(slices[0].size) + rng.integers(7)).reshape(slices.shape[1:]) % 7
+        for at, sign, own in ((-1, 1, 0), (-1, -1, 1), (0, 1, 2), (0, -1, 3)):
+            if sign > 0 or signed:
+                slices[at, ...][turn == own] = sign * largest
+        if signed and values.ndim > 1:
+            below, above = rng.choice(length, 2, replace=False)
+            if length > 2:
+                slices[above] = np.abs(slices[above])
+            slices[below] = -np.abs(slices[below])
 
 
 def powers_of_two(spec: InputSpec, rng: np.random.Generator) -> Array:
