@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from autotune.ir import dtypes
 from autotune.ir import expr as ir
@@ -30,15 +29,6 @@ class InputUse:
     # It is an integer in a computation that converts integers to floats: it stays small.
     converted: bool = False
     sign: int = -1  # Sign of some rows: 1 if the smallest elements of rows are computed.
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the use as JSON data."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> InputUse:
-        """Rebuild a use from what `to_json` returned."""
-        return cls(**data)
 
 
 def input_uses(inputs: Sequence[Tensor], operations: Iterable[ComputeOp]) -> list[InputUse]:

@@ -173,12 +173,10 @@ def _panel(way: TiledContraction, value: Expr, columns: Any, number: int) -> te.
         *front, lane = index
         groups, tile, over = front[: len(used)], front[len(used)], front[len(used) + 1 :]
         at = tile * columns + lane
-        values: dict[Any, Any] = {
-            a.var: te.const(0, a.var.dtype) for a in way.tensor.op.axis if extent(a) == 1
-        }
-        values |= {a.var: i for a, i in zip(reduced, over, strict=True)}
-        for group, place in zip(used, groups, strict=True):
-            values |= group.values(place)
+        values = {a.var: i for a, i in zip(reduced, over, strict=True)}
+        places = dict(zip(used, groups, strict=True))
+        for group in way.groups:  # the panel is the same along those that are not in use
+            values |= group.values(places.get(group, te.const(0, at.dtype)))
         values |= way.vector.values(at)
         moved = [substitute(i, values) for i in read.children]
         if guarded:  # elements that the condition excludes may have any value
