@@ -150,6 +150,12 @@ def test_a_column_is_summed_in_vectors_as_a_row_is() -> None:
     assert "partial_vectors" in default_of(partial(product, 1, 1, 1000))
 
 
+def test_a_column_that_is_packed_is_a_configuration() -> None:
+    task = task_of(COMPUTATIONS["one column"])
+    packed = [i for i in range(len(task.space)) if task.space.config(i).values["pack"]]
+    assert any(not task.refusal(i) for i in packed)
+
+
 def test_operands_that_are_read_once_are_packed_only_if_they_are_constant() -> None:
     wide = partial(product, 7, 2048, 1024)
     assert default_of(wide, constants=(1,))["pack"]
