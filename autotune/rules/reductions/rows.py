@@ -204,6 +204,6 @@ class RowLoops:
         for own in self.lanes.values():
             if any(read.tensor is tensor for read in self.reads[own.parts]):
                 return own.width  # both are computed in one loop then
-        if extent(tensor.op.axis[-1]) <= lanes:
+        if extent(tensor.op.axis[-1]) < lanes:
             return lanes
         return self.knobs(tensor).define_knob("lanes", [lanes, 2 * lanes, 4 * lanes])
