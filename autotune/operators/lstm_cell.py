@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune import te
+from autotune.operators.elements import Array
 from autotune.operators.operator_arguments import check_arguments
 from autotune.operators.recurrent_cells import TYPES, state_products, zeros
 from autotune.template import template
 
 
-def reference(
-    x: npt.NDArray[Any], u: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def reference(x: Array, u: Array) -> tuple[Array, Array]:
     """Return the states H and C of all steps, both from 0."""
     h = np.zeros((len(x), *x.shape[2:]), x.dtype)
     c = np.zeros_like(h)

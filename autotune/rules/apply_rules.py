@@ -8,9 +8,9 @@
 `reductions.split_reductions`     long reductions with few results have parts
 `reductions.vector_partial_sums`  reductions along rows have partial results in vectors
 `reductions.windows`              windows apart are reduced along columns, then along rows
-`reductions.rows`                 stages that share rows are computed a row at a time
+`reductions.rows`                 stages that share rows are computed a row at a time; everything
+                                  else is one loop, in vectors
 `transposed_tiles`                stages that read along another axis have tiles in registers
-`flat`                            everything else is one loop, in vectors
 `threads`                         loops are shared among threads
 ================================  ================================================================
 
@@ -32,7 +32,6 @@ from autotune.ir.visitor import free_vars
 from autotune.rules.contractions.contraction import contractions
 from autotune.rules.contractions.packed_panels import Panels
 from autotune.rules.contractions.register_tiles import Effort, schedule_tiles, tiles
-from autotune.rules.flat import lanes_in
 from autotune.rules.gpu.gpu_rules import gpu_schedule
 from autotune.rules.inline import inlined_stages
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
@@ -60,6 +59,7 @@ from autotune.rules.stage_graph import (
     row_groups,
     written_out,
 )
+from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp, producers_first
 

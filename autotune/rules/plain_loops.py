@@ -1,4 +1,4 @@
-"""The fallback schedule of any computation without tuning: fused, parallel, vectorised."""
+"""The fallback schedule of any computation: plain loops, or on GPUs a thread for each element."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from autotune import te
-from autotune.rules.flat import schedule_flat
 from autotune.rules.gpu.thread_loops import bind
 from autotune.rules.inline import inlined_stages
 from autotune.schedule.schedule import Schedule
@@ -17,11 +16,10 @@ _THREADS: Final = 256
 
 
 def fallback_schedule(outputs: Sequence[te.Tensor], target: Target) -> Schedule:
-    """Return a schedule that is legal for every computation without scans and sensible for most.
+    """Return a schedule that is legal for every computation without scans.
 
-    Element-wise stages are computed where they are read, if that repeats little work. On a
-    CPU the other stages run over their outer dimensions in parallel and over their last one in
-    vectors; on a GPU each output element has a thread.
+    Element-wise stages are computed where they are read, if that repeats little work. On a GPU each
+    element of the other stages has a thread.
     """
     ops = [t.op for t in outputs]
     schedule: Schedule = te.create_schedule(ops)
@@ -32,9 +30,7 @@ def fallback_schedule(outputs: Sequence[te.Tensor], target: Target) -> Schedule:
         tensor = op.output()
         if tensor in inlined:
             schedule[tensor].compute_inline()
-        elif target.kind == "llvm":
-            schedule_flat(schedule, tensor, target)
-        else:
+        elif target.kind != "llvm":
             schedule_on_gpu(schedule, tensor)
     return schedule
 
@@ -51,9 +47,7 @@ def schedule_on_gpu(schedule: Schedule, tensor: te.Tensor) -> None:
     stage, axes = schedule[tensor], list(tensor.op.axis)
     reduced = list(tensor.op.reduce_axis)
     if axes:
-        fused = stage.fuse(*axes) if len(axes) > 1 else axes[0]
-        block, thread = stage.split(fused, factor=_THREADS)
+        block, thread = stage.split(stage.fuse(*axes), factor=_THREADS)
         bind(stage, {"blockIdx.x": block, "threadIdx.x": thread})
     elif reduced:
-        fused = stage.fuse(*reduced) if len(reduced) > 1 else reduced[0]
-        bind(stage, {"threadIdx.x": stage.split(fused, factor=_THREADS)[1]})
+        bind(stage, {"threadIdx.x": stage.split(stage.fuse(*reduced), factor=_THREADS)[1]})

@@ -21,11 +21,11 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Read
 from autotune.ir.visitor import free_vars
-from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.stage_graph import extent
 from autotune.rules.streamed_stores import is_streamed
 from autotune.rules.threads import share
+from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 
 #: Most and least rows of a tile: half of the vector registers, and what is worth shuffles.

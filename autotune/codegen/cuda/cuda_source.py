@@ -39,12 +39,10 @@ class CUDAKernel:
 
     #: Its symbol: `void entry(array pointers..., int64 sizes...)`.
     entry: str
-    #: Its parameters, sizes, grid and block. Arrays begin at multiples of `alignment` bytes.
+    #: Its parameters, sizes, grid and block. Arrays begin at multiples of 16 bytes.
     kernel: DeviceKernel
     #: Shared storage to request at the launch.
     dynamic_shared_bytes: int
-    #: Alignment of its arrays in bytes.
-    alignment: int = PACK_BYTES
 
 
 @dataclass(frozen=True, eq=False)

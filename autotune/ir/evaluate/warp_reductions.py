@@ -7,7 +7,6 @@ from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
-    Allocate,
     Barrier,
     For,
     LoopKind,
@@ -15,8 +14,10 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
     WarpReduce,
+    allocated,
     seq,
 )
+from autotune.ir.tuple_stores import store_together
 from autotune.ir.uniformity import is_thread_loop
 from autotune.ir.visitor import StmtRewriter, walk
 
@@ -55,8 +56,7 @@ class _Written(StmtRewriter):
         result = self.rebuild_stmt(node)
         self.threads.pop()
         if outermost:
-            for buffer in self.shared.values():
-                result = Allocate(buffer, result)
+            result = allocated(list(self.shared.values()), result)
             self.shared = {}
         return result
 
@@ -84,7 +84,8 @@ class _Written(StmtRewriter):
             [Load(result, node.index) for result in node.results],
             [Load(buffer, place) for buffer in together],
         )
-        step = self._all_at_once(node, values)
+        stores = [Store(r, node.index, v) for r, v in zip(node.results, values, strict=True)]
+        step = store_together(stores, self.names.unused)
         rest = For(var, const(node.width - 1), LoopKind.SERIAL, step)
         return seq(*share, Barrier(), *first, rest, Barrier())
 
@@ -95,23 +96,3 @@ class _Written(StmtRewriter):
             name = self.names.unused(key)
             self.shared[key] = Buffer(name, result.dtype, (const(count),), "shared")
         return self.shared[key]
-
-    def _all_at_once(self, node: WarpReduce, values: tuple[Expr, ...]) -> Stmt:
-        """Store the combined values, all computed before the first is stored."""
-        if len(values) == 1:
-            return Store(node.results[0], node.index, values[0])
-        zero = const(0)
-        new = [
-            Buffer(self.names.unused(f"{result.name}.new"), result.dtype, (const(1),), "local")
-            for result in node.results
-        ]
-        body = seq(
-            *(Store(buffer, zero, value) for buffer, value in zip(new, values, strict=True)),
-            *(
-                Store(result, node.index, Load(buffer, zero))
-                for buffer, result in zip(new, node.results, strict=True)
-            ),
-        )
-        for buffer in new:
-            body = Allocate(buffer, body)
-        return body

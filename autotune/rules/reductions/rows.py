@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from autotune import te
-from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.vector_partial_sums import LaneReduction
 from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, length_of
 from autotune.rules.streamed_stores import is_streamed
 from autotune.rules.threads import serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
+from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 
 #: Least number of rows for computing a group row by row by default.
@@ -137,7 +137,7 @@ class RowLoops:
             for member, _ in group.members:
                 self.member(member, (), 0)
             return
-        at = stage.fuse(*front) if len(front) > 1 else front[0]
+        at = stage.fuse(*front)
         if not self.is_single(group):
             length = math.prod(lengths[a] for a in front)
             at = share(self.knobs(root), stage, at, length, seconds)

@@ -13,8 +13,8 @@ from autotune.errors import ArgumentError, TargetError
 from autotune.ir import dtypes
 from autotune.runtime.argument_checks import ArgumentChecker
 from autotune.runtime.cuda import cupy_driver
-from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, gpu_array
-from autotune.runtime.cuda.gpu_program import GpuProgram, GpuSource, arch_for
+from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, named_array
+from autotune.runtime.cuda.gpu_program import ALIGNMENT, GpuProgram, GpuSource, arch_for
 from autotune.runtime.cuda.loaded_program import LoadedProgram, check_arch
 from autotune.runtime.cuda.nvrtc import Cubin
 from autotune.runtime.cuda.prepared_constants import GpuConstants
@@ -132,13 +132,10 @@ class GPUFunction:
         held = []
         for number, (array, param) in enumerate(zip(arrays, parameters, strict=True), start=1):
             label = f"{signature.name}: argument {number}, {param.name!r},"
-            try:
-                found = gpu_array(array, device, stream, strided=param.strides is not None)
-            except ArgumentError as error:
-                raise ArgumentError(f"{label} {error}") from None
-            if found.address % self.module.alignment and found.size:
+            found = named_array(label, array, device, stream, param.strides is not None)
+            if found.address % ALIGNMENT and found.size:
                 raise ArgumentError(
-                    f"{label} must begin at a multiple of {self.module.alignment} bytes, got "
+                    f"{label} must begin at a multiple of {ALIGNMENT} bytes, got "
                     f"address {found.address:#x}: a new array does"
                 )
             held.append(found)

@@ -48,7 +48,7 @@ def bind_kernel(
     where = f"cuda:{device} ({cupy_driver.arch_of(device)})"
     check_launch(name, sizes, kernel.usage, cupy_driver.limits_of(device), where)
     values = packed_arguments(name, kernel.usage.parameter_bytes, args, device, stream)
-    return kernel.bound(sizes.grid, sizes.block, sizes.shared_bytes, stream, values)
+    return kernel.bound(sizes, stream, values)
 
 
 class LoadedProgram:
