@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from autotune.measure.pool.messages import Message
 from autotune.measure.pool.worker_pool import Worker
@@ -13,6 +13,8 @@ from autotune.measure.scheduler import BuildJob, Scheduler
 from search_spaces import Config
 
 _log = logging.getLogger(__name__)
+
+KEPT = 64  # Trials whose machine code is kept for the rounds: the fastest.
 
 LONGER = 4.0  # A round has so many times the seconds that it should take, before it is given up.
 
@@ -28,12 +30,26 @@ class Rounds:
         self._scheduler = scheduler
         self._timeout_s = timeout_s
         self._jobs: dict[int, BuildJob] = {}
+        self._costs_s: dict[int, float] = {}  # of the jobs that were trials
         self._entered: dict[int, float | None] = {}
         self._runner: Worker | None = None
 
     def forget(self) -> None:
         """Drop what was built."""
-        self._jobs, self._entered, self._runner = {}, {}, None
+        self._jobs, self._costs_s, self._entered, self._runner = {}, {}, {}, None
+
+    @property
+    def built(self) -> Collection[int]:
+        """Configurations that need not be built again."""
+        return self._jobs.keys()
+
+    def keep(self, job: BuildJob, cost_s: float) -> None:
+        """Keep what was built for a trial, if the trial is one of the fastest."""
+        number = job.candidate.config.index
+        self._jobs[number], self._costs_s[number] = job, cost_s
+        if len(self._costs_s) > KEPT:
+            slowest = max(self._costs_s, key=self._costs_s.__getitem__)
+            del self._jobs[slowest], self._costs_s[slowest]
 
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
@@ -43,8 +59,8 @@ class Rounds:
             self._jobs.setdefault(config.index, BuildJob(MeasureInput(config), remeasure=True))
             for config in configs
         ]
-        if any(job.response is None for job in jobs):
-            self._scheduler.build(jobs)
+        if unbuilt := [job for job in jobs if job.response is None]:
+            self._scheduler.build(unbuilt)
         if fresh:
             self._scheduler.replace_runner(check)
             self._runner = None

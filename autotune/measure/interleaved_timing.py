@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import time
@@ -23,7 +24,9 @@ SHORTEST_TURN_S = 2e-3
 # Of a kernel that takes longer one turn is enough, and the first call is as good as the second.
 SLOW_S = 0.05
 
-OVERTIME = 2.0  # Turns that are taken again make a round at most so many times as long.
+# Turns that are taken again make a round at most so many times as long, or so many seconds long: a
+# neighbour that uses a core now and then is gone by then.
+OVERTIME, PATIENCE_S = 2.0, 0.15
 WARM_SHARE = 1 / 3  # Share of a turn that does not count.
 
 Call = Callable[[], object]
@@ -44,8 +47,8 @@ def time_interleaved(
     In each lap every kernel has a turn, in random order. The first third of a turn is not counted;
     of the rest the lower quartile of loops of half a millisecond counts. A turn in which the
     kernel's threads had to wait for a processor does not count if there is another; kernels of
-    which most turns were such have up to as many turns again. There is no new lap after `OVERTIME`
-    times the seconds.
+    which most turns were such have further turns. There is no new lap after `OVERTIME` times the
+    seconds, and `PATIENCE_S`.
 
     The speed of a machine wanders by some percent within a tenth of a second, for all kernels
     alike. So a kernel's cost is what is left of its turns when what they have in common with the
@@ -74,11 +77,11 @@ def time_interleaved(
         mean_s = statistics.fmean(pace_s.values())
         least = 1 if mean_s > SLOW_S else 2
         laps = max(least, math.floor(share_s / max(turn_s, 1.5 * mean_s)))
-        end = begun + OVERTIME * seconds * 1e9
-        for lap in range(2 * laps):
-            if lap and clock_ns() > end:
-                break
+        end = begun + max(OVERTIME * seconds, PATIENCE_S) * 1e9
+        for lap in itertools.count():
             wanted = [i for i in calls if lap < laps or 2 * len(calm[i]) < laps]
+            if not wanted or (lap and clock_ns() > end):
+                break
             for index in rng.permutation(wanted).tolist():
                 waiting = waiting_share()
                 found = lower_quartile(timer.samples(calls[index], pace_s[index], turn_s))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -272,6 +272,11 @@ class LocalMeasurer(Measurer):
         """Seconds to start processes, if all have ended."""
         return 0.0 if self._scheduler.runner else STARTING_S
 
+    @property
+    def built(self) -> Collection[int]:
+        """Configurations that a comparison need not build again."""
+        return self._rounds.built
+
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
     ) -> dict[int, MeasureResult]:
@@ -323,6 +328,8 @@ class LocalMeasurer(Measurer):
             return known.as_reused(build_s, span)
         result = replace(self._run(job), build_s=build_s, build_span=span, **job.facts)
         self.remember(result)
+        if result.cost_s is not None:
+            self._rounds.keep(job, result.cost_s)
         return result
 
     def _run(self, job: BuildJob) -> MeasureResult:

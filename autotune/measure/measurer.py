@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
@@ -111,6 +111,11 @@ class SupportsComparison(Protocol):
     @property
     def starting_s(self) -> float:
         """Seconds that it takes to start processes, where none are left; else 0."""
+        ...
+
+    @property
+    def built(self) -> Collection[int]:
+        """Configurations that need not be built again."""
         ...
 
     def compare(

@@ -27,6 +27,7 @@ class FakeMeasurer(Measurer):
 
     opening_s = 0.0
     starting_s = 0.0
+    built = ()
 
     def remember(self, result):
         self.remembered.append(result)

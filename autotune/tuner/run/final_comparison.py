@@ -7,7 +7,6 @@ rounds.
 from __future__ import annotations
 
 import logging
-import math
 import secrets
 import statistics
 import time
@@ -16,7 +15,6 @@ from dataclasses import dataclass, field, replace
 
 from autotune.errors import AutotuneError
 from autotune.measure.measurer import SupportsComparison
-from autotune.measure.noise_monitor import NOISY
 from autotune.measure.result import MeasureResult
 from autotune.system.interrupts import restoring
 from autotune.task.task import Task
@@ -24,7 +22,6 @@ from autotune.tuner.run.finalists import (
     FEW,
     MAX_ROUNDS,
     MIN_ROUNDS,
-    NEAR,
     FinalistComparison,
     Tried,
     choose_finalists,
@@ -43,7 +40,8 @@ MOST = 48
 # run if the order is settled earlier.
 PLANNED_FRESH, PLANNED = 12, 20
 
-# Share of a comparison's time that is left for the rounds if there is a screening before them.
+# Share of the time after the start of a comparison's process that is left for the rounds if there is
+# a screening before them.
 ROUNDS_SHARE = 0.5
 
 LOST = 2  # The comparison ends after so many rounds failed for reasons other than a finalist.
@@ -159,31 +157,26 @@ class FinalComparison:
             for index, record in self.trials.by_index.items()
             if record.ok
         ]
-        near = math.inf if self._noisy else NEAR
-        found = choose_finalists(tried, default, champion, MOST, beaten, near)
-        while len(found) > 2 and not self._fits(len(found)):
+        found = choose_finalists(tried, default, champion, MOST, beaten)
+        while len(found) > 2 and not self._fits(found):
             found.pop()
-        if len(found) == 2 and not self._fits(2):
+        if len(found) == 2 and not self._fits(found):
             self.why_not = "too little time for a final comparison"
             found = []
         return FinalistComparison(found, default if default in found else None, list(self._earlier))
 
-    @property
-    def _noisy(self) -> bool:
-        """Whether the trials were timed on a noisy machine, so that they tell little."""
-        noise = [record.noise for record in self.trials.recorded if record.noise is not None]
-        return bool(noise) and statistics.median(noise) > NOISY
-
-    def _fits(self, count: int) -> bool:
-        """Whether so many finalists leave enough of the time for the rounds that decide."""
-        enter_s = count * (ENTER_S + self._build_s / BUILDERS + 2 * self._call_s)
+    def _fits(self, finalists: list[int]) -> bool:
+        """Whether these finalists leave enough of the time for the rounds that decide."""
+        count = len(finalists)
+        enter_s = count * (ENTER_S + 2 * self._call_s)
+        enter_s += len({*finalists} - {*self._measurer.built}) * self._build_s / BUILDERS
         if self._checks:
             enter_s += count * ENTER_SHARE * (self._measurer.opening_s or 0.0)
         screening_s = sum(self._least_s(size, SCREENING_S) for size in screening_sizes(count))
         first_s = CAREFUL * (self._fresh_s + enter_s + screening_s)
         rounds_s = CAREFUL * MIN_ROUNDS * (BEGIN_S + self._least_s(min(count, FEW + 1)))
         if count > FEW + 1:
-            rounds_s = max(rounds_s, ROUNDS_SHARE * self.budget_s)
+            rounds_s = max(rounds_s, ROUNDS_SHARE * (self.budget_s - CAREFUL * self._fresh_s))
         return first_s + rounds_s <= self.budget_s
 
     @property

@@ -25,8 +25,9 @@ CONFIDENCE = 0.8
 NARROW = 0.05
 
 # A trial whose fastest repeat is more than so many times the fastest of all is no finalist. A trial
-# lasts a few hundredths of a second, and for so long another program may have half a core.
-NEAR = 2.2
+# lasts a few hundredths of a second. Another program that had one of two cores for that long was
+# seen to make short kernels up to six times slower: their threads wait for each other.
+NEAR = 8.0
 
 # A finalist that is this many times slower than the fastest after one round, or after two, is
 # dropped.
@@ -233,7 +234,6 @@ def choose_finalists(
     champion: int | None,
     most: int,
     beaten: Collection[int] = (),
-    near: float = NEAR,
 ) -> list[int]:
     """Return the configurations to compare: the default, the champion, and the fastest trials.
 
@@ -244,7 +244,6 @@ def choose_finalists(
     champion: who was chosen in an earlier comparison.
     most: how many there may be.
     beaten: who lost in an earlier comparison.
-    near: how many times slower than the fastest repeat of all a trial's may be.
 
     Returns
     -------
@@ -255,7 +254,7 @@ def choose_finalists(
     found: list[int] = []
     codes: set[str] = set()
     fastest = sorted(trials, key=lambda trial: (min(trial.costs_s), trial.index))
-    near_s = near * min(fastest[0].costs_s) if fastest else 0.0
+    near_s = NEAR * min(fastest[0].costs_s) if fastest else 0.0
     others = [t.index for t in fastest if min(t.costs_s) <= near_s and t.index not in beaten]
     for index in [default, champion, *others]:
         if index not in known or index in found or known[index].code in codes:

@@ -76,12 +76,8 @@ def test_a_neighbour_a_third_of_the_time_moves_no_ratio(period_s):
     assert costs[0] / costs[1] == pytest.approx(1 / 0.9, rel=0.01)
 
 
-def test_turns_in_which_threads_had_to_wait_do_not_count_and_are_taken_again():
-    def neighbour(now_s):
-        return now_s % 0.3 < 0.2
-
-    times = {3: 1e-3, 5: 0.9e-3}
-    machine = Machine(times, neighbour)
+def waiting_beside(machine):
+    """Threads that wait for a processor while the neighbour has it."""
 
     class Waiting:
         def __init__(self):
@@ -89,11 +85,24 @@ def test_turns_in_which_threads_had_to_wait_do_not_count_and_are_taken_again():
 
         @property
         def disturbed(self):
-            return neighbour(self.begin_s) or neighbour(machine.now_s)
+            return machine.neighbour(self.begin_s) or machine.neighbour(machine.now_s)
 
-    found = machine.turns(0.6, waiting_share=Waiting)
+    return Waiting
+
+
+def test_turns_in_which_threads_had_to_wait_do_not_count_and_are_taken_again():
+    times = {3: 1e-3, 5: 0.9e-3}
+    machine = Machine(times, lambda now_s: now_s % 0.3 < 0.2)
+    found = machine.turns(0.6, waiting_share=waiting_beside(machine))
     assert found == pytest.approx(times, rel=1e-2)
     assert machine.now_s < 2 * 0.6 * 2
+
+
+def test_a_round_that_is_shorter_than_what_a_neighbour_does_waits_until_that_is_over():
+    times = {index: 1e-4 for index in range(12)}
+    machine = Machine(times, lambda now_s: 0.02 < now_s < 0.12)
+    found = machine.turns(0.048, waiting_share=waiting_beside(machine))
+    assert found == pytest.approx(times, rel=1e-2)
 
 
 def test_where_threads_wait_all_the_time_their_turns_count():

@@ -47,6 +47,7 @@ class Simulated(Measurer):
         self.truth = truth
         self.pace_s = pace_s
         self.build_s = build_s
+        self.built = ()
         self.spoil = spoil
         self.asked = []
         self.rounds = []
@@ -56,14 +57,14 @@ class Simulated(Measurer):
         return self.now
 
     def cost(self, index):
-        return self.truth.get(index, 2.0e-3)
+        return self.truth.get(index, 20e-3)
 
     def run(self, candidate):
         index = candidate.config.index
         self.asked.append(index)
         self.now += self.pace_s
         costs_s = (0.7e-3 if index == LUCKY else self.cost(index),)
-        return MeasureResult(costs_s=costs_s, code_hash=f"{index}")
+        return MeasureResult(costs_s=costs_s, code_hash=f"{index}", build_s=self.build_s)
 
     def compare(self, configs, seconds, seed, fresh, check):
         begin, indices = self.now, [config.index for config in configs]
@@ -234,6 +235,17 @@ def test_later_rounds_are_in_new_processes_where_only_the_first_one_builds_and_c
     assert len(later) >= ENOUGH_ROUNDS
     assert set(later[1:]) == {(True, False)}
     assert measurer.compared_s <= SHARE * measurer.now
+
+
+def test_what_is_built_already_leaves_time_for_more_finalists(task, tmp_path):
+    counts = []
+    for built in ((), range(len(task.space))):
+        truth = dict.fromkeys(range(len(task.space)), 1e-3)
+        measurer = Simulated(opening_s=0.02, truth=truth, build_s=0.2)
+        measurer.built = built
+        run(task, RecordStore(tmp_path / f"{len(built)}.jsonl"), measurer)
+        counts.append(len(measurer.rounds[0][0]))
+    assert counts[0] < counts[1]
 
 
 def test_a_wide_range_has_more_rounds_while_there_is_time(task, store):
