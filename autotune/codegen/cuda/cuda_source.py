@@ -87,7 +87,7 @@ class _Body(Statements):
     def __init__(self, kernel: DeviceKernel) -> None:
         super().__init__(CNameSupply(frozenset(NAMES)))
         self.kernel = kernel
-        self.entry = f"{re.sub(r'[^A-Za-z0-9_]', '_', kernel.name)}_kernel"
+        self.entry = f"{re.sub(r'[^A-Za-z0-9_]', '_', kernel.function.name)}_kernel"
         self.names.fresh(self.entry)
         self.types: set[str] = set()
         self.dynamic_bytes = 0

@@ -86,11 +86,6 @@ class DeviceKernel:
     grid: Extents
     block: Extents
 
-    @property
-    def name(self) -> str:
-        """Name of the kernel."""
-        return self.function.name
-
 
 def split_kernels(function: PrimFunc) -> list[DeviceKernel]:
     """Return the kernels of a function in final form, in the order in which they run.

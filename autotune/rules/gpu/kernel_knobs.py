@@ -49,7 +49,7 @@ class GpuKnobs:
         by_kind: bool,
         untuned: Collection[te.Tensor],
     ) -> None:
-        self.cfg = cfg
+        self.cfg, self.target = cfg, cfg.target
         largest: dict[str, FusedKernel] = {}
         for kernel in (k for tail, k in made.kernels.items() if tail not in untuned):
             most = largest.setdefault(_kind(kernel), kernel)
@@ -66,11 +66,6 @@ class GpuKnobs:
             kept = [tail for tail in others if kept_rows(made.kernels[tail], made) is not None]
             kinds |= dict.fromkeys(kept, len(_KINDS))  # their knobs have other values
             self.numbers |= {tail: 1 + parts + kind for tail, kind in kinds.items()}
-
-    @property
-    def target(self) -> Target:
-        """What the kernels are for."""
-        return self.cfg.target
 
     def of(self, kernel: FusedKernel) -> KnobDefiner:
         """Return what defines the knobs of a kernel."""
