@@ -48,7 +48,7 @@ def store_together(stores: Sequence[Store], unused: Callable[[str], str]) -> Stm
             for new, one in zip(aside, pending, strict=True)
         ),
     )
-    return allocated(aside, body)
+    return allocated(aside[::-1], body)
 
 
 def _loads(store: Store, buffer: Buffer) -> bool:

@@ -8,8 +8,7 @@
 `reductions.split_reductions`     long reductions with few results have parts
 `reductions.vector_partial_sums`  reductions along rows have partial results in vectors
 `reductions.windows`              windows apart are reduced along columns, then along rows
-`reductions.rows`                 stages that share rows are computed a row at a time; everything
-                                  else is one loop, in vectors
+`reductions.rows`                 stages that share rows are computed a row at a time, in vectors
 `transposed_tiles`                stages that read along another axis have tiles in registers
 `threads`                         loops are shared among threads
 ================================  ================================================================
@@ -53,6 +52,7 @@ from autotune.rules.scans.associative_scans import ScanSeries
 from autotune.rules.scans.cell_loops import ScanCells
 from autotune.rules.stage_graph import (
     ends_in,
+    extent,
     has_windows_apart,
     iterations,
     readings,
@@ -229,7 +229,9 @@ class _Rules:
         if not runs_along_rows(tensor, width):
             return (tensor,)
         counts = (4, 1, 2, 8)
-        vectors = knobs.define_knob("partial_vectors", counts)
+        length = extent(tensor.op.reduce_axis[-1])
+        likely = next(n for n in (4, 2, 1) if n * width <= length)
+        vectors = knobs.define_knob("partial_vectors", counts, default=likely)
         parts = parts_knob(knobs, tensor, result_count(tensor))
         if parts is None:
             lanes = lanes_of(tensor, width, vectors)

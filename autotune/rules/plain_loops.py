@@ -1,4 +1,4 @@
-"""The fallback schedule of any computation: plain loops, or on GPUs a thread for each element."""
+"""The fallback schedule of any computation without tuning: plain loops, in threads on GPUs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final
 
 from autotune import te
 from autotune.rules.gpu.thread_loops import bind
-from autotune.rules.inline import inlined_stages
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp, producers_first
@@ -18,20 +17,13 @@ _THREADS: Final = 256
 def fallback_schedule(outputs: Sequence[te.Tensor], target: Target) -> Schedule:
     """Return a schedule that is legal for every computation without scans.
 
-    Element-wise stages are computed where they are read, if that repeats little work. On a GPU each
-    element of the other stages has a thread.
+    Stages are plain loops on a CPU; on a GPU each output element has a thread.
     """
     ops = [t.op for t in outputs]
     schedule: Schedule = te.create_schedule(ops)
-    inlined = inlined_stages(outputs)
-    for op in producers_first(ops):
-        if not isinstance(op, ComputeOp):
-            continue
-        tensor = op.output()
-        if tensor in inlined:
-            schedule[tensor].compute_inline()
-        elif target.kind != "llvm":
-            schedule_on_gpu(schedule, tensor)
+    for op in producers_first(ops) if target.kind != "llvm" else ():
+        if isinstance(op, ComputeOp):
+            schedule_on_gpu(schedule, op.output())
     return schedule
 
 

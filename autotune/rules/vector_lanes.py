@@ -1,9 +1,13 @@
-"""How many elements a vector of a CPU has."""
+"""How many elements a vector has."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from autotune.ir import dtypes
 from autotune.target import Target
+
+PARALLEL: Final = 1 << 16  # Least number of operations of a stage with several threads.
 
 
 def lanes_in(target: Target, dtype: str) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from autotune.errors import IRError
-from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
+from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Barrier,
@@ -18,8 +18,7 @@ from autotune.ir.stmt import (
     seq,
 )
 from autotune.ir.tuple_stores import store_together
-from autotune.ir.uniformity import is_thread_loop
-from autotune.ir.visitor import StmtRewriter, walk
+from autotune.ir.visitor import StmtRewriter, is_thread_loop, walk
 
 
 def lower_warp_reductions(function: PrimFunc) -> PrimFunc:
@@ -56,7 +55,7 @@ class _Written(StmtRewriter):
         result = self.rebuild_stmt(node)
         self.threads.pop()
         if outermost:
-            result = allocated(list(self.shared.values()), result)
+            result = allocated(list(self.shared.values())[::-1], result)
             self.shared = {}
         return result
 
