@@ -89,10 +89,11 @@ def convolution(
             return te.sum(P[b, row, column, channel] * F[ry, rx, rc, oc], axis=[ry, rx, rc])
         return te.sum(P[b, channel, row, column] * F[oc, rc, ry, rx], axis=[rc, ry, rx])
 
-    wide, shape, value = dtypes.accumulator(dtype), (n, o, oh, ow), element
-    if channels_last:
-        shape, value = (n, oh, ow, o), lambda b, y, x, oc: element(b, oc, y, x)
-    return [D, F, computed_in(wide, dtype, shape, value, "O")]
+    def pixel(b: Any, y: Any, x: Any, oc: Any) -> Any:
+        return element(b, oc, y, x)
+
+    shape, value = ((n, oh, ow, o), pixel) if channels_last else ((n, o, oh, ow), element)
+    return [D, F, computed_in(dtypes.accumulator(dtype), dtype, shape, value, "O")]
 
 
 def padded(data: Any, pad: int, first: int, value: Any) -> Any:

@@ -11,7 +11,7 @@ from autotune.ir.visitor import free_vars, walk_expr
 from autotune.rules.rewrite_graph import parts_of
 from autotune.rules.stage_graph import iterations, reads_in
 from autotune.te.scan import ScanOp
-from autotune.te.tensor import ComputeOp, producers_first
+from autotune.te.tensor import ComputeOp, Operation, producers_first
 
 #: Largest number of expressions of an inlined stage, to limit copies and nesting.
 _LONGEST: Final = 500
@@ -76,8 +76,9 @@ def _suits(op: ComputeOp, readers: Sequence[ComputeOp], inlined: Collection[te.T
     return suits and _length(op, inlined) <= _LONGEST
 
 
-def has_calls(op: ComputeOp) -> bool:
+def has_calls(op: Operation) -> bool:
     """Whether a stage calls functions such as exp."""
+    assert isinstance(op, ComputeOp)
     nodes = (node for value in op.body for node in walk_expr(value))
     return any(isinstance(node, Call) and node.name not in _FREE for node in nodes)
 
