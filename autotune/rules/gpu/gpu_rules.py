@@ -39,9 +39,8 @@ from autotune.rules.gpu.scan_series import GpuSeries
 from autotune.rules.gpu.scan_threads import schedule_scan
 from autotune.rules.gpu.split_sums import split_sums
 from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
-from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes
+from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes, schedule_on_gpu
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
-from autotune.rules.plain_loops import schedule_on_gpu
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.stage_graph import extent, reads_in, reduced_over, reduction_of, written_out
 from autotune.schedule.schedule import Schedule
