@@ -134,7 +134,7 @@ class RowLoops:
             for member, _ in group.members:
                 self.member(member, (), 0)
             return
-        at = stage.fuse(*front) if len(front) > 1 else front[0]
+        at = stage.fuse(*front)
         if not self.is_single(group):
             length = math.prod(lengths[a] for a in front)
             at = share(self.knobs(root), stage, at, length, seconds)
