@@ -50,7 +50,7 @@ def product(
 
 
 def product_reference(
-    a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, out_dtype: str
+    a: Array, b: Array, *, transpose_a: bool = False, transpose_b: bool = False, out_dtype: str = ""
 ) -> Array:
     """Return the matrix products of two arrays; those of integers in `out_dtype`."""
     if a.dtype.kind in "iu" and out_dtype:

@@ -119,7 +119,7 @@ def test_a_stage_that_fewer_threads_compute_is_guarded() -> None:
     function = kernels_of(s, [A, B])
     one, two = split_kernels(function)
     assert [str(extent) for extent in (*one.block, *two.block)] == ["4", "1", "1", "16", "1", "1"]
-    assert [one.name, two.name] == ["main_0", "main_1"]
+    assert [one.function.name, two.function.name] == ["main_0", "main_1"]
     assert [buffer.name for buffer in workspace(function)] == ["S"]
     assert [buffer.name for buffer in one.function.params] == ["A", "S"]
     assert [buffer.name for buffer in two.function.params] == ["B", "S"]

@@ -336,8 +336,9 @@ def test_what_a_gpu_can_do_is_measured_by_kernels_of_ours(gpu, monkeypatch):
     monkeypatch.setattr(
         throughput_kernels.cupy_driver, "LoadedKernel",
         lambda cubin, name, number: SimpleNamespace(
-            bound=lambda grid, block, shared, stream, values: lambda: (
-                launched.append((name, grid[0], block[0])), fake_cupy.cuda.machine.spend(1e-4)
+            bound=lambda sizes, stream, values: lambda: (
+                launched.append((name, sizes.grid[0], sizes.block[0])),
+                fake_cupy.cuda.machine.spend(1e-4),
             )
         ),
     )  # fmt: skip
