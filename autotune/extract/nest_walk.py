@@ -81,7 +81,7 @@ class _NestWalk:
 
     def _condition(self, condition: Expr) -> None:
         """Walk a condition on data; guards on loops do not count."""
-        if self._reads(condition):
+        if self._holds(condition)[0]:
             self._expr(condition)
 
     def _loop(self, loop: For) -> None:
@@ -131,10 +131,6 @@ class _NestWalk:
                 is_store=is_store,
             )
         )
-
-    def _reads(self, node: Expr) -> bool:
-        """Whether an expression reads memory."""
-        return self._holds(node)[0]
 
     def _holds(self, node: Expr) -> tuple[bool, bool]:
         """Return whether an expression holds loads, and whether it holds floats."""

@@ -49,16 +49,7 @@ def autotvm08_nest(schedule: Schedule, tensors: Sequence[Tensor]) -> LoopNest:
     # AutoTVM numbers accesses to all results of one operation together, under the operation's name.
     several = [stage for stage in schedule.stages if len(stage.outputs) > 1]
     names = {tensor.name: stage.op.name for stage in several for tensor in stage.outputs}
-    return text_nest(autotvm08_loops(schedule, tensors), names)
-
-
-def text_nest(function: PrimFunc, names: Mapping[str, str] | None = None) -> LoopNest:
-    """Return the loop nest of a function without knobs, read off its text as it stands.
-
-    `function`: as `autotvm08_loops` returns it.
-    `names`: as of `walked_nest`.
-    """
-    return walked_nest(function.body, TextAnalysis(), names)
+    return walked_nest(autotvm08_loops(schedule, tensors).body, TextAnalysis(), names)
 
 
 def _number(value: Amount) -> Number:

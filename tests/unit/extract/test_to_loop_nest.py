@@ -5,8 +5,10 @@ import pytest
 
 from autotune import te
 from autotune.errors import LoweringError
+from autotune.extract.access_strides import TextAnalysis
 from autotune.extract.autotvm08 import AutoTVM08
-from autotune.extract.to_loop_nest import LoopNestPlan, loop_nest, text_nest
+from autotune.extract.nest_walk import walked_nest
+from autotune.extract.to_loop_nest import LoopNestPlan, loop_nest
 from autotune.ir.expr import KnobVar
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from features import SYMBOLIC, VIRTUAL_THREAD, Scratch, candidate
@@ -108,7 +110,7 @@ def test_a_factor_met_again_is_left_for_the_next_new_variable():
     a = te.placeholder((48, 5, 16), name="A")
     c = te.compute((32, 16), lambda i, j: a[(i * 3) // 2, (i * 7) % 5, j], name="C")
     function = lowered(c, args=[a, c])
-    nest = text_nest(function.with_body(AutoTVM08().stmt(function.body)))
+    nest = walked_nest(AutoTVM08().stmt(function.body), TextAnalysis())
     found = accesses(nest)["A_0"]
     assert found.strides == (3, 7)
     assert found.mods == (-1, -1)
