@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,55 +18,23 @@ MAX_THREADS = 1024
 """Of a parallel loop: no machine has more, and systems refuse to start many thousands."""
 
 
-def _cpu_name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
-        raise ValueError("native, or a name such as znver3")
-    return text
-
-
-def _threads(text: str) -> str:
-    if not re.fullmatch(r"0*[1-9]\d{0,3}", text) or int(text) > MAX_THREADS:
-        raise ValueError(f"a whole number from 1 to {MAX_THREADS}")
-    return str(int(text))
-
-
-def _number(text: str) -> str:
-    if not text.isdecimal():
-        raise ValueError("the number of a GPU, from 0 on")
-    return str(int(text))
-
-
-def _arch(text: str) -> str:
-    if not re.fullmatch(r"sm_\d+[a-z]?", text):
-        raise ValueError("a name such as sm_90")
-    return text
-
-
-def _cpu(text: str) -> str:
-    if text != "cpu":
-        raise ValueError("cpu")
-    return text
-
-
-def _flag(text: str) -> str:
-    if text:
-        raise ValueError("no value")
-    return text
-
-
-#: Option parsers by kind: each returns the canonical text, or raises ValueError(what it expects).
-#: Flags stand without a value, which is the empty text.
-_OPTIONS: dict[str, dict[str, Callable[[str], str]]] = {
-    "llvm": {"mcpu": _cpu_name, "threads": _threads, "fast-math": _flag},
-    "cuda": {"arch": _arch, "on": _cpu, "device": _number},
+#: Options by kind: the form of their values, and that in words. Flags stand without a value, which
+#: is the empty text.
+_OPTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "llvm": {
+        "mcpu": (r"[A-Za-z0-9_.-]{1,64}", "native, or a name such as znver3"),
+        "threads": (r"0*[1-9]\d{0,3}", f"a whole number from 1 to {MAX_THREADS}"),
+        "fast-math": ("", "no value"),
+    },
+    "cuda": {
+        "arch": (r"sm_\d+[a-z]?", "a name such as sm_90"),
+        "on": ("cpu", "cpu"),
+        "device": (r"\d+", "the number of a GPU, from 0 on"),
+    },
 }
 
 #: Kinds of targets.
 KINDS = tuple(_OPTIONS)
-
-
-def _form(name: str, parser: Callable[[str], str]) -> str:
-    return f"-{name}" if parser is _flag else f"-{name}="
 
 
 _VECTOR_BYTES_BY_MCPU = {
@@ -161,16 +129,16 @@ class Target:
             if not isinstance(value, str):
                 raise TargetError(f"target option -{name} is {value!r}: expected a text")
             if name not in known:
+                forms = (f"-{n}=" if form else f"-{n}" for n, (form, _) in known.items())
                 raise TargetError(
                     f"target {self.kind!r} has no option -{name}: "
-                    f"expected one of {', '.join(map(_form, known, known.values()))}"
+                    f"expected one of {', '.join(forms)}"
                 )
-            try:
-                checked[name] = known[name](value)
-            except ValueError as expected:
-                raise TargetError(
-                    f"target option -{name} is {value!r}: expected {expected}"
-                ) from None
+            form, expected = known[name]
+            wrong = not re.fullmatch(form, value)
+            if wrong or (name == "threads" and int(value) > MAX_THREADS):
+                raise TargetError(f"target option -{name} is {value!r}: expected {expected}")
+            checked[name] = str(int(value)) if name in ("threads", "device") else value
         object.__setattr__(self, "options", checked)
 
     @classmethod
@@ -285,7 +253,7 @@ def _read(text: Any, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     options = dict(given)
     for word in words:
         name, equals, value = word.removeprefix("-").partition("=")
-        flag = _OPTIONS.get(kind, {}).get(name) is _flag
+        flag = _OPTIONS.get(kind, {}).get(name, ("?",))[0] == ""
         if not word.startswith("-") or not (value or (flag and not equals)):
             raise TargetError(f"cannot read {word!r} in target {text!r}: expected -name=value")
         if name in options:

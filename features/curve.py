@@ -100,19 +100,11 @@ def curve_matrix(nest: LoopNest, n: int = 1, take_log: bool = False) -> _Array:
     is not known before the call, every product with it is unknown; unknown values are left out of
     the curves.
 
-    Parameters
-    ----------
-    nest : LoopNest
-        Numbers are scalars or float64 arrays (n,).
-    n : int
-        Number of candidates.
-    take_log : bool
-        Apply `signed_log2` to every column.
+    nest: numbers are scalars or float64 arrays (n,).
+    n: number of candidates.
+    take_log: apply `signed_log2` to every column.
 
-    Raises
-    ------
-    FeatureError
-        If an array of the nest does not have the shape (n,).
+    FeatureError if an array of the nest does not have the shape (n,).
     """
     out = np.empty((len(CURVE_NAMES), n))
     loops = _Loops(nest, n)

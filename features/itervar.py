@@ -7,7 +7,7 @@ candidates of a search space (columns and a float32 matrix). The rules are AutoT
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,26 +25,15 @@ Row = tuple[tuple[Any, ...], ...]
 def itervar_rows(nest: LoopNest, take_log: bool = False, layout: str = "itervar") -> list[Row]:
     """Return the features of one candidate, one row per loop in order of first appearance.
 
-    Parameters
-    ----------
-    nest : LoopNest
-        Every number a scalar.
-    take_log : bool
-        Apply `signed_log2` to all but the nest level and the one-hot code; gives floats.
-    layout : str
-        ``"itervar"`` (the seed's) or ``"autotvm08"`` (one-hot order of AutoTVM v0.8, mod -1).
+    A row is ``('_itervar_', name)``, ``('_attr_', length, nest_level, topdown, bottomup,
+    *one_hot)``, ``('_arith_', add, mul, div)``, then for each access ``(name, stride, mod, count,
+    reuse, thread_count, thread_reuse)``, sorted by the bytes of the name. Whole numbers are ints.
 
-    Returns
-    -------
-    list of Row
-        ``('_itervar_', name)``, ``('_attr_', length, nest_level, topdown, bottomup, *one_hot)``,
-        ``('_arith_', add, mul, div)``, then for each access ``(name, stride, mod, count, reuse,
-        thread_count, thread_reuse)``, sorted by the bytes of the name. Whole numbers are ints.
+    nest: every number a scalar.
+    take_log: apply `signed_log2` to all but the nest level and the one-hot code; gives floats.
+    layout: ``"itervar"`` (the seed's) or ``"autotvm08"`` (one-hot order of AutoTVM v0.8, mod -1).
 
-    Raises
-    ------
-    FeatureError
-        If the nest holds arrays or contradicts itself.
+    FeatureError if the nest holds arrays or contradicts itself.
     """
     arrangement = layout_named(layout)
     plan = plan_of(nest, arrangement)
@@ -81,39 +70,22 @@ def itervar_columns(
     nest: LoopNest,
     *,
     names: Sequence[str] | None = None,
-    varying: bool = False,
     take_log: bool = False,
     layout: str = "itervar",
     arithmetic: Arithmetic | None = None,
 ) -> tuple[list[str], list[Number]]:
     """Return the features of all candidates as columns, in the order of `flatten_names`.
 
-    Parameters
-    ----------
-    nest : LoopNest
-        Numbers are scalars or float64 arrays of one common shape (n,).
-    names : sequence of str, optional
-        Only these columns, in this order; nothing else is evaluated.
-    varying : bool
-        Drop the columns that are one number for all candidates. The dropped columns depend only on
-        which numbers of the nest are arrays, not on their values, so they are the same for all
-        chunks of a space.
-    take_log, layout
-        As for `itervar_rows`.
-    arithmetic : Arithmetic, optional
-        A `Scratch`, where the columns lie: they hold until its next use. Pass the same one for
-        every chunk.
+    A column is a scalar, or an array (n,). Arrays may be those of the nest and may repeat: do not
+    write to them. The names come first.
 
-    Returns
-    -------
-    names : list of str
-    columns : list of Number
-        A scalar, or an array (n,). Arrays may be those of the nest and may repeat: do not write.
+    nest: numbers are scalars or float64 arrays of one common shape (n,).
+    names: only these columns, in this order; nothing else is evaluated.
+    take_log, layout: as for `itervar_rows`.
+    arithmetic: a `Scratch`, where the columns lie: they hold until its next use. Pass the same one
+        for every chunk.
 
-    Raises
-    ------
-    FeatureError
-        For an unknown name, or a nest that contradicts itself.
+    FeatureError for an unknown name, or a nest that contradicts itself.
     """
     arrangement = layout_named(layout)
     plan = plan_of(nest, arrangement)
@@ -121,40 +93,27 @@ def itervar_columns(
     arithmetic.reset()
     evaluation = Evaluation(nest, plan, arrangement, arithmetic)
     wanted = plan.columns if names is None else plan.of_names(tuple(names))
-    found = [(column.name, _number(evaluation, column, take_log)) for column in wanted]
-    if varying:
-        found = [pair for pair in found if isinstance(pair[1], np.ndarray)]
-    return [name for name, _ in found], [value for _, value in found]
+    columns = [_number(evaluation, column, take_log) for column in wanted]
+    return [column.name for column in wanted], columns
 
 
 def itervar_matrix(
     nest: LoopNest,
     n: int,
     *,
-    names: Sequence[str] | None = None,
-    varying: bool = False,
     take_log: bool = False,
     layout: str = "itervar",
-    order: Literal["C", "F"] = "F",
     scratch: Scratch | None = None,
-    out: npt.NDArray[np.float32] | None = None,
 ) -> tuple[list[str], npt.NDArray[np.float32]]:
     """Return the features of `n` candidates as a float32 matrix (n, width), scalars repeated.
 
-    Columns are contiguous (``order="F"``) unless asked otherwise: filling rows of several hundred
-    columns takes several times as long. `out`, float32 (n, width), is filled and returned if
-    given. Other parameters as for `itervar_columns`.
+    Columns are contiguous: filling rows of several hundred columns takes several times as long.
+    Other parameters as for `itervar_columns`.
 
-    Raises
-    ------
-    FeatureError
-        If an array of the nest does not have the shape (n,) or `out` does not fit, and as for
-        `itervar_columns`.
+    FeatureError if an array of the nest does not have the shape (n,), and as for `itervar_columns`.
     """
-    found, columns = itervar_columns(
-        nest, names=names, varying=varying, take_log=take_log, layout=layout, arithmetic=scratch
-    )
-    return found, stack_columns(found, columns, n, order, out)
+    names, columns = itervar_columns(nest, take_log=take_log, layout=layout, arithmetic=scratch)
+    return names, stack_columns(names, columns, n)
 
 
 def _number(evaluation: Evaluation, column: FeatureColumn, take_log: bool) -> Number:

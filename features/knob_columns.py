@@ -23,26 +23,15 @@ ONE_HOT_LIMIT = 16
 def knob_features(
     columns: Mapping[str, npt.NDArray[Any]], categories: Mapping[str, int] | None = None
 ) -> tuple[list[str], list[Number]]:
-    """Return knob features as columns.
+    """Return names and values of knob features, float64 (n,) each.
 
-    Parameters
-    ----------
-    columns : mapping of str to array (n,)
-        One column per number of a knob; a categorical knob's column holds positions.
-    categories : mapping of str to int, optional
-        The number of values of each categorical column; all other columns are numeric.
+    ``NAME`` and ``NAME/log2`` of a numeric column, ``NAME/is_0`` ... of a small categorical one,
+    ``NAME/position`` of a large one.
 
-    Returns
-    -------
-    names : list of str
-        ``NAME`` and ``NAME/log2`` of a numeric column, ``NAME/is_0`` ... of a small categorical
-        one, ``NAME/position`` of a large one.
-    features : list of float64 arrays (n,)
+    columns: one array (n,) per number of a knob; a categorical knob's column holds positions.
+    categories: the number of values of each categorical column; all other columns are numeric.
 
-    Raises
-    ------
-    FeatureError
-        For a category without a column, or a position out of range.
+    FeatureError for a category without a column, or a position out of range.
     """
     categories = categories or {}
     missing = [name for name in categories if name not in columns]
@@ -152,10 +141,7 @@ class KnobLayout:
 
         A missing part of a configuration is NaN; in a one-hot code it is 0.
 
-        Raises
-        ------
-        FeatureError
-            For a part or a text that the layout lacks.
+        FeatureError for a part or a text that the layout lacks.
         """
         out = np.tile(self._lacking, (len(configs), 1))
         for row, values in zip(out, configs, strict=True):

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from records.caller_warnings import warn
-from records.files import open_regular, open_to_read
-from records.locks import READING_WAITS_S, LockedError, lock_file
+from records.files import READING_WAITS_S, LockedError, lock_file, open_regular, open_to_read
 from records.record import Record
 from records.record_errors import NewerSchemaError, RecordError, RecordWarning
 

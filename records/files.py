@@ -1,10 +1,14 @@
-"""Opens only regular files, so that opening never waits."""
+"""Opens only regular files, so that opening never waits; waits for locks, with a time-out."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import math
 import os
 import stat
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,3 +45,70 @@ def open_regular(path: str | os.PathLike[str], flags: int) -> int:
 def open_to_read(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading bytes; see `open_regular`."""
     return os.fdopen(open_regular(Path(path), os.O_RDONLY), "rb")
+
+
+# Seconds after which waiting is mentioned: appending a record takes some milliseconds.
+SAID_AFTER_S = 1.0
+
+READING_WAITS_S = 10.0  # Seconds that readers wait.
+_SHORTEST_S, _LONGEST_S = 0.0005, 0.05  # Seconds between two tries, at first and later on.
+
+
+class LockedError(OSError):
+    """Another process has held the lock of a file until the time-out."""
+
+
+def lock_file(fd: int, kind: int, wait_s: float, notify: Callable[[str], object]) -> None:
+    """Lock an open file as a whole (`flock`).
+
+    `kind`: `fcntl.LOCK_SH` or `fcntl.LOCK_EX`.
+    `wait_s`: seconds to wait for others, at most; may be infinite.
+    `notify`: called once, after `SAID_AFTER_S`, with a message about the process that holds the
+    lock.
+
+    Raises LockedError if another process still has it then.
+    """
+    begin, pause, told = time.monotonic(), _SHORTEST_S, False
+    while True:
+        try:
+            fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            waited = time.monotonic() - begin
+            if waited >= wait_s:
+                raise LockedError(error.errno, f"{holder_of(fd)} has locked it") from error
+            if waited >= SAID_AFTER_S and not told:
+                told = True
+                limit = "" if math.isinf(wait_s) else f", for {wait_s:.0f} s at most"
+                notify(f"{holder_of(fd)} has locked it: waiting until it is free{limit}")
+            time.sleep(max(0.0, min(pause, wait_s - waited)))
+            pause = min(2.0 * pause, _LONGEST_S)
+        else:
+            return
+
+
+def holder_of(fd: int) -> str:
+    """Return the process that has locked an open file, if known: "process 4711 (flock)"."""
+    try:
+        status = os.fstat(fd)
+        with open("/proc/locks", encoding="ascii", errors="replace") as lines:
+            locks = [line.split() for line in lines if "->" not in line.split()[1:2]]
+    except OSError:
+        return "another process"
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    # 1: FLOCK  ADVISORY  WRITE 4711 fd:01:5678 0 EOF
+    flocks = [words for words in locks if len(words) > 5 and words[1] == "FLOCK"]
+    of_inode = [words for words in flocks if words[5].rpartition(":")[2] == str(status.st_ino)]
+    # The device of a file in layers is another one than that of its lock.
+    found = [words for words in of_inode if words[5].startswith(f"{device}:")] or of_inode
+    return _named(int(found[0][4])) if found else "another process"
+
+
+def _named(number: int) -> str:
+    """Return a process by its number and, if it can be seen from here, its name."""
+    if number <= 0:  # in another container
+        return "another process"
+    try:
+        with open(f"/proc/{number}/comm", encoding="utf-8", errors="replace") as file:
+            return f"process {number} ({file.read().strip()})"
+    except OSError:
+        return f"process {number}"

@@ -51,10 +51,7 @@ class Entry(NamedTuple):
 class Journal:
     """Tells what is new in a log, and adds what is not there yet.
 
-    Parameters
-    ----------
-    store : RecordStore
-        The log.
+    store: the log.
     """
 
     def __init__(self, store: RecordStore) -> None:
@@ -73,10 +70,7 @@ class Journal:
     def new_records(self) -> list[Record]:
         """Return the records that were not returned before and not added here, oldest first.
 
-        Raises
-        ------
-        RecordError
-            As `RecordStore.load`.
+        RecordError as `RecordStore.load`.
         """
         if not self._is_known():
             self._store.reading(self._read_new)
@@ -88,10 +82,7 @@ class Journal:
 
         Other runs cannot claim it until `add`, `release`, `close`, or the end of this process.
 
-        Raises
-        ------
-        RecordError
-            If the log cannot be read or made.
+        RecordError if the log cannot be read or made.
         """
         if entry in self._keys:
             return False
@@ -140,10 +131,7 @@ class Journal:
 
         A claim on it ends.
 
-        Raises
-        ------
-        RecordError
-            If the file cannot be read or written.
+        RecordError if the file cannot be read or written.
         """
         return bool(self.add_all([record]))
 
@@ -152,10 +140,7 @@ class Journal:
 
         Claims on them end.
 
-        Raises
-        ------
-        RecordError
-            If the file cannot be read or written.
+        RecordError if the file cannot be read or written.
         """
         added: list[Record] = []
 

@@ -240,7 +240,7 @@ _TYPES: dict[str, type] = {
 _TYPES_IF_GIVEN: dict[str, type] = {
     "error": dict, "error.code": str, "error.stage": str, "error.message": str,
     "fingerprints": dict, "build_s": float, "run_s": float, "noise": float, "clocks": dict,
-    "kernels": list, "steps": list,
+    "kernels": list, "steps": list, "final": dict, "final.comparison": str, "final.rank": int,
 }  # fmt: skip
 
 
@@ -274,8 +274,7 @@ def _check(record: Record) -> None:
         _check_final(record.final, len(record.costs_s or ()))
 
 
-def _check_final(final: Any, costs: int) -> None:
-    expect("final", final, dict)
+def _check_final(final: Mapping[str, Any], costs: int) -> None:
     rounds = final.get("rounds")
     if rounds is not None:
         expect("final.rounds", rounds, list)
@@ -283,8 +282,6 @@ def _check_final(final: Any, costs: int) -> None:
             expect("final.rounds", number, int)
         if len(rounds) != costs:
             raise RecordError(f"final.rounds must be one for each of {costs} costs")
-    expect("final.comparison", final.get("comparison"), str)
-    expect("final.rank", final.get("rank"), int)
     if final.get("over_default") is not None:
         expect("final.over_default", final["over_default"], float)
         ends = final.get("range")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from search_spaces.knob import KnobValue, as_value
-from search_spaces.space_errors import SpaceError
+from search_spaces.knob import KnobValue, SpaceError, as_value
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,7 @@ class Config:
     def from_json(cls, data: Mapping[str, Any]) -> Config:
         """Rebuild a config from the result of `to_json`; lists become tuples.
 
-        Raises
-        ------
-        SpaceError
-            If `data` is not of that form.
+        SpaceError if `data` is not of that form.
         """
         index = data.get("index") if isinstance(data, Mapping) else None
         values = data.get("values") if isinstance(data, Mapping) else None

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.columns import Codec, LazyColumns, UnknownColumnError
-from search_spaces.knob import IntArray
-from search_spaces.space_errors import SpaceError
+from search_spaces.knob import IntArray, SpaceError
 
 Verdicts = npt.NDArray[np.int16]
 
@@ -56,11 +55,8 @@ class Constraint:
     def holds(self, columns: Mapping[str, npt.NDArray[Any]], n: int) -> npt.NDArray[np.bool_]:
         """Evaluate on `n` configurations; bool (n,).
 
-        Raises
-        ------
-        SpaceError
-            If the predicate fails, reads a column that does not exist, or returns anything but
-            bools.
+        SpaceError if the predicate fails, reads a column that does not exist, or returns anything
+        but bools.
         """
         try:
             verdict = np.asarray(self.predicate(columns))

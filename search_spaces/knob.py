@@ -16,7 +16,10 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.space_errors import SpaceError
+
+class SpaceError(ValueError):
+    """An invalid knob, constraint, index or value; the message says what to do."""
+
 
 KnobValue = int | float | bool | str | tuple[int, ...] | tuple[str, ...]
 IntArray = npt.NDArray[np.int64]
@@ -102,10 +105,7 @@ class Knob(ABC):
     def index_of(self, value: object) -> int:
         """Position of `value`; lists stand for tuples, NumPy scalars for numbers.
 
-        Raises
-        ------
-        SpaceError
-            If the knob does not take this value.
+        SpaceError if the knob does not take this value.
         """
         plain = as_value(value)
         try:

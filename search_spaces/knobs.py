@@ -11,8 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from search_spaces.knob import Column, Knob, KnobValue, as_value, checked_candidates
-from search_spaces.space_errors import SpaceError
+from search_spaces.knob import Column, Knob, KnobValue, SpaceError, as_value, checked_candidates
 from search_spaces.split import SplitKnob
 
 __all__ = ["AnnotateKnob", "ChoiceKnob", "Knob", "KnobValue", "ReorderKnob", "SplitKnob"]

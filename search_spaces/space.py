@@ -20,11 +20,10 @@ from search_spaces.columns import Codec, LazyColumns
 from search_spaces.config import Config
 from search_spaces.constraints import CHUNK, FEASIBLE, Constraint, Verdicts, first_violated
 from search_spaces.empty_space import explanation
-from search_spaces.knob import Column, IntArray, Knob
+from search_spaces.knob import Column, IntArray, Knob, SpaceError
 from search_spaces.rejection_counts import ENUMERABLE as ENUMERABLE
 from search_spaces.rejection_counts import SAMPLE, FeasibilityCounts, count_feasible
 from search_spaces.sampling import sample_by_trial, sample_pool
-from search_spaces.space_errors import SpaceError
 
 # Spaces up to this size are sampled from their feasible configurations, larger ones by trial.
 SAMPLE_FROM_ALL = 1 << 20
@@ -113,10 +112,7 @@ class Space:
     def index_of(self, values: Mapping[str, object]) -> int:
         """Index of named values; lists stand for tuples.
 
-        Raises
-        ------
-        SpaceError
-            If a knob is missing, unknown, or does not take its value.
+        SpaceError if a knob is missing, unknown, or does not take its value.
         """
         names = [knob.name for knob in self.knobs]
         missing = [name for name in names if name not in values]

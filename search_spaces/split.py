@@ -12,8 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from search_spaces.factors import ceil_div, ordered_factorisations, power2_splits, primes_of
-from search_spaces.knob import Column, Knob, KnobValue, checked_candidates
-from search_spaces.space_errors import SpaceError
+from search_spaces.knob import Column, Knob, KnobValue, SpaceError, checked_candidates
 
 # Preferred inner size of a default: few threads and little memory, so nearly always legal.
 DEFAULT_INNER_SIZE = 4

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from autotune.cli.numpy_threads import load_numpy_for_one_thread
 from autotune.cli.options.config_file import load_defaults
 from autotune.cli.options.shared_options import command_app
 from autotune.cli.terminal.output import print_line
+from autotune.system.environment_variables import load_numpy_for_one_thread
 from autotune.system.version import __version__
 
 # What each command does, by its name, which is that of its module in `cli/commands`.

@@ -19,10 +19,10 @@ import typer
 
 from autotune.cli.app import app
 from autotune.cli.options.config_file import config_file
-from autotune.cli.terminal.diagnostics import Messages
 from autotune.cli.terminal.output import (
     DONE,
     MISTAKE,
+    Messages,
     StopError,
     note,
     output_failed,
@@ -32,7 +32,7 @@ from autotune.cli.terminal.output import (
 )
 from autotune.cli.terminal.signals import exit_code
 from autotune.errors import AutotuneError, TileError
-from autotune.system.terminal_escapes import printable
+from autotune.system.words import printable
 from records.record_errors import RecordError
 
 _log = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ def _usage_message(error: Exception) -> str | None:
     say = getattr(error, "format_message", None)
     if say is not None:
         return f"{str(say()).rstrip('.')}{_hint(error)}"
-    from search_spaces.space_errors import SpaceError  # loads NumPy, so not before it is needed
+    from search_spaces.knob import SpaceError  # loads NumPy, so not before it is needed
 
     return str(error) if isinstance(error, RecordError | SpaceError) else None
 

@@ -59,17 +59,12 @@ class CostModel(ABC):
     def fit(self, features: FloatMatrix, throughput: FloatVector) -> None:
         """Learn from measured candidates only; earlier data is dropped.
 
-        Parameters
-        ----------
-        features : float32 (n, width)
-            One row per measured candidate, n >= 1. NaN stands for a missing value.
-        throughput : float64 (n,)
-            Work per second in any fixed unit, for instance 1 / seconds. 0 for a failure.
+        features: float32 (n, width); one row per measured candidate, n >= 1. NaN stands for a
+            missing value.
+        throughput: float64 (n,); work per second in any fixed unit, for instance 1 / seconds. 0 for
+            a failure.
 
-        Raises
-        ------
-        ValueError
-            If shapes disagree, or a throughput is negative or not finite.
+        ValueError if shapes disagree, or a throughput is negative or not finite.
         """
 
     def prepare(self) -> None:  # noqa: B027, most have nothing to prepare
@@ -79,10 +74,7 @@ class CostModel(ABC):
     def predict(self, features: FloatMatrix) -> FloatVector:
         """Return one score per row, shape (n,); higher is faster.
 
-        Raises
-        ------
-        RuntimeError
-            If the model has not been fitted.
+        RuntimeError if the model has not been fitted.
         """
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,21 +25,11 @@ ROOM = 0.25  # Extra space for later measurements, as a share of the present one
 THREADS = 2  # Of them at a time, and of the kernels that are fitted.
 
 
-@dataclass(frozen=True)
-class KernelPrior:
-    """The prior of a kernel's parameters: normal in their logarithms."""
-
-    groups: IndexVector  # int64 (d,): Group of each coordinate; a group has one length scale.
-    log_lengths: FloatVector  # float64 (g,): Centres of the groups' length scales.
-    length_spread: float = 1.0
-    # Of the variance of the noise, relative to that of the values.
-    log_noise: float = -3.9
-    noise_spread: float = 1.5
-    signal_spread: float = 1.0  # Of the variance of the signal, centred on 1.
-    # Of the variance of the weight that each linear trend has.
-    log_trend: float = 0.0
-    trend_spread: float = 1.0
-    trends: int = 0  # Number of functions that the values may depend on linearly.
+# The prior of the kernel's parameters is normal in their logarithms: where the variance of the
+# noise is centred, relative to that of the values, and how far the noise may be from it. All the
+# others may be 1 from where they are centred; the variances of signal and trends are so on 1.
+LOG_NOISE = -3.9
+NOISE_SPREAD = 1.5
 
 
 class GaussianProcess:
@@ -49,21 +38,24 @@ class GaussianProcess:
     The caller standardises `y`; the prior's mean is 0 and its variance about 1. Parameters maximise
     the posterior density. They are found by resilient propagation from the previous ones
     (Riedmiller and Braun, 1993). The smoothness of the kernel is one of them.
+
+    groups: int64 (d,); group of each coordinate; a group has one length scale.
+    log_lengths: float64 (g,); centres of the groups' length scales.
+    trends: number of functions that the values may depend on linearly.
     """
 
-    def __init__(self, prior: KernelPrior) -> None:
-        self.prior = prior
-        self._count = len(prior.log_lengths)
-        self._centre = np.concatenate(
-            [prior.log_lengths, [0.0, prior.log_noise], np.full(prior.trends, prior.log_trend)]
-        )
-        self._spread = np.concatenate(
-            [
-                np.full(self._count, prior.length_spread),
-                [prior.signal_spread, prior.noise_spread],
-                np.full(prior.trends, prior.trend_spread),
-            ]
-        )
+    def __init__(
+        self,
+        groups: IndexVector,
+        log_lengths: FloatVector,
+        trends: int = 0,
+        log_noise: float = LOG_NOISE,
+    ) -> None:
+        self._groups = groups
+        self._count = len(log_lengths)
+        self._centre = np.concatenate([log_lengths, [0.0, log_noise], np.zeros(trends)])
+        self._spread = np.ones(len(self._centre))
+        self._spread[self._count + 1] = NOISE_SPREAD
         self._smoothness = SMOOTHNESS[0]
         self._thetas = dict.fromkeys(SMOOTHNESS, self._centre)
 
@@ -124,7 +116,7 @@ class GaussianProcess:
     def _group_distances(self, x: FloatVector) -> FloatVector:
         """Return squared distances per group, float64 (g, n, n)."""
         out = np.zeros((self._count, len(x), len(x)))
-        for column, group in zip(x.T, self.prior.groups, strict=True):
+        for column, group in zip(x.T, self._groups, strict=True):
             out[group] += np.square(column[:, None] - column[None, :])
         return out
 
@@ -173,7 +165,7 @@ class GaussianProcess:
 
     def scaled(self, x: FloatVector) -> FloatVector:
         """Return coordinates in units of their length scales, float64 (n, d)."""
-        out: FloatVector = x * np.exp(-self._theta[: self._count])[self.prior.groups]
+        out: FloatVector = x * np.exp(-self._theta[: self._count])[self._groups]
         return out
 
     def kernel(self, one: FloatVector, other: FloatVector) -> FloatVector:

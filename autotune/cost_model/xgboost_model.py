@@ -79,14 +79,12 @@ class XGBSettings:
 class XGBCostModel(CostModel):
     """Boosted trees trained to order candidates by throughput.
 
+    The loss is LambdaMART's pairwise one (Burges, "From RankNet to LambdaRank to LambdaMART",
+    MSR-TR-2010-82) over one query that holds all rows. A failure, with throughput 0, loses every
+    pair against what works, and two failures form no pair.
+
     seed: seed of the column samples.
     settings: number and shape of the trees.
-
-    Notes
-    -----
-    The loss is LambdaMART's pairwise one (Burges, "From RankNet to LambdaRank to
-    LambdaMART", MSR-TR-2010-82) over one query that holds all rows. A failure, with
-    throughput 0, loses every pair against what works, and two failures form no pair.
     """
 
     def __init__(self, seed: int = 0, settings: XGBSettings | None = None) -> None:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from autotune.dataset.dataset_columns import SPLITS
 from autotune.dataset.scan_logs import LogIndex
 from autotune.dataset.schema_file import schema_path
-from autotune.dataset.splits import SPLITS
 from autotune.dataset.task_finder import REASONS
-from autotune.system.terminal_escapes import printable
-from autotune.system.words import counted
+from autotune.system.words import counted, printable
 from features import FEATURE_VERSION
 from records.table import Field
 

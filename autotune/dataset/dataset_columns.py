@@ -1,20 +1,58 @@
-"""The columns of a data set except the features, and their values for a record."""
+"""The columns of a data set except the features, and their values for a record.
+
+Rows are split into training, validation and test by hashes, without random choice.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from autotune.dataset.program_text import ProgramText
 from autotune.dataset.scan_logs import Group, compact, device_of
+from autotune.dataset.spill_files import ProgramText
 from autotune.dataset.task_finder import REASONS
 from features import explain
 from records import Record
 from records.table import DType, Field, Values, as_text
+
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+SPLITS = (TRAIN, VALIDATION, TEST)
+
+
+def split_of(fingerprint: str) -> str:
+    """Return the split of a workload: 80 % of them are for training, 10 % each for the others.
+
+    It depends on the workload's fingerprint alone, so that a workload is in the same split in
+    every export.
+    """
+    tenth = _number(fingerprint) % 10
+    return VALIDATION if tenth == 8 else TEST if tenth == 9 else TRAIN
+
+
+def device_splits(devices: Iterable[str]) -> dict[str, str]:
+    """Return the split of each device.
+
+    In order of their names' hashes, the last tenth, at least one, is for the test and, if there are
+    three or more, as many before it for validation. Empty for fewer than two devices.
+    """
+    ordered = sorted(set(devices), key=lambda name: (_number(name), name))
+    if len(ordered) < 2:
+        return {}
+    held = max(1, len(ordered) // 10)
+    validation = held if len(ordered) > 2 else 0
+    train = len(ordered) - held - validation
+    kinds = [TRAIN] * train + [VALIDATION] * validation + [TEST] * held
+    return dict(zip(ordered, kinds, strict=True))
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode(errors="backslashreplace")).digest()[:8])
+
 
 # Replaces an index or a seed of more than 64 bits, which only logs of other tools have.
 NOT_64_BITS = -1
@@ -168,22 +206,15 @@ LABELS = [
     )
 ]  # fmt: skip
 
-SPLIT = _column(
-    "split",
-    "split",
-    "category",
-    "",
-    "train, validation or test, by the workload's fingerprint",
-    lambda row: row.split,
-)
-DEVICE_SPLIT = _column(
-    "split",
-    "device_split",
-    "category",
-    "",
-    "train, validation or test, by device; none where the device is not known",
-    lambda row: row.device_split,
-)
+SPLIT, DEVICE_SPLIT = [
+    _column("split", *about)
+    for about in (
+        ("split", "category", "", "train, validation or test, by the workload's fingerprint",
+         lambda r: r.split),
+        ("device_split", "category", "", "train, validation or test, by device; none where the "
+         "device is not known", lambda r: r.device_split),
+    )
+]  # fmt: skip
 
 # Columns that --with-programs adds.
 PROGRAM = [

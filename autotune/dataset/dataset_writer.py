@@ -14,11 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from autotune.dataset.data_card import ExportStatistics, card_path, card_text, missing_text
-from autotune.dataset.dataset_columns import Row, feature_field, fixed_columns
+from autotune.dataset.dataset_columns import (
+    Row,
+    device_splits,
+    feature_field,
+    fixed_columns,
+    split_of,
+)
 from autotune.dataset.scan_logs import Group, LogIndex, device_of
 from autotune.dataset.schema_file import schema_path, schema_text
 from autotune.dataset.spill_files import GroupFeatureStore
-from autotune.dataset.splits import device_splits, split_of
 from autotune.dataset.task_finder import TaskFinder
 from autotune.errors import UsageError
 from autotune.extract.layout_features import LOOP_LAYOUTS

@@ -40,12 +40,8 @@ def schema_text(data: Path, fields: Sequence[Field], layouts: Sequence[str], row
 def read_schema(data: Path) -> list[Field]:
     """Return the columns of a data set, from the schema file beside it.
 
-    Raises
-    ------
-    UsageError
-        If there is none, or it is not one that this version understands.
-    RecordError
-        If a column is not what it should be.
+    UsageError if there is none, or it is not one that this version understands. RecordError if a
+    column is not what it should be.
     """
     path = schema_path(data)
     try:

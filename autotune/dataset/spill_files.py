@@ -1,21 +1,33 @@
-"""Features, programs and operation counts of a group of records, computed once and kept on disk."""
+"""Features, programs and operation counts of a group of records, computed once and kept on disk.
+
+The records are first found again in the present space of their task.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
-from autotune.dataset.program_text import ProgramText, program_of
-from autotune.dataset.resolved_records import ResolvedRecords
+from autotune.builder import BuiltFunction
 from autotune.dataset.scan_logs import Group
-from autotune.dataset.task_finder import TEMPLATE_FAILS, TaskFinder
+from autotune.dataset.task_finder import (
+    NO_LOOPS,
+    NOT_IN_SPACE,
+    REFUSED,
+    TEMPLATE_CHANGED,
+    TEMPLATE_FAILS,
+    TaskFinder,
+)
 from autotune.errors import AutotuneError, UsageError
 from autotune.extract.layout_features import (
     BATCHED,
@@ -24,8 +36,108 @@ from autotune.extract.layout_features import (
     single_features,
 )
 from autotune.extract.structure_features import FloatMatrix
+from autotune.ir.visitor import is_raw
+from autotune.lowering.finalise import listing
 from autotune.task.task import Task
 from features import FeatureError
+from search_spaces import IntArray, SpaceError
+
+
+class ResolvedRecords:
+    """The indices of a group's records in the present space of their task.
+
+    configs: knob values as JSON, n of them.
+    fingerprints: fingerprint of the template that made each; None matches any.
+
+    UsageError if the template fails whatever its knobs are.
+    """
+
+    def __init__(
+        self, task: Task, configs: Sequence[str], fingerprints: Sequence[str | None]
+    ) -> None:
+        self._task = task
+        find = lru_cache(maxsize=1 << 16)(self._index_of)
+        # int64 (n,); configuration of each record, -1 where `reasons` says why there is none.
+        self.indices: IntArray = np.fromiter(map(find, configs), np.int64, len(configs))
+        # Why a record has no loops.
+        self.reasons: list[str | None] = [
+            NOT_IN_SPACE if index < 0 else None for index in self.indices.tolist()
+        ]
+        # int32 (n,); number of its structure, -1 where there is none.
+        self.labels = np.full(len(configs), -1, np.int32)
+        known = np.flatnonzero(self.indices >= 0)
+        self.labels[known] = self._labels(self.indices[known])
+        for rows in self._alike(known):
+            self._judge(rows, fingerprints)
+
+    def refuse(self, row: int) -> None:
+        """Mark a row whose plain numbers the template refuses."""
+        self.reasons[row] = REFUSED
+        self.indices[row], self.labels[row] = -1, -1
+
+    def _index_of(self, config: str) -> int:
+        try:
+            return self._task.space.index_of(json.loads(config))
+        except SpaceError:
+            return -1
+
+    def _labels(self, indices: IntArray) -> npt.NDArray[np.int32]:
+        labels = self._task.classify(indices)
+        if (labels < 0).any() and not self._task.untraceable:
+            for index in np.unique(indices[labels < 0]):  # of a large space, seen only in part
+                self._task.structure(int(index))
+            labels = self._task.classify(indices)
+        return labels
+
+    def _alike(self, known: IntArray) -> Iterable[IntArray]:
+        """Yield rows of one structure: all of a traced one, or those of one configuration."""
+        labels, indices = self.labels[known], self.indices[known]
+        for label in np.unique(labels[labels >= 0]):
+            yield known[labels == label]
+        for index in np.unique(indices[labels < 0]):
+            yield known[(labels < 0) & (indices == index)]
+
+    def _judge(self, rows: IntArray, fingerprints: Sequence[str | None]) -> None:
+        index = int(self.indices[rows[0]])
+        now = self._task.fingerprints_of(index)["template"]
+        function = self._task.structure(index).function
+        reason = REFUSED if function is None else NO_LOOPS if is_raw(function) else None
+        for row in rows.tolist():
+            changed = fingerprints[row] not in (None, now)
+            self.reasons[row] = TEMPLATE_CHANGED if changed else reason
+            if self.reasons[row] is not None:
+                self.indices[row], self.labels[row] = -1, -1
+
+
+_log = logging.getLogger(__name__)
+
+
+class ProgramText(TypedDict):
+    """The program texts of a configuration; None where they cannot be made."""
+
+    loops: str | None
+    steps: list[Any] | None
+    source_hash: str | None
+
+
+def program_of(task: Task, index: int) -> ProgramText:
+    """Return the program of a configuration.
+
+    ``source_hash`` is 16 hexadecimal digits of the SHA-256 of the generated source. If the record's
+    target names no processor, the source is for this processor, or for one with the vector width of
+    the record.
+    """
+    found: ProgramText = {"loops": None, "steps": None, "source_hash": None}
+    try:
+        found["steps"] = task.steps_of(index)
+        found["loops"] = str(listing(task.function(index))).rstrip()
+        main = task.prepared_of(task.space.config(index).values).main
+        source = BuiltFunction(main, task.target).source
+        found["source_hash"] = hashlib.sha256(source.encode()).hexdigest()[:16]
+    except AutotuneError as error:
+        _log.info("%s, configuration %d: %s", task.workload, index, error)
+    return found
+
 
 _log = logging.getLogger(__name__)
 

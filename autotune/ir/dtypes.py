@@ -236,6 +236,28 @@ def scalar_type(dtype: str) -> Any:
     return numpy_dtype(dtype).type
 
 
+def converted(array: Any, dtype: str) -> Any:
+    """Return an array as another type: floats to integers saturate, 0 of a NaN."""
+    target = numpy_dtype(dtype)
+    with np.errstate(all="ignore"):
+        if dtype == BOOL:
+            return array != 0
+        if is_float(array.dtype.name) and is_integer(dtype):
+            return _saturated(array, target)
+        return (array.astype(np.float32) if is_half(dtype) else array).astype(target)
+
+
+def _saturated(array: Any, target: np.dtype[Any]) -> Any:
+    """Convert floats to integers as `saturated` does."""
+    limits = np.iinfo(target)
+    low, above = float(limits.min), float(limits.max + 1)  # powers of 2, which floats are exactly
+    whole = np.trunc(array.astype(np.float64))
+    inside = (whole > low) & (whole < above)  # no NaN is
+    least, none, most = (target.type(n) for n in (limits.min, 0, limits.max))
+    cut = np.where(whole >= above, most, np.where(whole <= low, least, none))
+    return np.where(inside, np.where(inside, whole, 0).astype(target), cut)
+
+
 def of_value(value: object) -> str:
     """Type of a Python or NumPy scalar without a context."""
     if isinstance(value, (bool, np.bool_)):

@@ -8,6 +8,8 @@ fold constants.
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from autotune.errors import IRError
@@ -20,6 +22,15 @@ if TYPE_CHECKING:
 ARITHMETIC: Final = ("+", "-", "*", "/", "//", "%", "min", "max")
 COMPARISON: Final = ("==", "!=", "<", "<=", ">", ">=")
 LOGIC: Final = ("and", "or")
+
+
+def _operator(op: str, swap: bool = False) -> Callable[[Any, object], Expr]:
+    """Return the method of a binary operator."""
+
+    def method(self: Operators, other: object) -> Expr:
+        return self._binary(op, other, swap)
+
+    return method
 
 
 class Operators:
@@ -39,58 +50,19 @@ class Operators:
         a, b = (other, self) if swap else (self, other)
         return ops.binary(op, a, b)
 
-    def __add__(self, other: object) -> Expr:
-        return self._binary("+", other)
-
-    def __radd__(self, other: object) -> Expr:
-        return self._binary("+", other, swap=True)
-
-    def __sub__(self, other: object) -> Expr:
-        return self._binary("-", other)
-
-    def __rsub__(self, other: object) -> Expr:
-        return self._binary("-", other, swap=True)
-
-    def __mul__(self, other: object) -> Expr:
-        return self._binary("*", other)
-
-    def __rmul__(self, other: object) -> Expr:
-        return self._binary("*", other, swap=True)
-
-    def __truediv__(self, other: object) -> Expr:
-        return self._binary("/", other)
-
-    def __rtruediv__(self, other: object) -> Expr:
-        return self._binary("/", other, swap=True)
-
-    def __floordiv__(self, other: object) -> Expr:
-        return self._binary("//", other)
-
-    def __rfloordiv__(self, other: object) -> Expr:
-        return self._binary("//", other, swap=True)
-
-    def __mod__(self, other: object) -> Expr:
-        return self._binary("%", other)
-
-    def __rmod__(self, other: object) -> Expr:
-        return self._binary("%", other, swap=True)
+    __add__, __radd__ = _operator("+"), _operator("+", swap=True)
+    __sub__, __rsub__ = _operator("-"), _operator("-", swap=True)
+    __mul__, __rmul__ = _operator("*"), _operator("*", swap=True)
+    __truediv__, __rtruediv__ = _operator("/"), _operator("/", swap=True)
+    __floordiv__, __rfloordiv__ = _operator("//"), _operator("//", swap=True)
+    __mod__, __rmod__ = _operator("%"), _operator("%", swap=True)
+    __lt__, __le__ = _operator("<"), _operator("<=")
+    __gt__, __ge__ = _operator(">"), _operator(">=")
 
     def __neg__(self) -> Expr:
         from autotune.ir import ops
 
         return ops.negate(self)
-
-    def __lt__(self, other: object) -> Expr:
-        return self._binary("<", other)
-
-    def __le__(self, other: object) -> Expr:
-        return self._binary("<=", other)
-
-    def __gt__(self, other: object) -> Expr:
-        return self._binary(">", other)
-
-    def __ge__(self, other: object) -> Expr:
-        return self._binary(">=", other)
 
     def equal(self, other: object) -> Expr:
         """Expression that is true where both sides are equal."""
@@ -177,6 +149,11 @@ class Const(Expr):
             node.value, node.dtype, node.lanes, node.children = python, dtype, 1, ()
 
         return interned(cls, (tag, dtype), fill)
+
+
+def is_const(node: object, value: float) -> bool:
+    """Whether an expression is a constant of some value."""
+    return isinstance(node, Const) and bool(node.value == value)
 
 
 _var_ids = itertools.count()
@@ -458,6 +435,12 @@ class Buffer:
         self.shape = shape
         #: "global", "shared" or "local".
         self.scope = scope
+
+    @property
+    def elements(self) -> int | None:
+        """Number of elements; None if it is known only at run time."""
+        sizes = [int(extent.value) for extent in self.shape if isinstance(extent, Const)]
+        return math.prod(sizes) if len(sizes) == len(self.shape) else None
 
     def __repr__(self) -> str:
         return f"<buffer {self.name}: {self.dtype} {list(self.shape)} in {self.scope}>"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from autotune.errors import LoweringError
@@ -14,6 +14,8 @@ from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Expr, Load, Not, Read
 from autotune.ir.ops import cast, fold, gcd, if_then_else, likely, logical_not, select
 from autotune.ir.stmt import (
     Allocate,
+    For,
+    LoopKind,
     PrimFunc,
     Raw,
     Seq,
@@ -48,26 +50,33 @@ def recursive(run: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:
     """Yield `expr` and its operands, each distinct one once, parents first."""
-    seen: set[int] = set()
+    seen: set[Expr] = set()
     stack = [expr]
     while stack:
         node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        yield node
-        stack.extend(reversed(node.children))
+        if node not in seen:
+            seen.add(node)
+            yield node
+            if node.children:
+                stack.extend(node.children[::-1])
 
 
-def post_order(root: Expr, operands: Callable[[Expr], Sequence[Expr]]) -> Iterator[Expr]:
-    """Yield the nodes of `root`, each once and after its operands, without recursion."""
+def post_order(
+    root: Expr,
+    known: Container[Expr],
+    operands: Callable[[Expr], Sequence[Expr]] = operator.attrgetter("children"),
+) -> Iterator[Expr]:
+    """Yield the nodes of `root`, each once and after its operands, without recursion.
+
+    Nodes in `known` are left out, with what only they need; it may grow meanwhile.
+    """
     seen: set[int] = set()
     stack = [(root, False)]
     while stack:
         node, ready = stack.pop()
         if ready:
             yield node
-        elif id(node) not in seen:
+        elif id(node) not in seen and node not in known:
             seen.add(id(node))
             stack.append((node, True))
             stack.extend((operand, False) for operand in reversed(operands(node)))
@@ -85,7 +94,7 @@ def reads(expr: Expr) -> list[Read]:
 
 def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
     """Statements directly inside `stmt`."""
-    return _parts(stmt, stmt.STMTS)
+    return _parts(stmt, stmt.STMTS) if stmt.STMTS else ()
 
 
 def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
@@ -105,9 +114,8 @@ def _parts(stmt: Stmt, fields: tuple[str, ...]) -> tuple[Any, ...]:
 def with_parts(stmt: Stmt, expr: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt]) -> Stmt:
     """Return a statement with its expressions and statements replaced (itself if none is new)."""
     changed: dict[str, Any] = {}
-    kinds: list[tuple[tuple[str, ...], Callable[[Any], Any]]]
-    kinds = [(stmt.EXPRS, expr), (stmt.STMTS, inside)]
-    for fields, new in kinds:
+    new: Callable[[Any], Any]
+    for fields, new in ((stmt.EXPRS, expr), (stmt.STMTS, inside)):
         for field in fields:
             old = getattr(stmt, field)
             if isinstance(old, tuple):
@@ -124,7 +132,12 @@ def with_parts(stmt: Stmt, expr: Callable[[Expr], Expr], inside: Callable[[Stmt]
 
 def loads(stmt: Stmt) -> list[Load]:
     """Return the loads in the expressions of `stmt` itself, in textual order."""
-    return [node for expr in stmt_exprs(stmt) for node in walk_expr(expr) if isinstance(node, Load)]
+    return [load for expr in stmt_exprs(stmt) for load in _loads_in(expr)]
+
+
+@lru_cache(maxsize=4096)  # Pass after pass asks for those of the same expressions.
+def _loads_in(expr: Expr) -> tuple[Load, ...]:
+    return tuple(node for node in walk_expr(expr) if isinstance(node, Load))
 
 
 def all_loads(stmt: Stmt) -> Iterator[Load]:
@@ -161,7 +174,8 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(child_stmts(node)))
+        if node.STMTS:
+            stack.extend(_parts(node, node.STMTS)[::-1])
 
 
 def is_raw(function: PrimFunc) -> bool:
@@ -227,6 +241,10 @@ class StmtRewriter(Rewriter):
     def expr(self, node: Expr) -> Expr:
         """Return the expression as it is."""
         return node
+
+    def rebuild_stmt(self, node: Stmt) -> Stmt:
+        """Rewrite only the statements inside `node`."""
+        return super().rebuild_stmt(node) if node.STMTS else node
 
 
 Change = Callable[[Stmt], Stmt | None]  # What takes the place of a statement; None if nothing does.
@@ -335,3 +353,27 @@ def substitute(expr: Expr, mapping: Mapping[Any, Expr]) -> Expr:
 def substitute_stmt(stmt: Stmt, mapping: Mapping[Any, Expr]) -> Stmt:
     """Replace variables by expressions in a statement, folding constants that this creates."""
     return Substitution(mapping).stmt(stmt) if mapping else stmt
+
+
+def is_thread_loop(stmt: Stmt) -> bool:
+    """Whether a statement is a loop over the threads of a block."""
+    return (
+        isinstance(stmt, For)
+        and stmt.kind is LoopKind.THREAD
+        and stmt.thread_tag.startswith("threadIdx")
+    )
+
+
+def is_uniform(expr: Expr, threads: Set[Var]) -> bool:
+    """Whether an expression is known to have one value for all threads of a block.
+
+    `expr`: an expression that does not depend on loops with a different number of iterations per
+    thread.
+    `threads`: variables of the loops over the threads.
+    """
+    return not any(
+        node in threads
+        if isinstance(node, Var)
+        else isinstance(node, Load) and node.buffer.scope == "local"
+        for node in walk_expr(expr)
+    )

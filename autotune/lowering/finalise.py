@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from autotune.errors import InstantiationError
 from autotune.ir.algebra.intervals import Bounds
+from autotune.ir.algebra.polynomials import joined, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Const, Expr, KnobVar, Var
+from autotune.ir.expr import BinaryOp, Const, Expr, KnobVar, Var, is_const
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
-from autotune.ir.visitor import recursive, transform
-from autotune.lowering.fused_indices import rejoin
+from autotune.ir.visitor import AccessRewriter, recursive, stmt_exprs, transform, walk, walk_expr
 from autotune.lowering.gpu.shared_memory_reduction import share_reductions
 from autotune.lowering.gpu.unify_thread_axes import unify_threads
 from autotune.lowering.guards.facts import has_conditions
@@ -20,9 +20,8 @@ from autotune.lowering.guards.loop_partition import partition, shorten
 from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
 from autotune.lowering.loop_fusion import fuse_loops
 from autotune.lowering.output_storage import store_in_outputs
-from autotune.lowering.scan.parallel_interchange import interchange_parallel_loops
+from autotune.lowering.scan.loop_interchange import interchange_parallel_loops, interchange_steps
 from autotune.lowering.scan.scalar_replacement import replace_with_scalars
-from autotune.lowering.scan.unrolled_interchange import interchange_steps
 from autotune.lowering.storage_rewrite import share_storage
 from autotune.lowering.vector.alignment_peeling import peel_for_alignment
 from autotune.lowering.vector.unroll import mark_unrolled
@@ -80,7 +79,7 @@ def listing(function: PrimFunc) -> PrimFunc:
 
     def inside(node: Stmt) -> Stmt | None:
         if isinstance(node, For) and node.kind is not LoopKind.THREAD:
-            return node.body if isinstance(node.extent, Const) and node.extent.value == 1 else None
+            return node.body if is_const(node.extent, 1) else None
         return None
 
     return function.with_body(transform(function.body, after=inside))
@@ -122,3 +121,31 @@ def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     yield (result := vectorize(replace_with_scalars(result)))
     if result.info.line_offsets:
         yield hoist_guards(result)
+
+
+def rejoin(function: PrimFunc) -> PrimFunc:
+    """Return an analysed function with quotients and remainders in indices joined.
+
+    ::
+
+        S[(x // k)*k + x % k]      ->      S[x]
+
+    Constant lengths are joined already; listings keep the symbolic ones, as TVM v0.8 prints them.
+    """
+    exprs = (expr for stmt in walk(function.body) for expr in stmt_exprs(stmt))
+    if not any(_is_symbolic_remainder(node) for expr in exprs for node in walk_expr(expr)):
+        return function
+    joining = AccessRewriter(lambda buffer, index: (buffer, _joined(index)))
+    return function.with_body(joining.stmt(function.body))
+
+
+def _joined(index: Expr) -> Expr:
+    if index.lanes > 1:
+        return index
+    poly = to_poly(index)
+    found = joined(poly, _is_symbolic_remainder)
+    return index if found is poly else to_expr(found, index.dtype)
+
+
+def _is_symbolic_remainder(node: Expr) -> bool:
+    return isinstance(node, BinaryOp) and node.op == "%" and not isinstance(node.b, Const)

@@ -2,11 +2,12 @@
 
 ::
 
-    for (x, 0, 32)                           for (r, 0, 8)
-      B[x] = f(X[x])                           unrolled (u, 0, 4)
-    for (r, 0, 8)                    ->          B[r*4 + u] = f(X[r*4 + u])
-      unrolled (u, 0, 4)                         S[u] = S[u] + B[r*4 + u]
-        S[u] = S[u] + B[r*4 + u]
+    for (x, 0, 8)                            for (r, 0, 8)
+      vectorized (v, 0, 4)                     vectorized (w, 0, 4)
+        B[x*4 + v] = f(X[x*4 + v])               B[r*4 + w] = f(X[r*4 + w])
+    for (r, 0, 8)                    ->          S[w] = S[w] + B[r*4 + w]
+      vectorized (w, 0, 4)
+        S[w] = S[w] + B[r*4 + w]
 
 The elements are then still in registers, and what waits in one computation overlaps the other.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.ir.algebra.polynomials import Poly, add, split_multiple, to_expr, to_poly
+from autotune.ir.algebra.polynomials import to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.ops import binary, const
@@ -68,10 +69,12 @@ def _fused(node: Stmt) -> Stmt | None:
     left = list(node.stmts)
     nests = [_nest(stmt) if isinstance(stmt, For) else None for stmt in left]
     for number, consumer in enumerate(nests):
-        read = {load.buffer for load in all_loads(left[number])} if consumer else set()
+        if consumer is None or not any(nests[:number]):
+            continue
+        read = {load.buffer for load in all_loads(left[number])}
         for before in range(number - 1, -1, -1):
             producer = nests[before]
-            if producer is None or consumer is None or producer.store.buffer not in read:
+            if producer is None or producer.store.buffer not in read:
                 continue
             between = [*left[before + 1 : number], left[number]]
             joined = _joined(producer, consumer) if _may_wait(producer, between) else None
@@ -94,52 +97,29 @@ def _may_wait(producer: _Nest, stmts: Sequence[Stmt]) -> bool:
 
 def _joined(producer: _Nest, consumer: _Nest) -> Stmt | None:
     """Return the loops of a consumer with the iterations of its producer inside."""
-    (loop, *lanes), depth = producer.loops, len(consumer.loops) - len(producer.loops) + 1
-    outer, inner = consumer.loops[:depth], consumer.loops[depth:]
-    places = {
-        load.index for load in all_loads(consumer.loops[0]) if load.buffer is producer.store.buffer
-    }
-    in_order = all(s.kind in _IN_ORDER for s in (loop, *outer))
-    if len(places) != 1 or depth < 1 or not in_order:
+    (loop, *lanes), (outer, *inner) = producer.loops, consumer.loops
+    places = {load.index for load in all_loads(outer) if load.buffer is producer.store.buffer}
+    in_order = loop.kind in _IN_ORDER and outer.kind in _IN_ORDER
+    extent, total = _length(loop), _length(outer)
+    if len(places) != 1 or len(lanes) != len(inner) or not in_order or total < extent:
         return None
     pairs = list(zip(lanes, inner, strict=True))
     if any(a.kind is not b.kind or a.extent is not b.extent for a, b in pairs):
         return None
     index = substitute(producer.store.index, {a.var: b.var for a, b in pairs})
     (place,) = places
-    turn = _solution(to_poly(index), to_poly(place), loop.var)
-    total = None if turn is None else _count(turn, outer)
-    extent = _length(loop)
-    if turn is None or total is None or total < extent:
+    if not _is_in_turn(index, loop.var, place, outer.var):
         return None
-    at = to_expr(turn)
-    made = substitute_stmt(loop.body, {loop.var: at})
+    made = substitute_stmt(loop.body, {loop.var: outer.var})
     if total > extent and not _is_guarded(producer, extent, total):
-        made = If(binary("<", at, const(extent)), made)
-    made = seq(made, outer[-1].body)
-    for around in reversed(outer):
-        made = around.with_body(made)
-    return Simplifier().stmt(made)
+        made = If(binary("<", outer.var, const(extent)), made)
+    return Simplifier().stmt(outer.with_body(seq(made, outer.body)))
 
 
-def _solution(index: Poly, place: Poly, var: Var) -> Poly | None:
-    """Return the value of a variable for which an index is at a place."""
-    rest = dict(index)
-    scale = rest.pop((var,), 0)
-    if scale <= 0 or any(var is v for t in rest for atom in t for v in free_vars(atom)):
-        return None
-    turn, other = split_multiple(add(place, rest, -1), {(): scale})
-    return None if other else turn
-
-
-def _count(turn: Poly, loops: Sequence[For]) -> int | None:
-    """Return how many values a sum takes, if it counts them in order over the loops."""
-    total = 1
-    for loop in reversed(loops):
-        if turn.get((loop.var,)) != total:
-            return None
-        total *= _length(loop)
-    return total if len(turn) == len(loops) else None
+def _is_in_turn(index: Expr, var: Var, place: Expr, turn: Var) -> bool:
+    """Whether an index, linear in a variable, is a place for equal values of their variables."""
+    moved = [t for t in to_poly(index) if any(var is v for atom in t for v in free_vars(atom))]
+    return moved == [(var,)] and to_poly(substitute(index, {var: turn})) == to_poly(place)
 
 
 def _is_guarded(producer: _Nest, first: int, end: int) -> bool:

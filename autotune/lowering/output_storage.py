@@ -25,8 +25,8 @@ from autotune.ir.visitor import (
     accessed,
     all_loads,
     all_written,
-    child_stmts,
     free_vars,
+    loads,
     walk,
 )
 from autotune.lowering.dependence.accesses import Access, accesses
@@ -42,11 +42,14 @@ def store_in_outputs(function: PrimFunc) -> PrimFunc:
     registers stay, and so do those whose outputs are stored past the caches.
     """
     stores: dict[Buffer, list[Store]] = {}
-    for stmt in walk(function.body):
+    found = list(walk(function.body))
+    if not any(isinstance(stmt, Allocate) and is_large(stmt.buffer) for stmt in found):
+        return function
+    for stmt in found:
         if isinstance(stmt, Store) and stmt.buffer in function.outputs:
             stores.setdefault(stmt.buffer, []).append(stmt)
     apart = function.info.nontemporal.union(function.info.scan_states)
-    read = {load.buffer for load in all_loads(function.body)}
+    read = {load.buffer for stmt in found for load in loads(stmt)}
     single = [
         of_one[0]
         for output, of_one in stores.items()
@@ -84,11 +87,12 @@ class _OutputStorage(StmtRewriter):
     def _row(self, node: Allocate) -> tuple[Store, Expr] | None:
         """Return the store that a temporary is last read in, and where it begins in the output."""
         loops, last = _last_use(node.body, node.buffer)
-        own = {load.index for load in all_loads(last) if load.buffer is node.buffer}
-        store = next((s for s in self.stores if any(s is inner for inner in walk(last))), None)
-        if store is None or len(own) != 1 or node.buffer in all_written(last):
+        inside = set(walk(last))
+        store = next((s for s in self.stores if s in inside), None)
+        if store is None or store.buffer.dtype != node.buffer.dtype:
             return None
-        if store.buffer.dtype != node.buffer.dtype:
+        own = {load.index for load in all_loads(last) if load.buffer is node.buffer}
+        if len(own) != 1 or node.buffer in all_written(last):
             return None
         (element,) = own
         begin = to_expr(add(to_poly(store.index), to_poly(element), -1))
@@ -137,11 +141,15 @@ def _last_use(stmt: Stmt, buffer: Buffer) -> tuple[dict[Var, Expr], Stmt]:
     loops: dict[Var, Expr] = {}
     is_one = True
     while isinstance(stmt, (Seq, Allocate)) or (isinstance(stmt, For) and is_one):
-        using = [s for s in child_stmts(stmt) if any(buffer in accessed(x) for x in walk(s))]
-        if isinstance(stmt, For):
-            loops[stmt.var] = stmt.extent
-        is_one = is_one and len(using) == 1
-        stmt = using[-1]
+        if isinstance(stmt, Seq):
+            last_first = reversed(stmt.stmts)
+            using = (s for s in last_first if any(buffer in accessed(x) for x in walk(s)))
+            stmt = next(using)
+            is_one = is_one and next(using, None) is None
+        else:
+            if isinstance(stmt, For):
+                loops[stmt.var] = stmt.extent
+            stmt = stmt.body
     return loops, stmt
 
 

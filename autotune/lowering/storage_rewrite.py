@@ -20,7 +20,7 @@ from itertools import combinations
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Buffer, Const, Expr, SizeVar
+from autotune.ir.expr import Buffer, Expr, SizeVar
 from autotune.ir.ops import chain
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, allocated
 from autotune.ir.visitor import AccessRewriter, accessed, child_stmts, free_vars, transform
@@ -147,12 +147,7 @@ class _Regions:
 
 def _constant_size(buffer: Buffer) -> int | None:
     """Return the size in bytes, None if it is known at run time only."""
-    total = dtypes.itemsize(buffer.dtype)
-    for extent in buffer.shape:
-        if not isinstance(extent, Const):
-            return None
-        total *= int(extent.value)
-    return total
+    return None if buffer.elements is None else buffer.elements * dtypes.itemsize(buffer.dtype)
 
 
 def is_large(buffer: Buffer) -> bool:

@@ -16,7 +16,7 @@ from autotune.measure.candidate import Built, CandidateError, WorkloadDescriptio
 from autotune.measure.checks.unscheduled_program import Computation
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.backends import backend_of
-from autotune.runtime.cpu.cpu_binary import CpuBinary
+from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.device import Binary
 from autotune.runtime.prepared_binary import PreparedBinary
 from autotune.runtime.signature import Signature
@@ -55,12 +55,8 @@ class BuildBench:
     def subject(self) -> tuple[WorkloadDescription, CpuBinary | None]:
         """Return the description of the workload that a runner needs.
 
-        Returns
-        -------
-        WorkloadDescription
-        CpuBinary or None
-            The program without a schedule, which computes the right answers if the template has no
-            reference; None if it has, or if that would take too long.
+        Second is the program without a schedule, which computes the right answers if the template
+        has no reference; None if it has, or if that would take too long.
         """
         task = self.task
         program = Computation.of(task)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from autotune.errors import AutotuneError, error_text
 from autotune.measure.checks.input_uses import InputUse
@@ -62,25 +60,6 @@ class WorkloadDescription:
     functions: frozenset[str] | None = None
     # Positions of the inputs that do not change; candidates are `PreparedBinary` if there are any.
     constant: tuple[int, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the subject as JSON data."""
-        uses = None if self.uses is None else [use.to_json() for use in self.uses]
-        functions = None if self.functions is None else sorted(self.functions)
-        own = {"signature": self.signature.to_json(), "uses": uses, "functions": functions}
-        return {**vars(self), **own}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> WorkloadDescription:
-        """Rebuild a subject from what `to_json` returned."""
-        uses, functions = data["uses"], data["functions"]
-        own: dict[str, Any] = {
-            "signature": Signature.from_json(data["signature"]),
-            "uses": None if uses is None else tuple(map(InputUse.from_json, uses)),
-            "functions": None if functions is None else frozenset(functions),
-            "constant": tuple(data["constant"]),
-        }
-        return cls(**{**data, **own})
 
 
 @dataclass(frozen=True)

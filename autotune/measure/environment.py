@@ -24,12 +24,9 @@ _PACKAGES = {
 def device(target: Target) -> dict[str, Any]:
     """Describe the device that candidates for `target` run on.
 
-    Returns
-    -------
-    dict
-        "kind" ("cpu"), "name" of the processor, "cores" this process may run on, "threads" that a
-        parallel loop uses, "vector_bytes". Or "kind" ("gpu") and what else
-        `autotune.runtime.cuda.cupy_driver.facts_of` tells of the GPU, if there is one here.
+    "kind" ("cpu"), "name" of the processor, "cores" this process may run on, "threads" that a
+    parallel loop uses, "vector_bytes". Or "kind" ("gpu") and what else
+    `autotune.runtime.cuda.cupy_driver.facts_of` tells of the GPU, if there is one here.
     """
     return {"kind": "cpu" if target.on_cpu else "gpu", **_facts(target, "device")}
 

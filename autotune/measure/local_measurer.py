@@ -174,14 +174,10 @@ class LocalMeasurer(Measurer):
     def ceiling(self) -> Ceiling:
         """Measure what the machine can do at best for work of this kind and size.
 
-        Raises
-        ------
-        UsageError
-            If the template or its reference cannot be used at all.
-        AutotuneError
-            If no worker can do so.
+        UsageError if the template or its reference cannot be used at all. AutotuneError if no
+        worker can do so.
         """
-        response = self._scheduler.ceiling(CEILING_TIMEOUT_S)
+        response = self._scheduler.ask_alone("ceiling", CEILING_TIMEOUT_S)
         return Ceiling.from_json(_response_body(response, "the machine's ceiling")["ceiling"])
 
     def baseline(self) -> tuple[float, ...] | None:
@@ -199,19 +195,15 @@ class LocalMeasurer(Measurer):
         AutotuneError
             If it cannot be timed.
         """
-        response = self._scheduler.baseline(open_timeout_s(self.timeout_s, None))
+        response = self._scheduler.ask_alone("baseline", open_timeout_s(self.timeout_s, None))
         costs_s = _response_body(response, "the reference")["baseline"]
         return None if costs_s is None else tuple(costs_s)
 
     def build(self, candidates: Iterable[MeasureInput]) -> None:
         """Give candidates to the builders, without waiting.
 
-        Raises
-        ------
-        UsageError
-            If the template or its reference cannot be used at all.
-        AutotuneError
-            If no worker can be started.
+        UsageError if the template or its reference cannot be used at all. AutotuneError if no
+        worker can be started.
         """
         with self._closed_on_error():
             self._scheduler.begin_builds(self._new_jobs(candidates))
@@ -226,10 +218,7 @@ class LocalMeasurer(Measurer):
     def await_builds(self) -> None:
         """Wait until the first candidate is built; without `overlap`, until all are.
 
-        Raises
-        ------
-        UsageError, AutotuneError
-            As in `build`.
+        UsageError, AutotuneError as in `build`.
         """
         with self._closed_on_error():
             if not self.overlap:
@@ -242,10 +231,7 @@ class LocalMeasurer(Measurer):
 
         A candidate that is the same kernel as an earlier one gets that one's result.
 
-        Raises
-        ------
-        UsageError, AutotuneError
-            As in `build`.
+        UsageError, AutotuneError as in `build`.
         """
         with self._closed_on_error():
             self._scheduler.begin_builds(self._new_jobs([candidate]))
@@ -282,12 +268,8 @@ class LocalMeasurer(Measurer):
     ) -> dict[int, MeasureResult]:
         """Time candidates in turns (see `SupportsComparison`).
 
-        Raises
-        ------
-        UsageError
-            If the template or its reference cannot be used at all.
-        AutotuneError
-            If no worker can measure the first candidate.
+        UsageError if the template or its reference cannot be used at all. AutotuneError if no
+        worker can measure the first candidate.
         """
         with self._closed_on_error():
             return self._rounds.compare(configs, seconds, seed, fresh and not self._on_gpu, check)

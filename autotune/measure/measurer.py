@@ -17,18 +17,10 @@ BATCH = 16  # Candidates that are built before the first of them runs, at most.
 
 
 class Measurer(ABC):
-    """Measures candidates of one workload on one target.
+    """Measures candidates of one workload on one target."""
 
-    Attributes
-    ----------
-    policy : TimingPolicy
-        How candidates are timed.
-    overlap : bool
-        Whether candidates are built while others run.
-    """
-
-    policy: TimingPolicy
-    overlap: bool = False
+    policy: TimingPolicy  # How candidates are timed.
+    overlap: bool = False  # Whether candidates are built while others run.
 
     def remember(self, result: MeasureResult) -> None:  # noqa: B027, some know all results
         """Reuse this result for candidates with the same code hash: they are not measured."""
@@ -54,12 +46,8 @@ class Measurer(ABC):
     ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
         """Yield each candidate with its result, in order; build a batch at a time.
 
-        Raises
-        ------
-        UsageError
-            If the template or its reference cannot be used at all.
-        AutotuneError
-            If no worker can measure the first candidate.
+        UsageError if the template or its reference cannot be used at all. AutotuneError if no
+        worker can measure the first candidate.
         """
         rest = iter(candidates)
         built: deque[MeasureInput] = deque()
@@ -123,17 +111,14 @@ class SupportsComparison(Protocol):
     ) -> Mapping[int, MeasureResult]:
         """Time candidates in turns, in one process and on one set of arrays.
 
+        Return by index a single cost, or why a candidate failed. Costs are missing if the round was
+        lost through no candidate's fault, or one has spoilt it for others.
+
         seconds: how long the timing may take, about; what is needed to build and begin comes on
             top.
         seed: of the order, and of the places of the arrays.
         fresh: whether the round is in a new process; otherwise it is in that of the round before.
         check: whether a new process computes the right answers and checks each candidate once. The
             one process that owns a GPU always does, and is kept.
-
-        Returns
-        -------
-        mapping of int to MeasureResult
-            By index: a single cost, or why a candidate failed. Costs are missing if the round was
-            lost through no candidate's fault, or one has spoilt it for others.
         """
         ...

@@ -19,7 +19,7 @@ from autotune.measure.checks.check_cases import AnswerCheck, Given
 from autotune.measure.checks.compare_outputs import OutputCheck
 from autotune.measure.checks.guard_zones import Buffers
 from autotune.measure.checks.prepare_checks import prepare
-from autotune.measure.checks.reference_on_device import ReferenceOnDevice
+from autotune.measure.checks.reference import ReferenceOnDevice
 from autotune.measure.interleaved_timing import reallocated, time_interleaved
 from autotune.measure.noise_monitor import NoiseMonitor
 from autotune.measure.result import MeasureErrorNo
@@ -126,12 +126,6 @@ class RunBench:
 
     UsageError if the template's reference fails or does not fit its outputs, or the device has too
     little memory.
-
-    Attributes
-    ----------
-    reference: what answers are checked with: "given" by the template, "unscheduled" program, or
-        "none".
-    checks: how precise answers must be, a line each.
     """
 
     def __init__(
@@ -153,7 +147,9 @@ class RunBench:
         self.notes = device.notes  # what could not be had here, a line each
         try:
             prepared = prepare(subject, self._reference, unscheduled, given, seed)
-            self.reference, self.checks = prepared.reference, prepared.words
+            # What answers are checked with: "given" by the template, "unscheduled" or "none".
+            self.reference = prepared.reference
+            self.checks = prepared.words  # how precise answers must be, a line each
             self._prepared = [_PreparedCheck(device, subject, check) for check in prepared.checks]
             self._buffers = self._prepared[-1].buffers
             if not device.is_host:
@@ -190,12 +186,9 @@ class RunBench:
     def baseline(self) -> tuple[float, ...] | None:
         """Time the reference itself, as candidates are timed; None if there is none.
 
-        CandidateError if it is for NumPy's arrays alone, and candidates run elsewhere.
+        Seconds per call, one number per repeat.
 
-        Returns
-        -------
-        tuple of float
-            Seconds per call, one number per repeat.
+        CandidateError if it is for NumPy's arrays alone, and candidates run elsewhere.
         """
         buffers, reference = self._buffers, self._reference
         if reference is None:

@@ -184,12 +184,12 @@ class Scheduler:
 
         Without `overlap` all builders must be idle, too.
         """
-        body, payload = job.built
+        payload = job.built.payload
         if not self._checks:
             self.replace_runner(check=True)
         if not self._overlap:
             self._settle()
-        request = {"binary": body["binary"], "incumbent_s": job.candidate.incumbent_s}
+        request = {"incumbent_s": job.candidate.incumbent_s}
         job.request = self._send("run", request, self._timeout_s, payload, self._overlap)
 
     def run(self, job: BuildJob) -> Response:
@@ -217,25 +217,20 @@ class Scheduler:
 
     def load_for_round(self, job: BuildJob) -> Response:
         """Load a job that was built into the runner and call it, for a round to time it."""
-        body, payload = job.built
-        request = {"binary": body["binary"], "number": job.candidate.config.index}
+        payload = job.built.payload
+        request = {"number": job.candidate.config.index}
         return self._response(self._send("enter", request, self._timeout_s, payload))
 
     def time_round(self, request: dict[str, Any], timeout_s: float) -> Response:
         """Time the loaded jobs in turns, while all other workers are idle."""
-        return self._request_alone("round", request, timeout_s)
+        return self.ask_alone("round", timeout_s, request)
 
-    def ceiling(self, timeout_s: float) -> Response:
-        """Measure the peak performance of the machine, while all other workers are idle."""
-        return self._request_alone("ceiling", {}, timeout_s)
-
-    def baseline(self, timeout_s: float) -> Response:
-        """Time the reference, while all other workers are idle."""
-        return self._request_alone("baseline", {}, timeout_s)
-
-    def _request_alone(self, op: str, body: dict[str, Any], timeout_s: float) -> Response:
+    def ask_alone(
+        self, op: str, timeout_s: float, body: dict[str, Any] | None = None
+    ) -> Response:
+        """Let the runner do "ceiling", "baseline" or "round" while all other workers are idle."""
         self._settle()
-        return self._response(self._send(op, body, timeout_s))
+        return self._response(self._send(op, body or {}, timeout_s))
 
     def _send(
         self,
@@ -295,9 +290,8 @@ class Scheduler:
     def _dispatch(self, builds: bool = True) -> None:
         """Open the runner once the workload is described; give jobs to idle builders."""
         if self._description is not None and self._runner.worker is None:
-            body, payload = self._description
-            request = self._request(**self._running, **body, check=self._checks)
-            self._runner.open(request, self._opening_s, payload)
+            request = self._request(**self._running, check=self._checks)
+            self._runner.open(request, self._opening_s, self._description.payload)
         for builder in self._builders:
             waiting = builds and bool(self._queue)
             if waiting and builder.idle and builder.request_count >= MAX_CANDIDATES_PER_BUILDER:

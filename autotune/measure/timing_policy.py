@@ -67,10 +67,7 @@ class TimingPolicy:
     def from_json(cls, data: Mapping[str, Any]) -> TimingPolicy:
         """Rebuild a policy from what `to_json` returned.
 
-        Raises
-        ------
-        UsageError
-            If a setting is unknown or out of range.
+        UsageError if a setting is unknown or out of range.
         """
         unknown = sorted(set(data) - {f.name for f in fields(cls)})
         if unknown:

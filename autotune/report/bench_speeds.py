@@ -56,7 +56,7 @@ class BenchmarkedTemplate:
     target: str
     device: str
     baseline: str  # What the reference runs on: "NumPy" or "CuPy".
-    meaningless: bool = False  # Whether the times are none of the target's device.
+    times_mean_nothing: bool = False  # Whether the times are none of the target's device.
 
     @property
     def title(self) -> str:
@@ -66,7 +66,7 @@ class BenchmarkedTemplate:
     @property
     def place(self) -> str:
         """One line: the device, and whether times mean anything."""
-        if not self.meaningless:
+        if not self.times_mean_nothing:
             return self.device
         return f"GPU threads as loops on {self.device}: these times say nothing of a GPU"
 
@@ -168,7 +168,7 @@ class Speeds:
 
     def points(self) -> Iterator[Point]:
         """Yield the points of all lines."""
-        return (point for line in self.lines.values() for point in line if point is not None)
+        return (point for _, point in self.named())
 
     def named(self) -> Iterator[tuple[str, Point]]:
         """Yield the points of all lines with their lines and sizes: "blocked at 256"."""
@@ -260,4 +260,4 @@ class Grid:
 
     def points(self) -> Iterator[Point]:
         """Yield the points of all panels."""
-        return (point for panel in self.panels.values() for row in panel for point in row)
+        return (point for _, point in self.named())

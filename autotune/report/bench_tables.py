@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autotune.report.bench_speeds import (
-    BenchmarkedTemplate,
     Grid,
     Point,
     Setting,
@@ -131,7 +130,7 @@ def _doubts(found: Speeds | Grid) -> Iterator[str]:
 
 def _lines_json(found: Speeds) -> dict[str, Any]:
     return {
-        **_subject_json(found.subject),
+        **vars(found.subject),
         "unit": found.unit,
         "sizes": [
             {**_setting_json(setting), "baseline": speed}
@@ -149,7 +148,7 @@ def _lines_json(found: Speeds) -> dict[str, Any]:
 
 def _grid_json(found: Grid) -> dict[str, Any]:
     return {
-        **_subject_json(found.subject),
+        **vars(found.subject),
         "unit": found.unit,
         "size": {**_setting_json(found.setting), "baseline": found.baseline},
         "across": {"knob": found.across, "values": list(found.columns)},
@@ -158,17 +157,6 @@ def _grid_json(found: Grid) -> dict[str, Any]:
             name: [[_point_json(point, found.speed(point)) for point in row] for row in rows]
             for name, rows in found.panels.items()
         },
-    }
-
-
-def _subject_json(subject: BenchmarkedTemplate) -> dict[str, Any]:
-    return {
-        "template": subject.template,
-        "args": dict(subject.args),
-        "target": subject.target,
-        "device": subject.device,
-        "times_mean_nothing": subject.meaningless,
-        "baseline": subject.baseline,
     }
 
 

@@ -216,7 +216,7 @@ def _figure(width: float, height: float, found: Speeds | Grid) -> Figure:
     layout = ConstrainedLayoutEngine(rect=(0.0, foot, 1.0, 1.0 - head - foot))
     figure = Figure(figsize=(width, height), layout=layout, dpi=150)
     FigureCanvasAgg(figure)
-    colour = "#B00000" if subject.meaningless else "0.35"
+    colour = "#B00000" if subject.times_mean_nothing else "0.35"
     below = 1.0 - line * (1.25 + title.count("\n"))
     figure.text(0.012, 0.99, title, va="top", fontsize="medium", fontweight="bold")
     figure.text(0.012, below, knobs, va="top", fontsize="small", color="0.35")

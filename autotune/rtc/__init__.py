@@ -31,21 +31,17 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "KernelLaunch": "autotune.rtc.raw_kernel",
-    "UNARY": "autotune.rtc.unary_operators",
-    "VECTOR_BYTES": "autotune.rtc.vector_plan",
-    "RTCFunction": "autotune.rtc.rtc_function",
-    "RawKernel": "autotune.rtc.raw_kernel",
-    "Unary": "autotune.rtc.elementwise",
-    "VectorPlan": "autotune.rtc.vector_plan",
-    "VectorizedKernel": "autotune.rtc.vectorized_launcher",
-    "VectorizedKernelRTCLauncher": "autotune.rtc.vectorized_launcher",
-    "device_header": "autotune.codegen.cuda.device_source",
-    "get_function": "autotune.rtc.rtc_function",
-    "launch": "autotune.rtc.rtc_function",
-    "most_lanes": "autotune.rtc.vector_plan",
-    "plan_vectors": "autotune.rtc.vector_plan",
-    "unary": "autotune.rtc.elementwise",
+    name: f"autotune.{module}"
+    for module, names in {
+        "codegen.cuda.device_source": ("device_header",),
+        "rtc.elementwise": ("Unary", "unary"),
+        "rtc.raw_kernel": ("KernelLaunch", "RawKernel"),
+        "rtc.rtc_function": ("RTCFunction", "get_function", "launch"),
+        "rtc.unary_operators": ("UNARY",),
+        "rtc.vector_plan": ("VECTOR_BYTES", "VectorPlan", "most_lanes", "plan_vectors"),
+        "rtc.vectorized_launcher": ("VectorizedKernel", "VectorizedKernelRTCLauncher"),
+    }.items()
+    for name in names
 }
 
 __all__ = list(_HOMES)

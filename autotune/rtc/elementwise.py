@@ -215,7 +215,8 @@ class Unary:
             old = out.astype(accumulation(out.dtype.name))
             mixed = dtypes.promote(found.dtype.name, old.dtype.name)
             found = _added(found.astype(mixed), old.astype(mixed))
-        return convert(found, out.dtype.name)
+        result: npt.NDArray[Any] = dtypes.converted(found, out.dtype.name)
+        return result
 
     def __str__(self) -> str:
         return f"rtc.unary({self.operator.name!r})"
@@ -239,22 +240,6 @@ def _added(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[Any
     with np.errstate(all="ignore"):
         total: npt.NDArray[Any] = first + second
     return total
-
-
-def convert(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
-    """Return an array as another type, by the rules of docs/dtypes.md."""
-    kind = values.dtype.name
-    with np.errstate(all="ignore"):
-        if dtypes.is_integer(dtype) and dtypes.is_float(kind):
-            low, high = int(dtypes.min_value(dtype)), int(dtypes.max_value(dtype))
-            whole = np.where(np.isnan(values), 0, np.trunc(values.astype("float64")))
-            above, below = whole >= float(high), whole <= float(low)
-            inside = np.where(above | below, 0, whole).astype(dtype)
-            inside[above], inside[below] = high, low
-            return inside
-        if dtypes.is_half(dtype):
-            values = values.astype("float32")
-        return values.astype(dtypes.numpy_dtype(dtype))
 
 
 def _request(request: str) -> str:

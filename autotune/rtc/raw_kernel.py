@@ -9,10 +9,19 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.ir.algebra.intervals import Intervals
-from autotune.ir.expr import Buffer, Const, Expr, Var
-from autotune.ir.function_info import FunctionInfo
+from autotune.ir.expr import Buffer, Expr, Var, is_const
 from autotune.ir.ops import binary, convert, is_convertible
-from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Raw, Seq, Stmt, allocated
+from autotune.ir.stmt import (
+    Allocate,
+    For,
+    FunctionInfo,
+    LoopKind,
+    PrimFunc,
+    Raw,
+    Seq,
+    Stmt,
+    allocated,
+)
 from autotune.te.tensor import Tensor
 
 Rule = tuple[Expr, str]
@@ -131,7 +140,7 @@ class RawKernel:
         tags = [*_tags("blockIdx", grid), *_tags("threadIdx", block)]
         rules += _rules(tags, shared)
         body: Stmt = raw
-        if not (isinstance(shared, Const) and shared.value == 0):
+        if not is_const(shared, 0):
             name = "dynamic" if launch.name == self.name else f"dynamic_{launch.name}"
             body = Allocate(Buffer(name, "uint8", (shared,), "shared"), body)
         for tag, extent in reversed(tags):

@@ -8,9 +8,8 @@
 `reductions.split_reductions`     long reductions with few results have parts
 `reductions.vector_partial_sums`  reductions along rows have partial results in vectors
 `reductions.windows`              windows apart are reduced along columns, then along rows
-`reductions.rows`                 stages that share rows are computed a row at a time
+`reductions.rows`                 stages that share rows are computed a row at a time, in vectors
 `transposed_tiles`                stages that read along another axis have tiles in registers
-`flat`                            everything else is one loop, in vectors
 `threads`                         loops are shared among threads
 ================================  ================================================================
 
@@ -32,7 +31,6 @@ from autotune.ir.visitor import free_vars
 from autotune.rules.contractions.contraction import contractions
 from autotune.rules.contractions.packed_panels import Panels
 from autotune.rules.contractions.register_tiles import Effort, schedule_tiles, tiles
-from autotune.rules.flat import lanes_in
 from autotune.rules.gpu.gpu_rules import gpu_schedule
 from autotune.rules.inline import inlined_stages
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
@@ -54,12 +52,14 @@ from autotune.rules.scans.associative_scans import ScanSeries
 from autotune.rules.scans.cell_loops import ScanCells
 from autotune.rules.stage_graph import (
     ends_in,
+    extent,
     has_windows_apart,
     iterations,
     readings,
     row_groups,
     written_out,
 )
+from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp, producers_first
 
@@ -229,7 +229,9 @@ class _Rules:
         if not runs_along_rows(tensor, width):
             return (tensor,)
         counts = (4, 1, 2, 8)
-        vectors = knobs.define_knob("partial_vectors", counts)
+        length = extent(tensor.op.reduce_axis[-1])
+        likely = next(n for n in (4, 2, 1) if n * width <= length)
+        vectors = knobs.define_knob("partial_vectors", counts, default=likely)
         parts = parts_knob(knobs, tensor, result_count(tensor))
         if parts is None:
             lanes = lanes_of(tensor, width, vectors)

@@ -1,4 +1,4 @@
-"""The fallback schedule of any computation without tuning: fused, parallel, vectorised."""
+"""The fallback schedule of any computation without tuning: plain loops, in threads on GPUs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from autotune import te
-from autotune.rules.flat import schedule_flat
 from autotune.rules.gpu.thread_loops import bind
-from autotune.rules.inline import inlined_stages
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp, producers_first
@@ -17,25 +15,15 @@ _THREADS: Final = 256
 
 
 def fallback_schedule(outputs: Sequence[te.Tensor], target: Target) -> Schedule:
-    """Return a schedule that is legal for every computation without scans and sensible for most.
+    """Return a schedule that is legal for every computation without scans.
 
-    Element-wise stages are computed where they are read, if that repeats little work. On a
-    CPU the other stages run over their outer dimensions in parallel and over their last one in
-    vectors; on a GPU each output element has a thread.
+    Stages are plain loops on a CPU; on a GPU each output element has a thread.
     """
     ops = [t.op for t in outputs]
     schedule: Schedule = te.create_schedule(ops)
-    inlined = inlined_stages(outputs)
-    for op in producers_first(ops):
-        if not isinstance(op, ComputeOp):
-            continue
-        tensor = op.output()
-        if tensor in inlined:
-            schedule[tensor].compute_inline()
-        elif target.kind == "llvm":
-            schedule_flat(schedule, tensor, target)
-        else:
-            schedule_on_gpu(schedule, tensor)
+    for op in producers_first(ops) if target.kind != "llvm" else ():
+        if isinstance(op, ComputeOp):
+            schedule_on_gpu(schedule, op.output())
     return schedule
 
 

@@ -39,12 +39,6 @@ def reduction_of(tensor: te.Tensor) -> Reduce:
     return body
 
 
-def is_contiguous(tensor: te.Tensor, reads: Iterable[Read]) -> bool:
-    """Whether neighbours along the last dimension read neighbours, or the same, everywhere."""
-    last = tensor.op.axis[-1].var
-    return not any(last is v for r in reads for i in r.children[:-1] for v in free_vars(i))
-
-
 def is_dense(tensor: te.Tensor, reads: Iterable[Read], longest: int) -> bool:
     """Whether neighbours along the last dimension read elements that are not far apart.
 
@@ -171,7 +165,7 @@ def row_groups(
 def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading]) -> RowGroup:
     *before, last = left
     root = last.tensor
-    rows = {n: axis for n, axis in enumerate(root.op.axis) if extent(axis) > 1}
+    rows = {n: axis for n, axis in enumerate(root.op.axis) if not _is_one(length_of(axis))}
     found: list[tuple[Reading, dict[int, Any]]] = [(last, rows)]
     for stage in reversed(before):
         if schedule[stage.tensor].is_output:
@@ -189,6 +183,10 @@ def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading
         tuple(found[0][1]),
         tuple((s.tensor, tuple(own.values())) for s, own in found[1:]),
     )
+
+
+def _is_one(length: Any) -> bool:
+    return isinstance(length, int) and length == 1
 
 
 def _shared(tensor: te.Tensor, readers: Sequence[tuple[Reading, dict[int, Any]]]) -> dict[int, Any]:

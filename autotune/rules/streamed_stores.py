@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.rules.knob_definer import StageKnobs
+from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import extent
-from autotune.rules.threads import memory_seconds, operation_seconds
+from autotune.rules.threads import bytes_of, memory_seconds, operation_seconds
 from autotune.schedule.schedule import Schedule
 from autotune.system import host
+from autotune.target import Target
 
 #: Bytes of a result that some cache may be too small for, and of a line of it.
-_LARGE: Final = 1 << 22
-_LINE_BYTES: Final = 64
+LARGE: Final = 1 << 22
+LINE_BYTES: Final = 64
 
 #: Most operations beside stores past the cache, as a share of the time of the stores.
 _LIGHT: Final = 0.8
 
 
-def is_streamed(
-    knobs: StageKnobs, schedule: Schedule, tensor: te.Tensor, stages: Sequence[te.Tensor]
+def outlasts_caches(
+    target: Target, tensor: te.Tensor, stages: Sequence[te.Tensor], light: float = _LIGHT
 ) -> bool:
-    """Define whether a result that may not fit into the cache is stored past it.
+    """Whether a result is likely to be stored past the caches: it does not fit into them.
 
     Stores past the cache come in bursts between other operations, which then have to wait: those
-    of `stages`.
+    of `stages`, which must take less than `light` times as long. If there are several stages, rows
+    are read before they are written, and the cache has less time to write its lines.
     """
-    size = math.prod(map(extent, tensor.op.axis)) * dtypes.itemsize(tensor.dtype)
-    line = extent(tensor.op.axis[-1]) * dtypes.itemsize(tensor.dtype) % _LINE_BYTES
-    if size < _LARGE or line or tensor.op.reduce_axis or not schedule[tensor].is_output:
+    is_light = operation_seconds(target, stages) < light * memory_seconds([tensor])
+    return is_light and 2 * min(len(stages), 2) * bytes_of(tensor) >= host.cache_bytes()
+
+
+def is_streamed(
+    knobs: KnobDefiner,
+    schedule: Schedule,
+    tensor: te.Tensor,
+    stages: Sequence[te.Tensor],
+    light: float = _LIGHT,
+) -> bool:
+    """Define whether a result that may not fit into the cache is stored past it."""
+    if bytes_of(tensor) < LARGE or tensor.op.reduce_axis or not schedule[tensor].is_output:
         return False
     ways = ["cached", "streamed"]
-    is_light = operation_seconds(knobs.target, stages) < _LIGHT * memory_seconds([tensor])
-    likely = ways[is_light and 2 * size > host.cache_bytes()]
+    likely = ways[outlasts_caches(knobs.target, tensor, stages, light)]
     way: str = knobs.define_knob("stores", ways, default=likely)
     return way == "streamed"
+
+
+def has_whole_lines(tensor: te.Tensor) -> bool:
+    """Whether all rows of a result begin at the same place of a cache line."""
+    return extent(tensor.op.axis[-1]) * dtypes.itemsize(tensor.dtype) % LINE_BYTES == 0

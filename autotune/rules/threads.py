@@ -25,6 +25,7 @@ from autotune.ir.expr import BinaryOp, Call, Expr, Reduce
 from autotune.ir.visitor import walk_expr
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import iterations
+from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
@@ -62,17 +63,18 @@ def operation_seconds(target: Target, stages: Iterable[te.Tensor]) -> float:
     seconds = 0.0
     for tensor in stages:
         assert isinstance(tensor.op, ComputeOp)
-        lanes = max(1, target.vector_bytes // dtypes.itemsize(tensor.dtype))
-        seconds += iterations(tensor) / lanes * sum(map(_cost, tensor.op.body))
+        vectors = iterations(tensor) / lanes_in(target, tensor.dtype)
+        seconds += vectors * sum(map(_cost, tensor.op.body))
     return seconds
 
 
 def memory_seconds(arrays: Iterable[te.Tensor]) -> float:
     """Return about how long one thread needs to read or write some arrays in memory."""
-    return _BYTE * sum(map(_size, arrays))
+    return _BYTE * sum(map(bytes_of, arrays))
 
 
-def _size(tensor: te.Tensor) -> int:
+def bytes_of(tensor: te.Tensor) -> int:
+    """Return the size of a tensor."""
     shape: list[Any] = list(tensor.shape)
     return math.prod(map(int, shape)) * dtypes.itemsize(tensor.dtype)
 

@@ -21,11 +21,11 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Read
 from autotune.ir.visitor import free_vars
-from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.stage_graph import extent
-from autotune.rules.streamed_stores import is_streamed
+from autotune.rules.streamed_stores import has_whole_lines, is_streamed
 from autotune.rules.threads import share
+from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 
 #: Most and least rows of a tile: half of the vector registers, and what is worth shuffles.
@@ -39,7 +39,7 @@ _TASKS: Final = 8
 def other_axis(tensor: te.Tensor, reads: Sequence[Read], lanes: int) -> Any | None:
     """Return the axis along which a stage reads neighbours, if that is not its last one."""
     axes = list(tensor.op.axis)
-    if tensor.op.reduce_axis or len(axes) < 2 or lanes < 2 or extent(axes[-1]) < lanes:
+    if tensor.op.reduce_axis or len(axes) < 2 or lanes < 2 or extent(axes[-1]) < 2:
         return None
     last = axes[-1].var
     for read in (r for r in reads if r.children):
@@ -56,9 +56,10 @@ def schedule_transposed(
 ) -> None:
     """Compute a stage in blocks of tiles, `rows` being the axis from `other_axis`."""
     stage, axes = schedule[tensor], list(tensor.op.axis)
-    columns, lanes = axes[-1], lanes_in(knobs.target, tensor.dtype)
+    columns = axes[-1]
     height, length = extent(rows), extent(columns)
-    most = 1 << int(math.log2(min(height, lanes, _MOST_ROWS)))
+    most = lanes_in(knobs.target, tensor.dtype)
+    lanes, most = min(most, length), 1 << int(math.log2(min(height, most, _MOST_ROWS)))
     # Half a line of each row, where rows of what is read begin within lines.
     line = height * dtypes.itemsize(tensor.dtype) % knobs.target.vector_bytes
     heights = [most, max(most // 2, 2)]
@@ -76,7 +77,7 @@ def schedule_transposed(
     stage.reorder(*front, outer, across, *within, u, v)
     stage.unroll(u)
     stage.vectorize(v)
-    if is_streamed(knobs, schedule, tensor, [tensor]):
+    if has_whole_lines(tensor) and is_streamed(knobs, schedule, tensor, [tensor]):
         stage.pragma(v, "nontemporal_store")
     blocks = te.ceildiv(height, tile * block_rows) * te.ceildiv(length, lanes * block_columns)
     share(

@@ -198,7 +198,9 @@ class ArgumentChecker:
                 )
         for array, param, rule in zip(arrays, parameters, self._rules, strict=True):
             if param.strides is not None:
-                for name, extent, stride in zip(param.strides, *_layout(array), strict=True):
+                for name, extent, stride in zip(
+                    param.strides, array.shape, array.strides, strict=True
+                ):
                     known[name] = stride // rule.itemsize if extent > 1 else 0
         return [known[size] for size in self.signature.sizes]
 
@@ -245,14 +247,9 @@ def is_contiguous(array: object) -> bool:
     return bool(tells()) if callable(tells) else True
 
 
-def _layout(array: Array) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the extents of an array and its strides in bytes."""
-    return array.shape, array.strides
-
-
 def _lies_well(array: Array, rule: _Rule) -> bool:
     """Whether strides count elements forwards; those of an output never to the same place."""
-    lengths = sorted((s, n) for n, s in zip(*_layout(array), strict=True) if n > 1)
+    lengths = sorted((s, n) for n, s in zip(array.shape, array.strides, strict=True) if n > 1)
     if any(stride < 0 or stride % rule.itemsize for stride, _ in lengths):
         return False
     reach = 0
@@ -267,7 +264,9 @@ def _reach(array: Array, itemsize: int) -> int:
     """Return how many bytes there are from the first element to the end of the last."""
     if 0 in array.shape:
         return 0
-    return itemsize + sum(s * (n - 1) for n, s in zip(*_layout(array), strict=True) if n > 1)
+    steps = zip(array.shape, array.strides, strict=True)
+    reach: int = sum(stride * (extent - 1) for extent, stride in steps if extent > 1)
+    return itemsize + reach
 
 
 def _shape_text(param: ArrayParameter) -> str:

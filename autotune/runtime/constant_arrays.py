@@ -24,24 +24,13 @@ def constant_copies(
 ) -> dict[int, Array]:
     """Return copies of the arrays that constant inputs are, for the built function alone.
 
-    Parameters
-    ----------
-    who : str
-        Whose inputs they are, for messages.
-    parameters : sequence of ArrayParameter
-        All arrays of the function.
-    constants : mapping, optional
+    They are by the position among the inputs, in ascending order.
 
-    Returns
-    -------
-    dict of int to ndarray
-        By the position among the inputs, in ascending order.
+    who: whose inputs they are, for messages.
+    parameters: all arrays of the function.
 
-    Raises
-    ------
-    ArgumentError
-        If there is no such input, several have the name, or one is given twice, or an array does
-        not have the dtype and the shape of its input.
+    ArgumentError if there is no such input, several have the name, or one is given twice, or an
+    array does not have the dtype and the shape of its input.
     """
     inputs = [parameter for parameter in parameters if not parameter.is_output]
     names = [parameter.name for parameter in inputs]

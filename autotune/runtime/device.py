@@ -70,16 +70,11 @@ class Backend(Protocol):
     def facts(self, target: Target) -> dict[str, Any]:
         """Describe the device that a target names, without making it this process's own.
 
-        Returns
-        -------
-        dict
-            "device": what records say of it. "arch": the architecture that candidates are compiled
-            for, None where the target says it all. "versions": of its driver and compilers.
+        "device": what records say of it. "arch": the architecture that candidates are compiled for,
+        None where the target says it all. "versions": of its driver and compilers.
 
-        Raises
-        ------
-        TargetError
-            If the device cannot be used, or does not run what the target asks for: one line.
+        TargetError if the device cannot be used, or does not run what the target asks for: one
+        line.
         """
 
     def compile_binary(
@@ -87,9 +82,7 @@ class Backend(Protocol):
     ) -> Binary:
         """Compile a function in final form for another process to load.
 
-        Raises
-        ------
-        CodegenError, CompileError, LaunchError, TargetError
+        It may raise CodegenError, CompileError, LaunchError, TargetError.
         """
 
     def build_function(

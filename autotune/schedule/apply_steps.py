@@ -10,9 +10,8 @@ from autotune.errors import AutotuneError, ScheduleError
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Expr, SizeVar
 from autotune.ir.visitor import free_vars
-from autotune.schedule.expr_serialization import Term, expr_of
 from autotune.schedule.stage_core import StageCore
-from autotune.schedule.steps import Step
+from autotune.schedule.steps import Step, Term, expr_of
 from autotune.te.compute import thread_axis
 from autotune.te.tensor import Tensor
 
@@ -173,20 +172,11 @@ _PRIMITIVES: dict[str, Callable[..., None]] = {
     **dict.fromkeys(("fuse", "reorder", "vectorize", "unroll", "parallel"), _Replay.on_axes),
     **dict.fromkeys(("compute_root", "compute_inline"), _Replay.on_stage),
     **{
-        method.__name__: method
-        for method in (
-            _Replay.split,
-            _Replay.bind,
-            _Replay.pragma,
-            _Replay.compute_at,
-            _Replay.double_buffer,
-            _Replay.set_scope,
-            _Replay.transform_layout,
-            _Replay.storage_align,
-            _Replay.set_store_predicate,
-            _Replay.cache_read,
-            _Replay.cache_write,
-            _Replay.rfactor,
+        name: getattr(_Replay, name)
+        for name in (
+            "split", "bind", "pragma", "compute_at", "double_buffer", "set_scope",
+            "transform_layout", "storage_align", "set_store_predicate", "cache_read",
+            "cache_write", "rfactor",
         )
     },
-}
+}  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Const, Expr, KnobVar, SizeVar, Var
+from autotune.ir.expr import Const, Expr, KnobVar, SizeVar, Var, is_const
 from autotune.ir.ops import binary, const
 from autotune.ir.visitor import free_vars, substitute
 from autotune.te.compute import ceildiv
@@ -44,7 +44,7 @@ class Split:
             return ceildiv(most, self.given), self.given
         sized = any(isinstance(v, SizeVar) for v in free_vars(extent))
         size = self.given if keep or sized else binary("min", self.given, extent)
-        if isinstance(extent, Const) and extent.value == 0 and not keep:
+        if is_const(extent, 0) and not keep:
             size = extent  # for every value of a knob
         rest: Expr = ceildiv(extent, self.given)
         return (rest, size) if self.nparts is None else (size, rest)
@@ -57,7 +57,7 @@ class Split:
             return True
         if isinstance(self.given, Const) and isinstance(extent, Const):
             return int(extent.value) % int(self.given.value) == 0
-        return isinstance(self.given, Const) and self.given.value == 1
+        return is_const(self.given, 1)
 
     def exact(self, extent: Expr) -> Expr:
         """Return the condition over knobs under which no remainder is left; False if unknown."""
@@ -145,7 +145,7 @@ def pass_up(
                 values[axis] = start(axis, axis.var)
         else:
             fused, inner = values[relation.fused], extent(relation.inner)
-            if isinstance(inner, Const) and inner.value == 0:
+            if is_const(inner, 0):
                 inner = const(1)  # a loop of length 0 never divides
             values[relation.outer] = start(relation.outer, binary("//", fused, inner))
             values[relation.inner] = start(relation.inner, binary("%", fused, inner))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from autotune.errors import IRError, ScheduleError
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import BinaryOp, Const, Expr
+from autotune.ir.expr import BinaryOp, Expr, is_const
 from autotune.ir.ops import binary, const, convert
 from autotune.te.compute import ceildiv
 
@@ -36,7 +36,7 @@ class Digits(NamedTuple):
     @property
     def is_whole(self) -> bool:
         """Whether it is the axis itself."""
-        one = isinstance(self.divisor, Const) and self.divisor.value == 1
+        one = is_const(self.divisor, 1)
         return one and self.modulus is None
 
 
@@ -48,7 +48,7 @@ def index_map(axes: Sequence[IterVar], indices: Sequence[Any]) -> tuple[Digits, 
 
     Raises ScheduleError if two elements could get the same place, or this is not known.
     """
-    digits = tuple(_digits(index, axes) for index in indices if not _is_zero(index))
+    digits = tuple(_digits(index, axes) for index in indices if not is_const(index, 0))
     for axis in axes:
         _check_all_there(axis, [d for d in digits if d.axis is axis])
     return digits
@@ -81,11 +81,6 @@ def _digits(index: Any, axes: Sequence[IterVar]) -> Digits:
         else:
             found = Digits(axis, binary("*", found.divisor, node.b), None)
     return found
-
-
-def _is_zero(index: object) -> bool:
-    """Whether an index is 0 for every element, as `i % 1` is."""
-    return isinstance(index, Const) and index.value == 0
 
 
 def _check_all_there(axis: IterVar, own: list[Digits]) -> None:

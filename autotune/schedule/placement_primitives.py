@@ -84,11 +84,9 @@ class PlacementPrimitives(StageCore):
         scan = self.cell
         if scan is None or parent.cell is scan or (parent is scan and axis is scan.leaf_axes[-1]):
             return
-        where = (
-            f"stage {parent.name!r}"
-            if parent is not scan
-            else (f"axis {axis.name!r}, an iteration of which is several steps")
-        )
+        where = f"stage {parent.name!r}"
+        if parent is scan:
+            where = f"axis {axis.name!r}, an iteration of which is several steps"
         self.fail(
             "compute_at",
             f"it is part of the cell of scan {scan.name!r}, and {where} is outside the loop "

@@ -6,7 +6,6 @@ The loop becomes a spatial axis of the new stage, so that it can be vectorised o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from autotune.ir.axes import AxisKind, IterVar, Range
 from autotune.ir.expr import Const, Expr, Read, Reduce, Var
@@ -17,20 +16,12 @@ from autotune.schedule.stage import Stage
 from autotune.te.tensor import ComputeOp
 
 
-@dataclass(frozen=True, eq=False)
-class Factored:
-    """The two operations that a reduction becomes: partial results, and their combination."""
-
-    partial: ComputeOp
-    combined: ComputeOp
-
-
-def factor(stage: Stage, axis: IterVar, factor_axis: int) -> Factored:
-    """Return the operations for a stage whose reduction is factored by the loop `axis`."""
+def factor(stage: Stage, axis: IterVar, factor_axis: int) -> tuple[ComputeOp, ComputeOp]:
+    """Return partial results of a reduction by the loop `axis`, and their combination."""
     op = _checked(stage, axis)
     position = _position(stage, len(op.axis) + 1, factor_axis)
     partial = _partial(stage, op, axis, position)
-    return Factored(partial, _combined(op, partial, axis, position))
+    return partial, _combined(op, partial, axis, position)
 
 
 def _position(stage: Stage, rank: int, factor_axis: int) -> int:
@@ -113,11 +104,9 @@ def _checked(stage: Stage, axis: IterVar) -> ComputeOp:
     changed = len(loops) != len(own) or any(a is not b for a, b in zip(loops, own, strict=True))
     annotated = [*stage.loop_kinds, *stage.bindings, *stage.pragmas, *stage.alignments]
     if changed or annotated:
-        what = (
-            f"axis {annotated[0].name!r} is annotated"
-            if annotated
-            else ("its spatial loops were changed")
-        )
+        what = "its spatial loops were changed"
+        if annotated:
+            what = f"axis {annotated[0].name!r} is annotated"
         stage.fail(
             "rfactor",
             f"{what} already, and rfactor gives the stage new loops; split the reduction, "

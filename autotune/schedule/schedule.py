@@ -118,7 +118,8 @@ class Schedule:
                 f"cache_read: expected a tensor first, got {tensor!r}; give one, as in C"
             )
         producer = self[tensor]
-        reader_stages = [self[r] for r in _listed(readers)]
+        listed = readers if isinstance(readers, (list, tuple)) else [readers]
+        reader_stages = [self[reader] for reader in listed]
         names = ", ".join(reader.name for reader in self.readers(tensor)) or "none"
         if not reader_stages:
             producer.fail("cache_read", f"no reader is given; its readers are: {names}")
@@ -219,14 +220,13 @@ class Schedule:
             The partial results; a list where several values are reduced together.
         """
         stage = self[tensor]
-        factored = factor(stage, axis, factor_axis)
-        new = self._add_stage(factored.partial, stage.scope, self.stages.index(stage), beside=stage)
+        partial, combined = factor(stage, axis, factor_axis)
+        new = self._add_stage(partial, stage.scope, self.stages.index(stage), beside=stage)
         new.record_step("rfactor", stage, axis, factor_axis)
-        self._set_op(stage, factored.combined)
+        self._set_op(stage, combined)
         stage.relations.clear()
         stage.reset_axes()
-        outputs = factored.partial.outputs
-        return outputs[0] if len(outputs) == 1 else list(outputs)
+        return partial.outputs[0] if len(partial.outputs) == 1 else list(partial.outputs)
 
     def bodies(self) -> dict[Stage, tuple[Expr, ...]]:
         """Return the bodies of the stages that are computed, inlined ones substituted.
@@ -286,10 +286,6 @@ def create_schedule(
     schedule = Schedule(listed)
     replay(schedule, steps)
     return schedule
-
-
-def _listed(readers: Any) -> list[Any]:
-    return list(readers) if isinstance(readers, (list, tuple)) else [readers]
 
 
 def _check_scope(primitive: str, scope: str) -> None:

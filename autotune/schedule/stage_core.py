@@ -13,9 +13,8 @@ from autotune.ir.ops import binary, convert
 from autotune.ir.stmt import LoopKind
 from autotune.ir.visitor import free_vars
 from autotune.schedule.axis_relations import Relation
-from autotune.schedule.expr_serialization import Term, term_of
 from autotune.schedule.index_map import Digits
-from autotune.schedule.steps import Step
+from autotune.schedule.steps import Step, Term, term_of
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 
@@ -271,11 +270,9 @@ class StageCore:
 
     def _its_loops(self) -> str:
         loops = ", ".join(leaf.name for leaf in self.leaf_axes)
-        return (
-            f"give one of the loops of {self.name!r}: {loops}"
-            if loops
-            else (f"{self.name!r} has no loops")
-        )
+        if not loops:
+            return f"{self.name!r} has no loops"
+        return f"give one of the loops of {self.name!r}: {loops}"
 
     def _refuse_annotated(self, primitive: str, axis: IterVar, remedy: str) -> None:
         if axis in self.bindings:
@@ -299,11 +296,8 @@ class StageCore:
             self.fail(primitive, f"the {what} is {shown}; {wanted}", axis)
         for var in free_vars(size):
             if not isinstance(var, KnobVar):
-                why = (
-                    "is known only when the program runs"
-                    if isinstance(var, SizeVar)
-                    else ("is a loop's variable")
-                )
+                is_size = isinstance(var, SizeVar)
+                why = "is known only when the program runs" if is_size else "is a loop's variable"
                 self.fail(
                     primitive,
                     f"the {what} `{size}` depends on {var.name!r}, which {why}; give a number or "

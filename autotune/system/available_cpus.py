@@ -13,6 +13,9 @@ from autotune.system.interrupts import ThreadedCall
 
 T = TypeVar("T")
 
+# Where a group of version 2 or 1 has a time, and the period that it is of.
+_QUOTA_FILES = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+
 
 def available_cpus() -> int:
     """CPUs this process may run on, at least 1."""
@@ -23,12 +26,12 @@ def available_cpus() -> int:
 
 def quota_cpus(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> int | None:
     """CPUs' worth of time that control groups (version 2 or 1) grant, rounded up; None if any."""
-    quotas = []
-    for folder in _groups(Path(root), own):
-        for quota, period in (_version_2(folder), _version_1(folder)):
-            if quota > 0 and period > 0:
-                quotas.append(max(1, math.ceil(quota / period)))
-    return min(quotas, default=None)
+    quotas = [
+        [number for name in names for number in _numbers(folder / name)]
+        for folder in _groups(Path(root), own)
+        for names in _QUOTA_FILES
+    ]
+    return min((math.ceil(q[0] / q[1]) for q in quotas if len(q) == 2 and min(q) > 0), default=None)
 
 
 def _groups(root: Path, own: str) -> list[Path]:
@@ -53,16 +56,6 @@ def _numbers(path: Path) -> list[int]:
         return [int(word) for word in path.read_text(encoding="utf-8").split() if word != "max"]
     except (OSError, ValueError):
         return []
-
-
-def _version_2(folder: Path) -> tuple[int, int]:
-    numbers = _numbers(folder / "cpu.max")
-    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
-
-
-def _version_1(folder: Path) -> tuple[int, int]:
-    quota, period = _numbers(folder / "cpu.cfs_quota_us"), _numbers(folder / "cpu.cfs_period_us")
-    return (quota[0], period[0]) if quota and period else (0, 0)
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -41,3 +42,19 @@ def own_environment() -> dict[str, str]:
         inherited = [path for path in [environment.get("PYTHONPATH")] if path]
         environment["PYTHONPATH"] = os.pathsep.join([str(root), *inherited])
     return environment
+
+
+_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+
+
+def load_numpy_for_one_thread() -> None:
+    """Load NumPy with a BLAS that uses no threads of its own, unless the environment says more.
+
+    Threads of a BLAS spin for a while after each call, next to builds and kernels that are being
+    timed; for matrices as small as a tuner's two threads took four times as long as one on a busy
+    machine. Other processes that are started later are not affected.
+    """
+    if "numpy" in sys.modules:
+        return
+    with changed_environment({name: os.environ.get(name, "1") for name in _VARIABLES}):
+        import numpy  # noqa: F401, it reads the environment now

@@ -228,10 +228,7 @@ def reap() -> dict[int, int]:
 def kill_children(spared: Collection[int] = ()) -> dict[int, int]:
     """Kill all children except `spared`, and orphans that these leave; wait until they have ended.
 
-    Returns
-    -------
-    dict of int to int
-        Wait status by process id of all that ended, spared ones included.
+    Return the wait status by process id of all that ended, spared ones included.
     """
     ended = reap()
     while doomed := [child for child in children() if child not in spared]:

@@ -1,8 +1,9 @@
-"""Words of messages: numbers of things, and what a misspelt name may stand for."""
+"""Words of messages: numbers of things, what a misspelt name may stand for, control characters."""
 
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 
@@ -23,3 +24,20 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "expected one
     words = list(known)
     likely = closest(word, words)
     return f"did you mean {likely!r}?" if likely else f"{otherwise} {', '.join(words)}"
+
+
+# Categories of Unicode: controls, directions of writing, halves of characters, ends of lines.
+_STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def printable(text: str) -> str:
+    """Return a text in which only line feeds and tabs steer a terminal; all else is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in _STEERING:
+        return character
+    return character.encode("unicode_escape").decode()

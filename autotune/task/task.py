@@ -125,10 +125,7 @@ class Task:
 
         The file of a template is taken to hold `text`, if that is given.
 
-        Raises
-        ------
-        UsageError
-            If there is no such template for this target, or the arguments do not fit.
+        UsageError if there is no such template for this target, or the arguments do not fit.
         """
         template = find_template(reference, target, text=text)
         return cls(template, args, target, reference, guarded, constant=constant)
@@ -153,10 +150,7 @@ class Task:
     def space(self) -> Space:
         """All configurations; what the template, the schedule and the target refuse is infeasible.
 
-        Raises
-        ------
-        UsageError
-            If the template fails whatever its knobs are.
+        UsageError if the template fails whatever its knobs are.
         """
         begin = time.monotonic()
         space = explore(self._structures)
@@ -247,10 +241,7 @@ class Task:
     def default_index(self) -> int:
         """Index of the legal configuration that a build without records uses.
 
-        Raises
-        ------
-        SpaceError
-            If nothing is legal, or nothing was found that is, with the reasons.
+        SpaceError if nothing is legal, or nothing was found that is, with the reasons.
         """
         space, tried = self.space, Counter[str]()
         for index in itertools.islice(space.by_distance(space.default_index), MAX_TRIED):
@@ -286,10 +277,7 @@ class Task:
     def function(self, index: int) -> PrimFunc:
         """Return the analysed function of a configuration: what features are made from.
 
-        Raises
-        ------
-        InstantiationError
-            If the template, the schedule or the target refuses this configuration.
+        InstantiationError if the template, the schedule or the target refuses this configuration.
         """
         return self.function_of(self.space.config(index).values)
 
@@ -326,10 +314,7 @@ class Task:
     def arguments(self) -> list[ArrayParameter]:
         """Arrays of the function, in order: inputs, then outputs.
 
-        Raises
-        ------
-        UsageError
-            If a shape depends on knobs or on sizes that are not given.
+        UsageError if a shape depends on knobs or on sizes that are not given.
         """
         structure = self._structures.of({})
         if structure.function is None:
@@ -368,10 +353,7 @@ class Task:
     def flops(self) -> float | None:
         """Floating-point operations of one run; None if the template does not say.
 
-        Raises
-        ------
-        UsageError
-            If the template's count fails.
+        UsageError if the template's count fails.
         """
         try:
             # It is the user's function, and may print.

@@ -21,14 +21,9 @@ def valid_records(
 ) -> list[tuple[int, Record]]:
     """Return the records of a task's workload and target that hold, with their configurations.
 
-    Records are matched by the knobs' values, so that a space that has grown since still finds
-    them. The others, made by an earlier version of the template, are counted in one line that is
-    told, by default as a logged warning.
-
-    Returns
-    -------
-    list of (int, Record)
-        Each with the index of its configuration in today's space, in the order of `records`.
+    Records are matched by the knobs' values, so that a space that has grown since still finds them:
+    each comes with the index of its configuration in today's space. The others, made by an earlier
+    version of the template, are counted in one line that is told, by default as a logged warning.
     """
     workload = task.workload
     target = task.target.recorded

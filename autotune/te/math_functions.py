@@ -5,8 +5,9 @@ Accuracy and special values of every function are in docs/intrinsics.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
@@ -15,6 +16,10 @@ from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.ops import binary, convert
 from autotune.te.reduction import max as larger
 from autotune.te.reduction import min as smaller
+
+# They leave integers as they are.
+_ROUNDINGS = ("floor", "ceil", "round", "trunc")
+_Function = TypeVar("_Function", bound=Callable[..., Expr])
 
 
 def _call(name: str, *args: Any, spelling: str | None = None) -> Expr:
@@ -56,12 +61,6 @@ def _whole_pair(x: Any, y: Any) -> tuple[Expr, Expr]:
     return a, b
 
 
-def _whole(name: str, x: Any) -> Expr:
-    """Call a function that rounds to whole numbers, which integers are already."""
-    expr = convert(x)
-    return expr if dtypes.is_integer(expr.dtype) else _call(name, expr)
-
-
 def const(value: float, dtype: str | None = None) -> Const:
     """Constant of the given type (int32, float32 or bool by its Python type if None).
 
@@ -87,74 +86,63 @@ def max_value(dtype: str) -> Const:
     return Const(dtypes.max_value(dtype), dtype)
 
 
-def exp(x: Any) -> Expr:
-    """Exponential."""
-    return _call("exp", x)
+def _of_one(name: str, doc: str) -> Callable[[Any], Expr]:
+    """Return the function of one operand that calls an intrinsic."""
+
+    def call(x: Any) -> Expr:
+        expr = convert(x)
+        keeps = name in _ROUNDINGS and dtypes.is_integer(expr.dtype)
+        return expr if keeps else _call(name, expr)
+
+    return _described(call, name, doc)
 
 
-def log(x: Any) -> Expr:
-    """Natural logarithm."""
-    return _call("log", x)
+def _of_bits(name: str, doc: str) -> Callable[[Any, Any], Expr]:
+    """Return the function of two integers that calls an intrinsic."""
+
+    def call(x: Any, y: Any) -> Expr:
+        return _call(name, *_whole_pair(x, y))
+
+    return _described(call, name, doc)
 
 
-def log2(x: Any) -> Expr:
-    """Logarithm to base 2."""
-    return _call("log2", x)
+def _described(function: _Function, name: str, doc: str) -> _Function:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
 
 
-def sqrt(x: Any) -> Expr:
-    """Square root, correctly rounded."""
-    return _call("sqrt", x)
-
-
-def rsqrt(x: Any) -> Expr:
-    """Return 1 / sqrt(x), to the precision of its type."""
-    return _call("rsqrt", x)
-
-
-def sin(x: Any) -> Expr:
-    """Sine of x in radians, of any size."""
-    return _call("sin", x)
-
-
-def cos(x: Any) -> Expr:
-    """Cosine of x in radians, of any size."""
-    return _call("cos", x)
-
-
-def tanh(x: Any) -> Expr:
-    """Hyperbolic tangent."""
-    return _call("tanh", x)
-
-
-def sigmoid(x: Any) -> Expr:
-    """Logistic function 1 / (1 + exp(-x))."""
-    return _call("sigmoid", x)
-
-
-def erf(x: Any) -> Expr:
-    """Error function, 2 / sqrt(pi) times the integral of exp(-t**2) from 0 to x."""
-    return _call("erf", x)
-
-
-def floor(x: Any) -> Expr:
-    """Largest whole number not above x; integers stay as they are."""
-    return _whole("floor", x)
-
-
-def ceil(x: Any) -> Expr:
-    """Smallest whole number not below x; integers stay as they are."""
-    return _whole("ceil", x)
-
-
-def round(x: Any) -> Expr:
-    """Nearest whole number, the even one of two as near (as in NumPy); integers stay."""
-    return _whole("round", x)
-
-
-def trunc(x: Any) -> Expr:
-    """Nearest whole number on the side of zero; integers stay as they are."""
-    return _whole("trunc", x)
+exp = _of_one("exp", "Exponential.")
+log = _of_one("log", "Natural logarithm.")
+log2 = _of_one("log2", "Logarithm to base 2.")
+sqrt = _of_one("sqrt", "Square root, correctly rounded.")
+rsqrt = _of_one("rsqrt", "Return 1 / sqrt(x), to the precision of its type.")
+sin = _of_one("sin", "Sine of x in radians, of any size.")
+cos = _of_one("cos", "Cosine of x in radians, of any size.")
+tanh = _of_one("tanh", "Hyperbolic tangent.")
+sigmoid = _of_one("sigmoid", "Logistic function 1 / (1 + exp(-x)).")
+erf = _of_one("erf", "Error function, 2 / sqrt(pi) times the integral of exp(-t**2) from 0 to x.")
+popcount = _of_one(
+    "popcount", "How many bits of an integer are 1, in two's complement, as an integer of its type."
+)
+floor = _of_one("floor", "Largest whole number not above x; integers stay as they are.")
+ceil = _of_one("ceil", "Smallest whole number not below x; integers stay as they are.")
+round = _of_one(
+    "round", "Nearest whole number, the even one of two as near (as in NumPy); integers stay."
+)
+trunc = _of_one("trunc", "Nearest whole number on the side of zero; integers stay as they are.")
+bitwise_and = _of_bits("bitwise_and", "Bits that are 1 in both of two integers of one type.")
+bitwise_or = _of_bits(
+    "bitwise_or", "Bits that are 1 in one of two integers of one type, or in both."
+)
+bitwise_xor = _of_bits("bitwise_xor", "Bits that are 1 in exactly one of two integers of one type.")
+shift_left = _of_bits(
+    "shift_left", "Bits of an integer, n places up; 0 where n is negative or as large as its width."
+)
+shift_right_logical = _of_bits(
+    "shift_right_logical",
+    "Bits of an integer, n places down, zeros above; 0 where n is negative or its width.",
+)
 
 
 def power(x: Any, y: Any) -> Expr:
@@ -176,26 +164,6 @@ def isnan(x: Any) -> Expr:
     return Const(False, dtypes.BOOL) if dtypes.is_integer(expr.dtype) else _call("isnan", expr)
 
 
-def popcount(x: Any) -> Expr:
-    """How many bits of an integer are 1, in two's complement, as an integer of its type."""
-    return _call("popcount", x)
-
-
-def bitwise_and(x: Any, y: Any) -> Expr:
-    """Bits that are 1 in both of two integers of one type."""
-    return _call("bitwise_and", *_whole_pair(x, y))
-
-
-def bitwise_or(x: Any, y: Any) -> Expr:
-    """Bits that are 1 in one of two integers of one type, or in both."""
-    return _call("bitwise_or", *_whole_pair(x, y))
-
-
-def bitwise_xor(x: Any, y: Any) -> Expr:
-    """Bits that are 1 in exactly one of two integers of one type."""
-    return _call("bitwise_xor", *_whole_pair(x, y))
-
-
 def bitwise_not(x: Any) -> Expr:
     """Bits of an integer, each one turned over."""
     expr = convert(x)
@@ -203,16 +171,6 @@ def bitwise_not(x: Any) -> Expr:
     return bitwise_xor(expr, Const(ones, expr.dtype)) if dtypes.is_integer(expr.dtype) else _call(
         "bitwise_xor", expr, expr, spelling="bitwise_not"
     )
-
-
-def shift_left(x: Any, n: Any) -> Expr:
-    """Bits of an integer, n places up; 0 where n is negative or as large as its width."""
-    return _call("shift_left", *_whole_pair(x, n))
-
-
-def shift_right_logical(x: Any, n: Any) -> Expr:
-    """Bits of an integer, n places down, zeros above; 0 where n is negative or its width."""
-    return _call("shift_right_logical", *_whole_pair(x, n))
 
 
 def shift_right(x: Any, n: Any) -> Expr:

@@ -6,7 +6,7 @@ A reduction is commutative and associative: schedules may split, reorder and fac
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 from autotune.errors import IRError
@@ -134,23 +134,20 @@ def reduction(
     return tuple(Reduce(combiner, tuple(sources), axes, condition, i) for i in range(len(sources)))
 
 
-@lru_cache(maxsize=64)
-def _combiner(name: str, dtype: str) -> Combiner:
-    x, y = Var("x", dtype), Var("y", dtype)
-    op, identity = {
-        "sum": ("+", const(0, dtype)),
-        "prod": ("*", const(1, dtype)),
-        "max": ("max", const(dtypes.identity("max", dtype), dtype)),
-        "min": ("min", const(dtypes.identity("min", dtype), dtype)),
-    }[name]
-    return Combiner(name, [x], [y], [binary(op, x, y)], [identity])
+_REDUCERS = {
+    "sum": Reducer(partial(binary, "+"), lambda dtype: 0, "sum"),
+    "prod": Reducer(partial(binary, "*"), lambda dtype: 1, "prod"),
+    "max": Reducer(partial(binary, "max"), partial(dtypes.identity, "max"), "max"),
+    "min": Reducer(partial(binary, "min"), partial(dtypes.identity, "min"), "min"),
+}
 
 
 def _reduce(name: str, expr: Any, axis: Any, where: Any) -> Expr:
     source = convert(expr)
     if source.dtype == dtypes.BOOL:
         raise IRError(f"{name}: cannot reduce conditions; use .astype('int32') first")
-    return reduction(_combiner(name, source.dtype), (source,), axis, where)[0]
+    reduced: Expr = _REDUCERS[name](source, axis, where)
+    return reduced
 
 
 class _Widened(Rewriter):

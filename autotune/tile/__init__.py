@@ -16,17 +16,3 @@ from autotune.tile.gradient.reverse_mode import gradient
 from autotune.tile.syntax.parser import parse
 from autotune.tile.syntax.syntax_tree import Function
 from autotune.tile.syntax.unparser import to_code
-
-__all__ = [
-    "CompiledTile",
-    "Function",
-    "Program",
-    "bind",
-    "check",
-    "compile",
-    "evaluate",
-    "gradient",
-    "parse",
-    "shapes_of",
-    "to_code",
-]

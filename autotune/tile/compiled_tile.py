@@ -11,7 +11,7 @@ from autotune.runtime.backends import backend_of
 from autotune.target import Target
 from autotune.tile.binding.bind_function import bind
 from autotune.tile.binding.bound_program import Program, TensorType
-from autotune.tile.binding.operation_counts import operation_limit
+from autotune.tile.binding.size_limits import operation_limit
 from autotune.tile.check.check_function import check
 from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.syntax.parser import parse

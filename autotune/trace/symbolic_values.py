@@ -6,7 +6,9 @@ Arithmetic stays symbolic; a branch needs the value and is recorded as a decisio
 
 from __future__ import annotations
 
+import operator
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
@@ -69,6 +71,17 @@ class _Symbol:
 
     def __expr__(self) -> Expr:
         return self.expr
+
+
+def _of_values(
+    operation: Callable[[Any, Any], Any], swap: bool = False
+) -> Callable[[SymbolicInt, Any], Any]:
+    """Return the method of an operator that takes the value of a symbol."""
+
+    def method(self: SymbolicInt, other: Any) -> Any:
+        return operation(other, int(self)) if swap else operation(int(self), other)
+
+    return method
 
 
 class SymbolicInt(_Symbol, Operators):
@@ -148,34 +161,12 @@ class SymbolicInt(_Symbol, Operators):
 
     # Powers, shifts and bits depend on the value: each value is a trace of its own.
 
-    def __pow__(self, other: Any) -> Any:
-        return int(self) ** other
-
-    def __rpow__(self, other: Any) -> Any:
-        return other ** int(self)
-
-    def __lshift__(self, other: Any) -> Any:
-        return int(self) << other
-
-    def __rlshift__(self, other: Any) -> Any:
-        return other << int(self)
-
-    def __rshift__(self, other: Any) -> Any:
-        return int(self) >> other
-
-    def __rrshift__(self, other: Any) -> Any:
-        return other >> int(self)
-
-    def __and__(self, other: Any) -> Any:
-        return int(self) & other
-
-    def __or__(self, other: Any) -> Any:
-        return int(self) | other
-
-    def __xor__(self, other: Any) -> Any:
-        return int(self) ^ other
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __pow__, __rpow__ = _of_values(operator.pow), _of_values(operator.pow, swap=True)
+    __lshift__, __rlshift__ = _of_values(operator.lshift), _of_values(operator.lshift, swap=True)
+    __rshift__, __rrshift__ = _of_values(operator.rshift), _of_values(operator.rshift, swap=True)
+    __and__ = __rand__ = _of_values(operator.and_)
+    __or__ = __ror__ = _of_values(operator.or_)
+    __xor__ = __rxor__ = _of_values(operator.xor)
 
     def __index__(self) -> int:
         self._decisions.decide(self.expr, self._value)

@@ -165,9 +165,6 @@ class SplitSizes(Sequence[Any]):
     def __getitem__(self, index: Any) -> Any:
         return self.size[index]
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.size)
-
     def apply(self, stage: Stage, axis: IterVar) -> list[IterVar]:
         """Split a loop of `stage` into these sizes; returns the loops, outermost first."""
         inner = []

@@ -30,8 +30,7 @@ from autotune.trace.divergence import divergence_line
 from autotune.trace.dry_run import TRACE_TIMEOUT_S, Fault, probe
 from autotune.trace.fingerprint import schedule_lines, step_lines
 from autotune.trace.isolate_user_code import run_isolated
-from autotune.trace.schedule_constraints import schedule_rules
-from autotune.trace.structure import Structure, distinct, failed
+from autotune.trace.structure import Structure, distinct, failed, schedule_rules
 from autotune.trace.template_knobs import Knobs
 from autotune.trace.value_sources import (
     ConcreteValues,

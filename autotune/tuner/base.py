@@ -17,8 +17,8 @@ import numpy as np
 from autotune.cost_model.base import IndexVector
 from autotune.tuner.diversity import max_min_subset
 from autotune.tuner.encoding import KnobDistances
+from search_spaces.knob import SpaceError
 from search_spaces.space import Space
-from search_spaces.space_errors import SpaceError
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,8 @@ class Tuner(ABC):
     Proposals depend on the space, the seed, and on which candidates were asked for and told
     before; not on the order within a told batch, nor on the process.
 
-    Parameters
-    ----------
-    space : Space
-        The space to search.
-    seed : int
-        Seed of every random choice, >= 0.
+    space: the space to search.
+    seed: seed of every random choice, >= 0.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
@@ -92,10 +88,7 @@ class Tuner(ABC):
     def ask(self, n: int) -> list[int]:
         """Return up to ``n`` candidates to measure; fewer near the end, [] when exhausted.
 
-        Raises
-        ------
-        ValueError
-            If ``n`` is less than 1.
+        ValueError if ``n`` is less than 1.
         """
         if n < 1:
             raise ValueError(f"a tuner is asked for at least 1 candidate, not {n}")
@@ -108,10 +101,7 @@ class Tuner(ABC):
 
         Of two observations of one candidate the better one counts.
 
-        Raises
-        ------
-        ValueError
-            If an index lies outside the space.
+        ValueError if an index lies outside the space.
         """
         for new in observations:
             if not 0 <= new.index < len(self.space):

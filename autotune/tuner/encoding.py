@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.cost_model.base import FloatMatrix, FloatVector, IndexVector
-from autotune.cost_model.gaussian_process import KernelPrior
 from features.knob_columns import knob_matrix
 from search_spaces.knob import Knob
 from search_spaces.space import Space
@@ -52,9 +51,8 @@ class KnobEncoding:
             for axis in _axes(number, knob)
         ]
         groups = [g for g, axis in enumerate(self._axes) for _ in range(axis.table.shape[1])]
-        self.prior = KernelPrior(
-            np.array(groups, dtype=np.int64), np.array([axis.log_length for axis in self._axes])
-        )
+        self.groups = np.array(groups, dtype=np.int64)  # (d,): of which axis a coordinate is
+        self.log_lengths = np.array([axis.log_length for axis in self._axes])
 
     def matrix(self, indices: IndexVector) -> FloatVector:
         """Return the coordinates of candidates, float64 (n, d); d may be 0."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.errors import UsageError
@@ -21,30 +22,14 @@ from search_spaces.space import Space
 OPTUNA = "optuna:"  # What the names of Optuna's samplers begin with.
 
 
-@dataclass(frozen=True)
-class TunerInputs:
-    """What a tuner is made from; see :func:`make_tuner`."""
-
-    space: Space
-    seed: int
-    features: FeatureSource | None
-    prior: TransferPrior | None
-    storage: str | None
-    make_model: Callable[[int], CostModel]
-
-
-def _optuna(sampler: str) -> Callable[[TunerInputs], Tuner]:
-    return lambda given: OptunaTuner(given.space, given.seed, sampler, storage=given.storage)
-
-
-# Makes each tuner that can be named.
-TUNERS: dict[str, Callable[[TunerInputs], Tuner]] = {
-    "model": lambda g: ModelTuner(g.space, g.seed, g.features, g.prior, g.make_model),
-    "random": lambda g: RandomTuner(g.space, g.seed),
-    "grid": lambda g: GridTuner(g.space, g.seed),
-    "genetic": lambda g: GeneticTuner(g.space, g.seed),
-    "local": lambda g: LocalTuner(g.space, g.seed),
-    **{f"{OPTUNA}{sampler}": _optuna(sampler) for sampler in SAMPLERS},
+# Makes each tuner that can be named, of a space and a seed, and for some of more.
+TUNERS: dict[str, Callable[..., Tuner]] = {
+    "model": ModelTuner,
+    "random": RandomTuner,
+    "grid": GridTuner,
+    "genetic": GeneticTuner,
+    "local": LocalTuner,
+    **{f"{OPTUNA}{sampler}": partial(OptunaTuner, sampler=sampler) for sampler in SAMPLERS},
 }
 
 
@@ -97,4 +82,9 @@ def make_tuner(
         If there is no tuner of this name, it lacks a package, or cannot use what is given.
     """
     check_tuner(name, prior is not None, storage is not None)
-    return TUNERS[name](TunerInputs(space, seed, features, prior, storage, make_model))
+    more: dict[str, Any] = {}
+    if name == "model":
+        more = {"features": features, "prior": prior, "make_model": make_model}
+    elif name.startswith(OPTUNA):
+        more = {"storage": storage}
+    return TUNERS[name](space, seed, **more)

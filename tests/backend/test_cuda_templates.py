@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,7 +67,12 @@ def _words(value: Any) -> str:
 
 
 def _task(name: str, args: dict[str, Any], on_cpu: bool) -> Task:
-    return Task.from_reference(name, args, f"cuda -arch={ARCH}{' -on=cpu' * on_cpu}")
+    return _traced(name, tuple(args.items()), f"cuda -arch={ARCH}{' -on=cpu' * on_cpu}")
+
+
+@functools.cache  # Several tests look at one task, and tracing it takes longer than what they do.
+def _traced(name: str, args: tuple[tuple[str, Any], ...], target: str) -> Task:
+    return Task.from_reference(name, dict(args), target)
 
 
 def _sample(task: Task, count: int) -> Iterator[int]:

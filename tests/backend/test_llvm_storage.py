@@ -24,9 +24,9 @@ from support.llvm_kernels import (
 )
 
 from autotune.ir.expr import Const, Expr, Load, SizeVar, Var
-from autotune.ir.function_info import FunctionInfo
 from autotune.ir.stmt import (
     Allocate,
+    FunctionInfo,
     LoopKind,
     PrimFunc,
     Produce,

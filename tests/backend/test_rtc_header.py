@@ -11,7 +11,8 @@ from support.rtc_variants import NINE, Variant, joined, variants
 
 from autotune.codegen.cuda.device_source import device_header
 from autotune.ir import dtypes
-from autotune.rtc.elementwise import convert, unary
+from autotune.ir.dtypes import converted as convert
+from autotune.rtc.elementwise import unary
 from autotune.rtc.unary_operators import UNARY, accumulation, real
 from autotune.rtc.vector_plan import most_lanes, plan_vectors
 

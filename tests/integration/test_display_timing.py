@@ -4,11 +4,11 @@ import io
 import time
 
 from autotune.measure.local_measurer import LocalMeasurer
+from autotune.measure.timing_policy import TimingPolicy
 from autotune.report.display.live_region import LiveRegion
 from autotune.report.display.panel import UNICODE
 from autotune.report.display.run_display import LiveDisplay
-from autotune.report.job import WorkloadInfo
-from autotune.report.progress import RunProgress
+from autotune.report.progress import RunProgress, WorkloadInfo
 from autotune.report.units import Work
 from autotune.task.task import Task
 from autotune.tuner.run.events import Measured
@@ -39,7 +39,8 @@ def test_nothing_is_drawn_while_a_kernel_is_built_or_timed(tmp_path):
             spans.extend(filter(None, (event.result.build_span, event.result.run_span)))
         display.on_event(event)
 
-    with LocalMeasurer(task.template_ref, task.args, task.target) as measurer, display:
+    quick = TimingPolicy(repeats=2, min_repeat_ms=1)
+    with LocalMeasurer(task.template_ref, task.args, task.target, quick) as measurer, display:
         display.open_job(
             WorkloadInfo(task.workload, "llvm", "log.jsonl", 0, Work(task.flops, task.bytes))
         )

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.command_line import QUICK
 from support.footprint import (
     GRACE_S,
     assert_no_orphans,
@@ -95,7 +96,7 @@ def tune(folder, template, trials, **settings):
         [
             *(sys.executable, "-m", "autotune", "run", f"{TEMPLATES}:{template}", *words),
             *("--trials", str(trials), "--timeout", f"{TIMEOUT_S:g}", "--tuner", "random"),
-            *("--log", str(log), "--seed", "0"),
+            *("--log", str(log), "--seed", "0", *QUICK),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -150,7 +151,7 @@ def flat(series, tolerance):
 
 def test_each_fault_costs_its_own_candidate_among_good_ones_and_nothing_else(tmp_path):
     faults = [fault for fault in LABELS if fault != "fill"]
-    watch = storm(tmp_path, faults, good=len(faults))
+    watch = storm(tmp_path, faults, good=len(faults) // 3)
     check_flat(watch)
 
 

@@ -18,6 +18,7 @@ from autotune.task.task import Task
 
 NAPPING = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:napping"
 QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)
+QUARTER_SECOND = TimingPolicy(repeats=5, min_repeat_ms=50, budget_ms=1000)
 
 
 @pytest.fixture(autouse=True)
@@ -63,9 +64,8 @@ def test_builders_work_side_by_side_and_nothing_goes_on_beside_a_run():
 
 
 def test_on_other_devices_candidates_are_built_while_others_run():
-    args = {"naps": "0,0.01,0.5,0.51"}
-    policy = TimingPolicy(repeats=5, min_repeat_ms=100, budget_ms=1000)
-    with LocalMeasurer(NAPPING, args, "llvm", policy, builders=1, overlap=True) as measurer:
+    args = {"naps": "0,0.01,0.2,0.21"}
+    with LocalMeasurer(NAPPING, args, "llvm", QUARTER_SECOND, builders=1, overlap=True) as measurer:
         first, *asked = inputs(args)
         list(measurer.measure([first]))  # all workers are there
         found = list(measurer.measure(asked))
@@ -182,10 +182,9 @@ def test_there_must_be_a_builder():
 
 
 def test_what_is_foreseen_is_built_while_others_run_and_not_again():
-    args = {"naps": "0,0.01,0.3"}
-    policy = TimingPolicy(repeats=5, min_repeat_ms=100, budget_ms=1000)
+    args = {"naps": "0,0.01,0.1"}
     first, second, third = inputs(args)
-    with LocalMeasurer(NAPPING, args, "llvm", policy, builders=1, overlap=True) as measurer:
+    with LocalMeasurer(NAPPING, args, "llvm", QUARTER_SECOND, builders=1, overlap=True) as measurer:
         list(measurer.measure([first]))  # all workers are there
         measurer.prebuild([third])
         ((_, ran),) = measurer.measure([second])
@@ -223,9 +222,8 @@ def test_what_was_asked_of_a_builder_that_is_still_opening_is_begun_without_bein
 
 def test_a_device_of_its_own_goes_on_while_a_result_is_looked_at():
     args = {"naps": "0,0.01,0.02"}
-    policy = TimingPolicy(repeats=5, min_repeat_ms=100, budget_ms=1000)
     first, *asked = inputs(args)
-    with LocalMeasurer(NAPPING, args, "llvm", policy, builders=1, overlap=True) as measurer:
+    with LocalMeasurer(NAPPING, args, "llvm", QUARTER_SECOND, builders=1, overlap=True) as measurer:
         list(measurer.measure([first]))
 
         def built():
@@ -235,7 +233,7 @@ def test_a_device_of_its_own_goes_on_while_a_result_is_looked_at():
         wait_for(built)
         results = measurer.measure(asked)
         next(results)
-        time.sleep(0.6)
+        time.sleep(0.3)
         asked_at = time.time()
         ((_, second),) = results
     assert second.ok

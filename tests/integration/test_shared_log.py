@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.command_line import QUICK
 from support.footprint import assert_no_orphans, environment, new_token
 from support.logged import trials_in
 
@@ -18,7 +19,7 @@ def start(folder, token, seed, trials):
     """Start one of the runs on the log in `folder`; each notes there what it compiles."""
     workload = [f"{TEMPLATE}:storm", "--set", "good=10", "--set", "steps=3"]
     words = ["--tuner", "random", "--trials", str(trials), "--seed", str(seed)]
-    words += ["--log", "log.jsonl"]
+    words += ["--log", "log.jsonl", *QUICK]
     return subprocess.Popen(
         [sys.executable, "-m", "autotune", "run", *workload, *words],
         cwd=folder,

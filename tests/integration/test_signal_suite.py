@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.command_line import QUICK
 from support.footprint import assert_no_orphans, describe, environment, marked, new_token, wait_for
 from support.logged import trials_in
 
@@ -25,7 +26,7 @@ TEMPLATE = Path(__file__).parent / "faulty_templates" / "storm.py"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
-def start(folder, token, trials, good=12, pause_s=0.02):
+def start(folder, token, trials, good=6, pause_s=0.02):
     """Start a run of the command line on the log in `folder`, in a group of its own.
 
     Tracing each of the `good` ways through the template takes as long as is given, so that the
@@ -34,7 +35,7 @@ def start(folder, token, trials, good=12, pause_s=0.02):
     settings = ["--set", f"good={good}", "--set", "steps=200", "--set", f"pause_s={pause_s}"]
     words = ["run", f"{TEMPLATE}:storm", *settings, "--tuner", "random", "--trials", str(trials)]
     return subprocess.Popen(
-        [sys.executable, "-m", "autotune", *words, "--log", str(folder / "log.jsonl")],
+        [sys.executable, "-m", "autotune", *words, *QUICK, "--log", str(folder / "log.jsonl")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -134,10 +135,10 @@ def kill_children_at_random(folder, kills, seed):
         tuner = psutil.Process(process.pid)
         for _ in range(kills):
             have = lines(log)
-            wait_for(lambda: lines(log) >= have + 8, 120.0, "progress")  # noqa: B023
+            wait_for(lambda: lines(log) >= have + 4, 120.0, "progress")  # noqa: B023
             time.sleep(rng.uniform(0.0, 0.5))
             wait_for(lambda: kill_one(tuner, token, killed, rng))
-        wait_for(lambda: lines(log) >= have + 24, 120.0, "going on")
+        wait_for(lambda: lines(log) >= have + 12, 120.0, "going on")
         left = marked(token)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=120)
@@ -179,11 +180,11 @@ def test_children_of_each_kind_are_killed_at_50_moments_and_nobody_is_blamed(tmp
 def test_a_tracing_child_that_is_killed_costs_nothing(tmp_path):
     log, token = tmp_path / "log.jsonl", new_token()
     seen = []
-    with start(tmp_path, token, 8, good=6, pause_s=0.3) as process:
+    with start(tmp_path, token, 8, pause_s=0.3) as process:
         tuner = psutil.Process(process.pid)
         while process.poll() is None:
             look_for_tracers(tuner, seen)
-            time.sleep(0.01)
+            time.sleep(0.03)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert len(seen) >= 6

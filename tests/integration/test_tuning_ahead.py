@@ -9,8 +9,8 @@ from support.fake_measurer import FakeMeasurer, run
 from support.footprint import wait_for
 
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.tuner.run.background import BackgroundTask
 from autotune.tuner.run.events import End
+from autotune.tuner.run.learner import BackgroundTask
 from autotune.tuner.run.trials import Trials
 from autotune.tuner.search.grid import GridTuner
 from records import RecordStore

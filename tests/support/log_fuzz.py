@@ -21,9 +21,9 @@ import numpy as np
 
 from autotune import dataset
 from autotune.builder import best_config
+from autotune.cli.commands.records import log_summary_text
 from autotune.errors import AutotuneError
 from autotune.measure.recorded_measurer import recordings
-from autotune.report.log_summary import log_summary_text
 from autotune.task.task import Task
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior

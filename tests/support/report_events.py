@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from autotune.measure.result import MeasureResult
 from autotune.measure.roofline import Ceiling
-from autotune.report.job import WorkloadInfo
-from autotune.report.progress import RunProgress
+from autotune.report.progress import RunProgress, WorkloadInfo
 from autotune.report.units import Work
 from autotune.task.workload import Workload
 from autotune.tuner.run.events import End, Finished, MachineKnown, Measured, Started, TuneSummary

@@ -21,7 +21,7 @@ from autotune.errors import TileError, UsageError
 from autotune.ir import dtypes
 from autotune.tile import Function, Program, bind, check, evaluate, gradient, parse, to_code
 from autotune.tile.binding.bound_program import Contract
-from autotune.tile.binding.operation_counts import operations
+from autotune.tile.binding.size_limits import operations
 from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.syntax.unparser import expr_code
 

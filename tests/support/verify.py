@@ -27,7 +27,6 @@ from autotune.ir.expr import (
     SizeVar,
     Var,
 )
-from autotune.ir.function_info import FunctionInfo
 from autotune.ir.intrinsics import INTRINSICS, Intrinsic
 from autotune.ir.ops import const
 from autotune.ir.printer import excerpt
@@ -37,6 +36,7 @@ from autotune.ir.stmt import (
     Barrier,
     CopyAhead,
     For,
+    FunctionInfo,
     If,
     LoopKind,
     PrimFunc,
@@ -46,8 +46,15 @@ from autotune.ir.stmt import (
     ThreadReduce,
     WarpReduce,
 )
-from autotune.ir.uniformity import is_thread_loop, is_uniform
-from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import (
+    child_stmts,
+    free_vars,
+    is_thread_loop,
+    is_uniform,
+    stmt_exprs,
+    walk,
+    walk_expr,
+)
 
 _TAGGED = (LoopKind.THREAD, LoopKind.VTHREAD)
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)

@@ -21,9 +21,8 @@ from autotune.cli.commands.bench_plan import (
 )
 from autotune.cli.options.log_files import check_log, open_log
 from autotune.cli.options.multi_value_options import OptionalHeatmap
-from autotune.cli.options.name_value_words import parse_settings
 from autotune.cli.options.run_plans import check_target, log_name
-from autotune.cli.options.shared_options import command_app, options_of
+from autotune.cli.options.shared_options import command_app, options_of, parse_settings
 from autotune.cli.options.task_arguments import task_with, template_of
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.cli.terminal.signals import ending_signals, exit_code

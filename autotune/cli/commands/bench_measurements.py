@@ -1,10 +1,14 @@
-"""Measures what `autotune bench` compares: configurations by way of the log, and the reference."""
+"""Measures what `autotune bench` compares: configurations by way of the log, and the reference.
+
+Configurations are trials of the log; results that it holds are reused.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from autotune.cli.terminal.output import note, print_error
@@ -12,14 +16,75 @@ from autotune.errors import AutotuneError
 from autotune.measure import environment
 from autotune.measure.checks.unscheduled_program import float_operations
 from autotune.measure.local_measurer import LocalMeasurer
+from autotune.measure.measurer import Measurer
+from autotune.measure.result import MeasureInput
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import names_tile
 from autotune.report.bench_speeds import BenchmarkedTemplate, Point, Setting
 from autotune.report.units import Work
 from autotune.task.task import Task
-from autotune.tuner.fixed_configs import MeasuredConfigs, measure_configs
+from autotune.tuner.run.trials import Trials
 from records import Record, RecordStore
 from search_spaces import KnobValue, SpaceError
+
+
+@dataclass(frozen=True)
+class MeasuredConfigs:
+    """The results of given configurations."""
+
+    # By configuration; those that another process is measuring just now are missing.
+    records: dict[int, Record]
+    refused: dict[int, str]  # The rule that rejects a configuration, which was not built.
+    measured: int  # How many of the records were made now.
+    best: Record | None  # The fastest of all records of the workload, chosen or not.
+    # How many of the records are of another device, other versions, or timed otherwise.
+    foreign: int
+
+
+def measure_configs(
+    task: Task,
+    measurer: Measurer,
+    store: RecordStore,
+    seed: int,
+    indices: Iterable[int],
+    notify: Callable[[Record], object] = lambda record: None,
+) -> MeasuredConfigs:
+    """Measure the configurations that the log does not know; append them to it.
+
+    measurer: measures candidates of this task; the caller closes it.
+    seed: recorded with each measurement.
+    indices: configurations; one that comes twice counts once.
+    notify: is told each new record.
+
+    AutotuneError if the workload cannot be measured at all.
+    """
+    wanted = list(dict.fromkeys(indices))
+    refused = {index: rule for index in wanted if (rule := task.refusal(index))}
+    trials = Trials(task, store, measurer.policy, seed)
+    measured = 0
+    try:
+        trials.new_records()
+        left = [i for i in wanted if i not in refused and i not in trials.by_index]
+        results = measurer.measure(_claimed(task, trials, left))
+        for candidate, result in results:
+            record = trials.add(candidate.config.index, result)
+            if record is not None:
+                measured += 1
+                notify(record)
+        trials.new_records()  # what others have measured meanwhile
+    finally:
+        trials.close()
+    known = {index: trials.by_index[index] for index in wanted if index in trials.by_index}
+    foreign = sum(not trials.comparable(record) for record in known.values())
+    return MeasuredConfigs(known, refused, measured, trials.best, foreign)
+
+
+def _claimed(task: Task, trials: Trials, indices: Iterable[int]) -> Iterator[MeasureInput]:
+    """Yield the candidates that nobody else has measured or is measuring."""
+    for index in indices:
+        if trials.claim(index):
+            yield MeasureInput(task.space.config(index))
+
 
 SEED = 0  # Of the inputs: every run computes with the same data.
 
@@ -52,12 +117,7 @@ class Measurements:
     ) -> tuple[Setting, dict[Key, Point], Point | None]:
         """Measure the default configuration with some knobs changed, for each key that is wanted.
 
-        Returns
-        -------
-        Setting
-        dict of key to Point
-        Point or None
-            The fastest of all that the log holds of the task.
+        The last result is the fastest of all that the log holds of the task.
         """
         args = {name: task.args[name] for name in self._varied}
         size = ", ".join(f"{name}={value}" for name, value in args.items()) or str(task.workload)
@@ -106,7 +166,7 @@ class Measurements:
             str(task.target),
             _device_text(device or {}),
             "NumPy" if task.target.on_cpu else "CuPy",
-            meaningless=task.target.kind == "cuda" and task.target.on_cpu,
+            times_mean_nothing=task.target.kind == "cuda" and task.target.on_cpu,
         )
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, cast
 import typer
 
 from autotune.cli.options import shared_options as shared
-from autotune.cli.options.name_value_words import parse_settings
 from autotune.cli.options.run_options import WORKLOAD, read, timing_policy
+from autotune.cli.options.shared_options import parse_settings
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.system.words import did_you_mean
@@ -148,17 +148,12 @@ def fixed_knobs(words: Sequence[str] | None, space: Space) -> dict[str, KnobValu
     UsageError if a knob or a value of it is not known, or a knob is given twice.
     """
     fixed: dict[str, KnobValue] = {}
-    for word in words or ():
-        name, equals, text = (part.strip() for part in word.partition("="))
-        if not name or not equals or not text:
-            raise UsageError(f"--knob {word!r}: expected NAME=VALUE, such as --knob nt=128")
-        if name in fixed:
-            raise UsageError(f"--knob gives {name} twice")
+    for name, text in parse_settings(words, "--knob").items():
         knob = find_knob(space, name, "--knob")
         values = {value_text(knob.value(i)): knob.value(i) for i in range(len(knob))}
         if text not in values:
             known = ", ".join(list(values)[:20])
-            raise UsageError(f"--knob {word}: {name} is one of {known}")
+            raise UsageError(f"--knob {name}={text}: {name} is one of {known}")
         fixed[name] = values[text]
     return fixed
 

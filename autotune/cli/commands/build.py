@@ -15,8 +15,14 @@ from autotune.builder import build_task
 from autotune.cli.commands.best import BY_TRIALS
 from autotune.cli.options.input_files import read_array
 from autotune.cli.options.multi_value_options import Command
-from autotune.cli.options.name_value_words import parse_settings
-from autotune.cli.options.shared_options import Set, Shape, TargetText, TemplateName, command_app
+from autotune.cli.options.shared_options import (
+    Set,
+    Shape,
+    TargetText,
+    TemplateName,
+    command_app,
+    parse_settings,
+)
 from autotune.cli.options.task_arguments import load_logs, make_task, work_of
 from autotune.cli.terminal.output import print_line
 from autotune.cli.terminal.signals import ending_signals

@@ -8,13 +8,13 @@ from typing import Any
 
 import typer
 
-from autotune.cli.numpy_threads import load_numpy_for_one_thread
 from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.run_options import given_options, on_command_line
 from autotune.cli.options.shared_options import command_app
 from autotune.cli.terminal.signals import ending_signals
 from autotune.errors import UsageError
 from autotune.measure.pool.fork_server_client import ForkServerProcess
+from autotune.system.environment_variables import load_numpy_for_one_thread
 
 
 def run(context: typer.Context, quiet: bool, json_lines: bool, **_: Any) -> None:

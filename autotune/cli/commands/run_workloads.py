@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from autotune.cli.options.job_files import RunOptions
 from autotune.cli.options.run_plans import WorkloadPlan, make_plans, workload_errors
@@ -13,22 +15,20 @@ from autotune.cli.options.search_checks import transfer_errors
 from autotune.cli.options.task_arguments import work_of
 from autotune.cli.terminal.output import MISTAKE, NOTHING_FOUND, StopError, print_raw
 from autotune.cli.terminal.signals import exit_code
-from autotune.cost_model.base import CostModel
+from autotune.cost_model.base import CostModel, FloatMatrix, IndexVector
 from autotune.cost_model.xgboost_model import load_alone
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.operators.template_lookup import text_of
 from autotune.report.display.base import Display
 from autotune.report.display.run_display import View, make_display
-from autotune.report.job import WorkloadInfo
 from autotune.report.outcome import refusals_text
-from autotune.report.progress import RunProgress, WorkloadStatus, failures_text
+from autotune.report.progress import RunProgress, WorkloadInfo, WorkloadStatus, failures_text
 from autotune.report.space_text import legal_lines
 from autotune.system.words import counted
 from autotune.task.task import Task
 from autotune.task.valid_records import valid_records
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.model.lazy_features import LazyTaskFeatures
 from autotune.tuner.model.model_tuner import default_model
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.run.events import TuneSummary
@@ -38,6 +38,9 @@ from autotune.tuner.run.session import Session
 from records import ranked
 from records.formats import read_any
 from search_spaces import SpaceError
+
+if TYPE_CHECKING:
+    from autotune.feature import TaskFeatures
 
 
 def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProcess) -> None:
@@ -130,7 +133,7 @@ def _session(plan: WorkloadPlan, measurer: LocalMeasurer, seed: int, display: Di
         options.tuner,
         task.space,
         seed,
-        LazyTaskFeatures(task),
+        _LazyFeatures(task),
         _prior(options.transfer, task, display),
         options.storage,
         _trees,
@@ -138,6 +141,36 @@ def _session(plan: WorkloadPlan, measurer: LocalMeasurer, seed: int, display: Di
     return Session(
         task, measurer, tuner, plan.store, seed, options.limits, plan.label, options.weight
     )
+
+
+class _LazyFeatures:
+    """A `FeatureSource`: `TaskFeatures` of a task, built when a tuner first needs them."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    @cached_property
+    def _features(self) -> TaskFeatures:
+        from autotune.feature import TaskFeatures
+
+        return TaskFeatures(self._task)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self._features.names
+
+    def prepare(self, n: int) -> None:
+        """Prepare for the features of so many candidates."""
+        self._features.prepare(n)
+
+    def preparations(self) -> Iterator[None]:
+        """Do slow preparations, a part at each step."""
+        return self._features.preparations()
+
+    def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
+        """Return the features of the candidates at `indices`, float32 (n, len(names))."""
+        return self._features.matrix(indices, names)
 
 
 def _trees(seed: int) -> CostModel:

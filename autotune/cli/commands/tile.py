@@ -9,8 +9,13 @@ import typer
 
 from autotune.builder import build, lower
 from autotune.cli.options.multi_value_options import Command
-from autotune.cli.options.name_value_words import parse_settings
-from autotune.cli.options.shared_options import Shape, TargetText, chosen_view, command_app
+from autotune.cli.options.shared_options import (
+    Shape,
+    TargetText,
+    chosen_view,
+    command_app,
+    parse_settings,
+)
 from autotune.cli.options.tile_arguments import tile_arguments
 from autotune.cli.terminal.output import print_line
 from autotune.errors import UsageError

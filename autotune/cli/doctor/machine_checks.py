@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from autotune.cli.doctor.finding import Check, Finding
@@ -26,8 +23,7 @@ from autotune.system.version import __version__
 from autotune.system.words import closest, counted
 from autotune.target import Target
 
-MIN_MEMORY = 512 * 2**20
-MIN_DISK = 100 * 2**20  # Bytes below which runs are expected to fail.
+MIN_MEMORY = 512 * 2**20  # Bytes below which runs are expected to fail.
 
 
 def processor() -> Check:
@@ -59,7 +55,7 @@ def memory() -> Check:
 
 
 def folders() -> Check:
-    """Report where compiled code is cached, its size, and the free disk space."""
+    """Report where compiled code is cached, and its size; find a folder that cannot be written."""
     folder, findings = object_folder(), []
     entries = size = 0
     try:
@@ -76,46 +72,9 @@ def folders() -> Check:
                 f"make it writable, or name another by {CACHE_VARIABLE}",
             )
         )
-    rooms = {}
-    for what, place, other in (
-        ("cache", folder, f"name another folder by {CACHE_VARIABLE}"),
-        ("temporary files", _temporary(), "set TMPDIR"),
-        ("files here", _here(), "work in another folder"),
-    ):
-        room = _free_bytes(place)
-        rooms[what] = room
-        if room is None or room < MIN_DISK:
-            amiss = "no place" if room is None else f"only {size_text(room)} of room"
-            findings.append(Finding(f"there is {amiss} for {what}", f"free some, or {other}"))
     text = f"{folder}: {entries} objects, {size_text(size)}"
-    if rooms["cache"] is not None:
-        text += f", {size_text(rooms['cache'])} of room"
-    facts = {"folder": str(folder), "entries": entries, "bytes": size, "room_bytes": rooms}
+    facts = {"folder": str(folder), "entries": entries, "bytes": size}
     return Check("cache", text, facts, tuple(findings))
-
-
-def _temporary() -> Path | None:
-    try:
-        return Path(tempfile.gettempdir())
-    except FileNotFoundError:
-        return None
-
-
-def _here() -> Path | None:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:  # it was deleted
-        return None
-
-
-def _free_bytes(folder: Path | None) -> int | None:
-    """Bytes that are free where a folder is, or will be."""
-    if folder is None:
-        return None
-    folder = folder.absolute()
-    while not folder.is_dir() and folder != folder.parent:
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
 
 
 def settings(command: Any) -> Check:
@@ -131,7 +90,7 @@ def settings(command: Any) -> Check:
             meant = closest(name, VARIABLES) or ", ".join(VARIABLES)
             findings.append(Finding(f"the variable {name} means nothing", f"set {meant}", False))
     with contextlib.suppress(ImportError):  # it needs islpy, which may be missing
-        from autotune.tile.binding.operation_counts import operation_limit
+        from autotune.tile.binding.size_limits import operation_limit
 
         try:
             operation_limit()
@@ -153,7 +112,11 @@ def self_test(size: int = 128) -> Check:
     args = {"m": size, "n": size, "k": size}
     remedy = "mend what is said above; `autotune -v doctor` tells more"
     try:
-        with _empty_cache(), LocalMeasurer("matmul", args, "llvm") as measurer:
+        with (  # its processes compile for themselves
+            tempfile.TemporaryDirectory(prefix="autotune-doctor-") as folder,
+            changed_environment({CACHE_VARIABLE: folder}),
+            LocalMeasurer("matmul", args, "llvm") as measurer,
+        ):
             measurer.start()
             task = Task.from_reference("matmul", args, "llvm")
             config = task.space.config(task.default_index)
@@ -174,16 +137,6 @@ def self_test(size: int = 128) -> Check:
         f"{work.speed_text(result.cost_s)}; it took {seconds:.1f} s"
     )
     return Check("self-test", text, {"works": True, "cost_s": result.cost_s, "seconds": seconds})
-
-
-@contextlib.contextmanager
-def _empty_cache() -> Iterator[None]:
-    """Let processes that are started now compile for themselves."""
-    with (
-        tempfile.TemporaryDirectory(prefix="autotune-doctor-") as folder,
-        changed_environment({CACHE_VARIABLE: folder}),
-    ):
-        yield
 
 
 def program() -> Check:

@@ -6,7 +6,6 @@ of JSON for each: what was found, or the error.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib
 import json
@@ -53,33 +52,23 @@ def probe_libraries(steps: Sequence[str], timeout_s: float = TIMEOUT_S) -> dict[
 
 def _run(steps: Sequence[str], timeout_s: float) -> tuple[list[str], str]:
     """Return the lines that a process printed, and how it ended."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "autotune.cli.doctor.probe", *steps],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
     try:
-        output, _ = process.communicate(timeout=timeout_s)
-        status = process.returncode
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "autotune.cli.doctor.probe", *steps],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            timeout=timeout_s,
+            check=False,
+        )
+        output, status = done.stdout, done.returncode
         end = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exited with {status}"
-    except subprocess.TimeoutExpired:
-        end = f"did not come back within {timeout_s:g} s"
-        _kill(process)
-        output, _ = process.communicate()
-    except BaseException:
-        _kill(process)
-        process.communicate()
-        raise
+    except subprocess.TimeoutExpired as late:
+        output, end = late.stdout or b"", f"did not come back within {timeout_s:g} s"
     whole, _, _ = output.decode(errors="replace").rpartition("\n")
     return whole.splitlines(), end
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 # -- in the child --------------------------------------------------------------------------------

@@ -17,12 +17,11 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli.options import shared_options as shared
-from autotune.cli.options.name_value_words import parse_settings
+from autotune.cli.options.shared_options import parse_settings
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import FLUSHES, TimingPolicy
 from autotune.system.words import did_you_mean
-from autotune.tuner.run.goal import Goal
-from autotune.tuner.run.limits import BATCH, Limits, check_share
+from autotune.tuner.run.limits import BATCH, Goal, Limits, check_share
 
 TRIALS = 64  # Trials of a workload where neither they nor the time are given.
 MAX_TIMEOUT_S = 1e6  # The longest time-out, eleven days: the system limits it, too.

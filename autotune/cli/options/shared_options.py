@@ -1,9 +1,9 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands have, and words of the form NAME=VALUE."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -98,3 +98,29 @@ def options_of(options: Callable[..., T]) -> Callable[[Callable[[T], None]], Cal
         return command
 
     return declare
+
+
+_EXAMPLES = {
+    "--set": "NAME=VALUE, such as --set n=512",
+    "--shape": "NAME=SIZE,SIZE, such as --shape X=4,5",
+    "--knob": "NAME=VALUE, such as --knob nt=128",
+    "--rank": "NAME=RANK, such as --rank X=2",
+    "--constant": "INPUT=FILE, such as --constant B=weights.npy",
+}
+
+
+def parse_settings(settings: Sequence[str] | None, option: str = "--set") -> dict[str, str]:
+    """Read NAME=VALUE words of an option; spaces around the name and the value do not count.
+
+    UsageError if a word is not of that form, or a name is given twice.
+    """
+    values: dict[str, str] = {}
+    for setting in settings or ():
+        name, equals, value = (part.strip() for part in setting.partition("="))
+        if not name or not equals or not value:
+            example = _EXAMPLES[option]
+            raise UsageError(f"{option} {setting!r}: expected {example}")
+        if name in values:
+            raise UsageError(f"{option} gives {name} twice: {values[name]} and {value}")
+        values[name] = value
+    return values

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from autotune.cli.options.input_files import check_readable
-from autotune.cli.options.name_value_words import parse_settings
+from autotune.cli.options.shared_options import parse_settings
 from autotune.errors import UsageError
 from autotune.operators.template_lookup import BUILTIN, find_template, names_tile
 from autotune.report.units import Work

@@ -2,7 +2,3 @@
 
 In: statements of a final function. Out: lines of C++. Read `c_statements.py` first.
 """
-
-from autotune.codegen.c.c_statements import Statements
-
-__all__ = ["Statements"]

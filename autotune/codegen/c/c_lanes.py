@@ -17,6 +17,7 @@ from autotune.ir.expr import (
     Load,
     Ramp,
     Select,
+    is_const,
 )
 from autotune.ir.ops import binary, const, fold
 from autotune.ir.stmt import Store
@@ -135,7 +136,7 @@ def packed_lanes(buffer: Buffer, index: Expr) -> int:
     """
     if not isinstance(index, Ramp) or buffer.scope == "local":
         return 1
-    if not (isinstance(index.stride, Const) and index.stride.value == 1):
+    if not is_const(index.stride, 1):
         return 1
     together = math.gcd(PACK_BYTES // dtypes.itemsize(buffer.dtype), index.lanes)
     while not _divides(together, index.base):

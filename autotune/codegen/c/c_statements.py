@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from abc import abstractmethod
@@ -177,7 +176,7 @@ class Statements(Expressions):
     def _allocate(self, buffer: Buffer, body: Stmt) -> None:
         name = self.names.fresh(buffer.name)
         self.buffers[buffer] = name
-        if buffer.scope == "local" and constant_elements(buffer) == 1:
+        if buffer.scope == "local" and buffer.elements == 1:
             self.scalars.add(buffer)
         self.declare(buffer, name)
         self.stmt(body)
@@ -216,7 +215,7 @@ class Statements(Expressions):
             return False
         for stmt in walk(loop.body):
             for buffer, index in _accesses(stmt):
-                size = constant_elements(buffer)
+                size = buffer.elements
                 in_registers = buffer.scope == "local" and size is not None and size <= REGISTERS
                 if in_registers and any(node is loop.var for node in walk_expr(index)):
                     return True
@@ -377,10 +376,3 @@ def _accesses(stmt: Stmt) -> Iterator[tuple[Buffer, Expr]]:
     if isinstance(stmt, Store):
         yield stmt.buffer, stmt.index
     yield from ((load.buffer, load.index) for load in loads(stmt))
-
-
-def constant_elements(buffer: Buffer) -> int | None:
-    """Return the number of elements of a buffer; None if it is known only at run time."""
-    if not all(isinstance(extent, Const) for extent in buffer.shape):
-        return None
-    return math.prod(int(extent.value) for extent in buffer.shape if isinstance(extent, Const))

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autotune.codegen.c import Statements
 from autotune.codegen.c.c_expressions import Text
 from autotune.codegen.c.c_lanes import PACK_BYTES, RampRewriter, packed_lanes
 from autotune.codegen.c.c_names import CNameSupply
-from autotune.codegen.c.c_statements import constant_elements
+from autotune.codegen.c.c_statements import Statements
 from autotune.codegen.c.c_types import C_TYPES
 from autotune.codegen.cuda.cuda_helpers import HEADERS, HELPERS, NAMES, needed
 from autotune.errors import CodegenError
@@ -193,7 +192,7 @@ class _Body(Statements):
         self.line(f"{C_TYPES[buffer.dtype]} {name}{count};")
 
     def _size(self, buffer: Buffer) -> int:
-        size = constant_elements(buffer)
+        size = buffer.elements
         assert size is not None, "lowering refuses others"
         return max(1, size)
 
@@ -274,14 +273,11 @@ class _Body(Statements):
         name = self.names.fresh("offset")
         self.line("#pragma unroll")
         steps = f"int {name} = {width // 2}; {name} > 0; {name} /= 2"
+        how = f"xor_sync({_ALL}, {{}}, {name})"
         if not symmetric:
             steps = f"int {name} = 1; {name} < {width}; {name} *= 2"
+            how = f"down_sync({_ALL}, {{}}, {name}, {width})"
         with self.block(f"for ({steps})"):
-            how = (
-                f"xor_sync({_ALL}, {{}}, {name})"
-                if symmetric
-                else (f"down_sync({_ALL}, {{}}, {name}, {width})")
-            )
             others: list[Expr] = []
             for load in own:
                 others.append(Var("other", load.dtype))

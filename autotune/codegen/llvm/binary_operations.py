@@ -64,12 +64,11 @@ class BinaryOperations:
             return self.calls.intrinsic(name, expr.dtype, expr.lanes, b, a, flags="nsz ")
         test = "olt" if expr.op == "min" else "ogt"
         kind = llvm_type(expr.dtype, expr.lanes)
-        mask = vector_of("i1", expr.lanes)
         if _is_constant(expr.b):
             a, b = b, a
         better = self.builder.define(f"fcmp {test} {kind} {a}, {b}")
         # Only the second can be a NaN, and it is chosen then.
-        return self.builder.define(f"select {mask} {better}, {kind} {a}, {kind} {b}")
+        return self.builder.select(better, expr.lanes, kind, a, b)
 
     def _floor_division(self, expr: BinaryOp, a: str, b: str) -> str:
         """`//` and `%` of integers rounded down; by 0 gives 0, as in NumPy, without a trap."""
@@ -85,7 +84,7 @@ class BinaryOperations:
             is_zero = self.builder.define(f"icmp eq {kind} {b}, {zero}")
             minus = self.builder.define(f"icmp eq {kind} {b}, {minus_one}")
             unsafe = self.builder.define(f"or {mask} {is_zero}, {minus}")
-            b = self.builder.define(f"select {mask} {unsafe}, {kind} {one}, {kind} {b}")
+            b = self.builder.select(unsafe, expr.lanes, kind, one, b)
         quotient = self.builder.define(f"sdiv {kind} {a}, {b}")
         product = self.builder.define(f"mul {kind} {quotient}, {b}")
         rest = self.builder.define(f"sub {kind} {a}, {product}")
@@ -95,30 +94,24 @@ class BinaryOperations:
         adjust = self.builder.define(f"and {mask} {inexact}, {differ}")
         if expr.op == "//":
             lower = self.builder.define(f"sub {kind} {quotient}, {one}")
-            result = self.builder.define(
-                f"select {mask} {adjust}, {kind} {lower}, {kind} {quotient}"
-            )
+            result = self.builder.select(adjust, expr.lanes, kind, lower, quotient)
             if not fixed:
                 negated = self.builder.define(f"sub {kind} {zero}, {a}")
-                result = self.builder.define(
-                    f"select {mask} {minus}, {kind} {negated}, {kind} {result}"
-                )
+                result = self.builder.select(minus, expr.lanes, kind, negated, result)
         else:
             raised = self.builder.define(f"add {kind} {rest}, {b}")
-            result = self.builder.define(f"select {mask} {adjust}, {kind} {raised}, {kind} {rest}")
-        if fixed:
-            return result
-        return self.builder.define(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")
+            result = self.builder.select(adjust, expr.lanes, kind, raised, rest)
+        return result if fixed else self.builder.select(is_zero, expr.lanes, kind, zero, result)
 
     def _unsigned_division(self, expr: BinaryOp, a: str, b: str) -> str:
         """`//` and `%` of unsigned integers; by 0 gives 0, without a trap."""
-        kind, mask = llvm_type(expr.dtype, expr.lanes), vector_of("i1", expr.lanes)
+        kind = llvm_type(expr.dtype, expr.lanes)
         zero, one = (const_text(v, expr.dtype, expr.lanes) for v in (0, 1))
         operation = "udiv" if expr.op == "//" else "urem"
         is_zero = self.builder.define(f"icmp eq {kind} {b}, {zero}")
-        safe = self.builder.define(f"select {mask} {is_zero}, {kind} {one}, {kind} {b}")
+        safe = self.builder.select(is_zero, expr.lanes, kind, one, b)
         result = self.builder.define(f"{operation} {kind} {a}, {safe}")
-        return self.builder.define(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")
+        return self.builder.select(is_zero, expr.lanes, kind, zero, result)
 
 
 def _is_constant(expr: Expr) -> bool:

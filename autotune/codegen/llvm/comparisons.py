@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
-from autotune.codegen.llvm.index.evaluator import Evaluator
-from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
+from autotune.codegen.llvm.index.index_arithmetic import Evaluator, IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant, within
 from autotune.codegen.llvm.llvm_types import llvm_type, vector_of

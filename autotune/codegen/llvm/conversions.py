@@ -89,12 +89,8 @@ class Conversions:
         up = self.builder.define(f"add {bits} {pattern}, {below}")
         kept = self.builder.define(f"and {bits} {up}, {number(0xFFFF0000)}")
         unordered = self.builder.define(f"fcmp uno {kind} {ref}, {ref}")
-        result = self._chosen(unordered, bits, number(_QUIET_NAN), kept, lanes)
+        result = self.builder.select(unordered, lanes, bits, number(_QUIET_NAN), kept)
         return self.builder.define(f"bitcast {bits} {result} to {kind}")
-
-    def _chosen(self, mask: str, kind: str, true: str, false: str, lanes: int) -> str:
-        condition = vector_of("i1", lanes)
-        return self.builder.define(f"select {condition} {mask}, {kind} {true}, {kind} {false}")
 
     # -- casts -----------------------------------------------------------------------------------
 
@@ -149,19 +145,20 @@ class Conversions:
         limit = high >> spare << spare
         bottom, top = (const_text(float(end), held, lanes) for end in (low, limit))
         above = self.builder.define(f"fcmp ogt {kind} {ref}, {bottom}")
-        cut = self._chosen(above, kind, ref, bottom, lanes)  # `low` for a NaN
+        cut = self.builder.select(above, lanes, kind, ref, bottom)  # `low` for a NaN
         beyond = self.builder.define(f"fcmp ogt {kind} {cut}, {top}")
-        cut = self._chosen(beyond, kind, top, cut, lanes)
+        cut = self.builder.select(beyond, lanes, kind, top, cut)
         wide = target if dtypes.bits(target) >= 32 else "int32"
         operation = "fptoui" if dtypes.is_unsigned(wide) else "fptosi"
         result = self._to(operation, cut, held, wide, lanes)
         whole = llvm_type(wide, lanes)
         if limit < high:
-            result = self._chosen(beyond, whole, const_text(high, wide, lanes), result, lanes)
+            most = const_text(high, wide, lanes)
+            result = self.builder.select(beyond, lanes, whole, most, result)
         if low < 0:
             unordered = self.builder.define(f"fcmp uno {kind} {ref}, {ref}")
             zero = const_text(0, wide, lanes)
-            result = self._chosen(unordered, whole, zero, result, lanes)
+            result = self.builder.select(unordered, lanes, whole, zero, result)
         return self._resized(result, wide, target, lanes)
 
 

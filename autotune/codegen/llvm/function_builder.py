@@ -91,6 +91,22 @@ class FunctionBuilder:
         self.scopes[depth].code.lines.append(f"  {name} = {operation}")
         return name
 
+    def define_once(self, key: Hashable, operation: str, prefix: str, depth: int) -> str:
+        """Return the name of a value of the scope at `depth`, which is defined at the first call.
+
+        `key`: what the operation computes.
+        """
+        found = self._memo.get(key)
+        if not isinstance(found, str):
+            found = self.define(operation, prefix, depth)
+            self.remember(key, found, depth)
+        return found
+
+    def select(self, mask: str, lanes: int, kind: str, true: str, false: str) -> str:
+        """Define the values of type `kind` that a mask of some lanes chooses."""
+        flags = "i1" if lanes == 1 else f"<{lanes} x i1>"
+        return self.define(f"select {flags} {mask}, {kind} {true}, {kind} {false}")
+
     def declare(self, name: str, text: str) -> None:
         """Add the declaration `text` of the symbol `name` to the module."""
         self._declarations[name] = text

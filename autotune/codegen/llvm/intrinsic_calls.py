@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
-from autotune.codegen.llvm.llvm_types import const_text, llvm_type, suffix, vector_of
+from autotune.codegen.llvm.llvm_types import const_text, llvm_type, suffix
 from autotune.codegen.llvm.math import VECTOR_FUNCTIONS, function_name
 from autotune.ir import dtypes
 from autotune.ir.expr import Call, Const
@@ -18,8 +18,6 @@ _NATIVE = {
 #: Intrinsics that are one instruction on integers.
 _BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 _SHIFTS = {"shift_left": "shl", "shift_right_logical": "lshr"}
-#: Intrinsics computed lane by lane by the C library: (name in float64, number of arguments).
-_LIBRARY = {"fmod": ("fmod", 2)}
 
 
 @dataclass(eq=False, repr=False)
@@ -52,20 +50,20 @@ class IntrinsicCalls:
             return self._shift(expr, *args)
         if name in _NATIVE:
             return self.intrinsic(_NATIVE[name], operand, lanes, *args)
-        return self._library(expr, args)
+        return self._lane_by_lane(expr, args)
 
     def _shift(self, expr: Call, value: str, places: str) -> str:
         """Shift bits; in LLVM a shift by the number of bits or more is undefined."""
-        kind, mask = llvm_type(expr.dtype, expr.lanes), vector_of("i1", expr.lanes)
+        kind, lanes = llvm_type(expr.dtype, expr.lanes), expr.lanes
         operation, bits = _SHIFTS[expr.name], dtypes.bits(expr.dtype)
         count = expr.children[1]
         if isinstance(count, Const) and 0 <= count.value < bits:
             return self.builder.define(f"{operation} {kind} {value}, {places}")
         zero, width = (const_text(n, expr.dtype, expr.lanes) for n in (0, bits))
         fits = self.builder.define(f"icmp ult {kind} {places}, {width}")
-        some = self.builder.define(f"select {mask} {fits}, {kind} {places}, {kind} {zero}")
+        some = self.builder.select(fits, lanes, kind, places, zero)
         moved = self.builder.define(f"{operation} {kind} {value}, {some}")
-        return self.builder.define(f"select {mask} {fits}, {kind} {moved}, {kind} {zero}")
+        return self.builder.select(fits, lanes, kind, moved, zero)
 
     def intrinsic(self, name: str, dtype: str, lanes: int, *args: str, flags: str = "") -> str:
         """Call an LLVM intrinsic whose arguments and result have one type."""
@@ -76,23 +74,23 @@ class IntrinsicCalls:
             f"call {flags}{kind} @{symbol}({', '.join(f'{kind} {a}' for a in args)})"
         )
 
-    def _library(self, expr: Call, args: list[str]) -> str:
-        name, arity = _LIBRARY[expr.name]
-        symbol = name if expr.dtype == "float64" else name + "f"
+    def _lane_by_lane(self, expr: Call, args: list[str]) -> str:
+        """Call the C library's function of two floats, which is fmod, for each lane."""
+        symbol = expr.name if expr.dtype == "float64" else f"{expr.name}f"
         scalar, kind = llvm_type(expr.dtype), llvm_type(expr.dtype, expr.lanes)
         self.builder.declare(
-            symbol,
-            f"declare {scalar} @{symbol}({', '.join([scalar] * arity)}) nounwind memory(none)",
+            symbol, f"declare {scalar} @{symbol}({scalar}, {scalar}) nounwind memory(none)"
         )
+
+        def call(a: str, b: str) -> str:
+            return self.builder.define(f"call {scalar} @{symbol}({scalar} {a}, {scalar} {b})")
+
         if expr.lanes == 1:
-            operands = ", ".join(f"{scalar} {a}" for a in args)
-            return self.builder.define(f"call {scalar} @{symbol}({operands})")
+            return call(*args)
         result = "poison"
         for lane in range(expr.lanes):
-            parts = [self.builder.define(f"extractelement {kind} {a}, i64 {lane}") for a in args]
-            one = self.builder.define(
-                f"call {scalar} @{symbol}({', '.join(f'{scalar} {p}' for p in parts)})"
-            )
+            a, b = (self.builder.define(f"extractelement {kind} {a}, i64 {lane}") for a in args)
+            one = call(a, b)
             result = self.builder.define(
                 f"insertelement {kind} {result}, {scalar} {one}, i64 {lane}"
             )

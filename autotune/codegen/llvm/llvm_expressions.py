@@ -153,8 +153,7 @@ class ExpressionEmitter:
         kind = llvm_type(expr.dtype, expr.lanes)
         condition = self.value(expr.condition)
         true, false = self.widened(expr.true, expr.lanes), self.widened(expr.false, expr.lanes)
-        mask = vector_of("i1", expr.condition.lanes)
-        return self.builder.define(f"select {mask} {condition}, {kind} {true}, {kind} {false}")
+        return self.builder.select(condition, expr.condition.lanes, kind, true, false)
 
     def _short_circuit(self, expr: BinaryOp) -> str:
         """Return a logical operation whose second operand is evaluated only if it is needed."""
@@ -186,4 +185,4 @@ class ExpressionEmitter:
         negated = self.builder.define(f"xor {mask} {test}, {const_text(True, dtypes.BOOL, lanes)}")
         with self.masks.masked(negated, lanes):
             second = false()
-        return self.builder.define(f"select {mask} {test}, {kind} {first}, {kind} {second}")
+        return self.builder.select(test, lanes, kind, first, second)

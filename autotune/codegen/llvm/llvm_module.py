@@ -29,13 +29,12 @@ class LLVMSource:
 
 
 @recursive
-def emit(function: PrimFunc, fast_math: bool = False, has_ldexp: bool = False) -> LLVMSource:
+def emit(function: PrimFunc, fast_math: bool = False, has_avx512: bool = False) -> LLVMSource:
     """Write a function in final form as LLVM assembly.
 
     The code assumes that outputs overlap no other array, and that arrays are aligned to their
     elements. Float multiplications and additions may be fused; nothing else is reordered, unless
-    `fast_math` is set (see `Target.fast_math`). `has_ldexp` allows the instruction of processors
-    that multiplies vectors by powers of two.
+    `fast_math` is set (see `Target.fast_math`). `has_avx512` allows instructions of AVX-512.
 
     Raises CodegenError if the function contains a node without a meaning on a CPU: knobs without a
     value, thread axes, barriers, unknown intrinsics.
@@ -46,7 +45,7 @@ def emit(function: PrimFunc, fast_math: bool = False, has_ldexp: bool = False) -
         ahead=info.prefetch_distances,
         lines={buffer: var for var, buffer in info.line_offsets.items()},
         fast_math=fast_math,
-        has_ldexp=has_ldexp,
+        has_avx512=has_avx512,
     )
     entry = f"kernel_{symbol(function.name)}"
     emitter = Emitter(module, entry, threads="%threads")

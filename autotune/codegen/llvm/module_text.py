@@ -36,8 +36,8 @@ class ModuleText:
     lines: Mapping[Buffer, SizeVar] = field(default_factory=dict)
     #: Whether float arithmetic may be rearranged.
     fast_math: bool = False
-    #: Whether the processor multiplies vectors by powers of two in one instruction.
-    has_ldexp: bool = False
+    #: Whether instructions of AVX-512 may be used.
+    has_avx512: bool = False
 
     def unrolled_loop(self) -> str:
         """Return new metadata for unrolling a loop of constant length."""
@@ -48,7 +48,7 @@ class ModuleText:
     def assemble(self) -> str:
         """Return the text of the module, with the math functions that it calls."""
         for used in self.math.values():
-            self.declarations.update(definitions(*used, self.has_ldexp))
+            self.declarations.update(definitions(*used, self.has_avx512))
         parts = [*self.declarations.values(), "", *self.functions]
         if self.uses_hints:
             parts.append('!0 = !{!"branch_weights", i32 2000, i32 1}')

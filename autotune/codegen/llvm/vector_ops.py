@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
-from autotune.codegen.llvm.index.evaluator import Evaluator
-from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
+from autotune.codegen.llvm.index.index_arithmetic import Evaluator, IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear
 from autotune.codegen.llvm.llvm_types import llvm_type, vector_of

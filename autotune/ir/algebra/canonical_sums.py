@@ -27,6 +27,10 @@ class Term(NamedTuple):
     upper: float = INF
     scale: int = 1
 
+    def times(self, factor: int) -> Term:
+        """Return factor * this term."""
+        return Term(self.atom, self.lower, self.upper, self.scale * factor)
+
 
 class Sum(NamedTuple):
     """The sum of `terms` and the constant `base`.
@@ -52,7 +56,7 @@ def add(a: Sum, b: Sum, factor: int = 1) -> Sum:
     """Return a + factor * b: terms that differ only in scale are merged or cancel."""
     terms = list(a.terms)
     for term in b.terms:
-        _insert(terms, term._replace(scale=term.scale * factor))
+        _insert(terms, term if factor == 1 else term.times(factor))
     return Sum(tuple(t for t in terms if t.scale), a.base + factor * b.base)
 
 
@@ -77,7 +81,7 @@ def scaled(a: Sum, factor: int) -> Sum:
     """Return factor * a."""
     if factor == 0:
         return Sum()
-    return Sum(tuple(t._replace(scale=t.scale * factor) for t in a.terms), a.base * factor)
+    return Sum(tuple(t.times(factor) for t in a.terms), a.base * factor)
 
 
 def joined(terms: Sequence[Term]) -> list[Term]:

@@ -84,7 +84,7 @@ def remainder_of_a_remainder(term: Term, c: int, dtype: str, form: Forms) -> Ter
     narrowed = one_term(form(fold("%", term.atom, const(upper, dtype))), dtype)
     if term.lower != 1:
         narrowed = quotient(narrowed, term.lower, dtype)
-    return narrowed._replace(scale=narrowed.scale * term.scale)
+    return narrowed.times(term.scale)
 
 
 def remainder_of_a_small_remainder(term: Term, c: int) -> Term | None:

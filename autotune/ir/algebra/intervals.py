@@ -80,13 +80,10 @@ class Intervals:
         """
         found = self._memo.get(node)
         if found is None:
-            for part in post_order(node, self._unknown) if self._unknown(node) else (node,):
+            for part in post_order(node, self._memo):
                 found = self._memo[part] = _in_type(self._of(part), part.dtype)
         assert found is not None
         return found
-
-    def _unknown(self, node: Expr) -> list[Expr]:
-        return [child for child in node.children if child not in self._memo]
 
     def _of(self, node: Expr) -> Bounds:
         if node.lanes != 1 or dtypes.is_float(node.dtype):

@@ -178,18 +178,23 @@ def split_multiple(poly: Poly, divisor: Poly) -> tuple[Poly, Poly]:
     quotient: Poly = {}
     rest: Poly = {}
     for monomial, coefficient in poly.items():
-        remaining = list(monomial)
-        for atom in atoms:
-            place = next((i for i, own in enumerate(remaining) if own is atom), None)
-            if place is None:
-                break
-            del remaining[place]
+        left = _without(monomial, atoms)
+        if left is None or coefficient % scale:
+            rest[monomial] = coefficient
         else:
-            if coefficient % scale == 0:
-                quotient[tuple(remaining)] = coefficient // scale
-                continue
-        rest[monomial] = coefficient
+            quotient[left] = coefficient // scale
     return quotient, rest
+
+
+def _without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
+    """Return a monomial divided by another one; None if it lacks an atom."""
+    left = list(monomial)
+    for atom in atoms:
+        place = next((i for i, own in enumerate(left) if own is atom), None)
+        if place is None:
+            return None
+        del left[place]
+    return tuple(left)
 
 
 def exact_quotient(node: Expr, divisor: Expr) -> Expr | None:
@@ -202,15 +207,10 @@ def exact_quotient(node: Expr, divisor: Expr) -> Expr | None:
     rest = to_poly(node)
     while rest:
         monomial = max(rest, key=_degree)
-        left = list(monomial)
-        for atom in leading:
-            place = next((i for i, other in enumerate(left) if other is atom), None)
-            if place is None:
-                return None
-            del left[place]
-        if rest[monomial] % by[leading]:
+        left = _without(monomial, leading)
+        if left is None or rest[monomial] % by[leading]:
             return None
-        term: Poly = {tuple(left): rest[monomial] // by[leading]}
+        term: Poly = {left: rest[monomial] // by[leading]}
         quotient = add(quotient, term)
         rest = add(rest, multiply(term, by), -1)
     return to_expr(quotient, node.dtype)

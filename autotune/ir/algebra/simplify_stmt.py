@@ -9,7 +9,7 @@ from autotune.ir.algebra.intervals import ANYTHING, Bounds
 from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.wraparound import Wrapping
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
-from autotune.ir.stmt import Allocate, For, If, Seq, Stmt, Store, ThreadReduce
+from autotune.ir.stmt import NOTHING, Allocate, For, If, Stmt, Store, ThreadReduce, is_empty
 from autotune.ir.visitor import Rewriter, walk_expr
 
 
@@ -70,7 +70,7 @@ class Simplifier(Rewriter):
         self.bind(node.var, 0, max(0.0, self.bounds(extent)[1] - 1))
         body = self.stmt(node.body)
         if isinstance(extent, Const) and extent.value <= 0:
-            return Seq(())
+            return NOTHING
         if extent is node.extent and body is node.body:
             return node
         return For(node.var, extent, node.kind, body, node.thread_tag)
@@ -83,7 +83,7 @@ class Simplifier(Rewriter):
         if isinstance(condition, Const):
             if condition.value:
                 return self.stmt(node.then)
-            return Seq(()) if node.orelse is None else self.stmt(node.orelse)
+            return NOTHING if node.orelse is None else self.stmt(node.orelse)
         if not any(isinstance(part, Load) for part in walk_expr(condition)):
             self._held.append(condition)
             then = self.stmt(node.then)
@@ -91,8 +91,8 @@ class Simplifier(Rewriter):
         else:
             then = self.stmt(node.then)
         orelse = None if node.orelse is None else self.stmt(node.orelse)
-        if all(branch is None or _is_empty(branch) for branch in (then, orelse)):
-            return Seq(())
+        if is_empty(then) and is_empty(orelse):
+            return NOTHING
         if condition is node.condition and then is node.then and orelse is node.orelse:
             return node
         return If(condition, then, orelse)
@@ -123,7 +123,3 @@ class Simplifier(Rewriter):
         if all(new is old for new, old in zip(values, node.operands, strict=True)):
             return node
         return ThreadReduce(node.combiner, values, node.results, node.threads)
-
-
-def _is_empty(stmt: Stmt) -> bool:
-    return isinstance(stmt, Seq) and not stmt.stmts

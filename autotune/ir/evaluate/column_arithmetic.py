@@ -64,13 +64,9 @@ class ColumnArithmetic:
         Raises IRError if it is not of indices, conditions and knobs alone, or holds a number of
         2^52 or more.
         """
-        for node in post_order(expr, self._unwritten):
-            if node not in self._written:
-                self._written[node] = self._write(node)
+        for node in post_order(expr, self._written, self._operands):
+            self._written[node] = self._write(node)
         return self._written[expr]
-
-    def _unwritten(self, node: Expr) -> Sequence[Expr]:
-        return [child for child in self._operands(node) if child not in self._written]
 
     def _operands(self, node: Expr) -> tuple[Expr, ...]:
         """Return what the value of `node` is computed from."""
@@ -150,13 +146,9 @@ class ColumnArithmetic:
 
         It does not where a choice leaves it, or where the other side decides an `and` or `or`.
         """
-        for node in post_order(expr, self._unjudged):
-            if node not in self._undefined:
-                self._undefined[node] = self._judge(node)
+        for node in post_order(expr, self._undefined):
+            self._undefined[node] = self._judge(node)
         return self._undefined[expr]
-
-    def _unjudged(self, node: Expr) -> Sequence[Expr]:
-        return [child for child in node.children if child not in self._undefined]
 
     def _judge(self, node: Expr) -> Expr | None:
         parts = [self._undefined[child] for child in node.children]

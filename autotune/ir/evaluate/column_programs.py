@@ -153,9 +153,7 @@ class ColumnProgram:
         self._steps.append(_Step(fill, (_uncast(value),), number))
 
     def _compute(self, value: Expr) -> None:
-        for node in post_order(value, self._uncomputed):
-            if node in self._computed:
-                continue
+        for node in post_order(value, self._computed):
             self._computed.add(node)
             if isinstance(node, Const):
                 self._literals[node] = np.array(node.value)
@@ -163,9 +161,6 @@ class ColumnProgram:
                 self._steps.append(_Step(_call(node), tuple(map(_uncast, node.children)), node))
                 if node in self._arithmetic.large:
                     self._steps.append(_Step(_note, (node,), None))
-
-    def _uncomputed(self, node: Expr) -> Sequence[Expr]:
-        return [child for child in node.children if child not in self._computed]
 
     def _drop_early(self) -> None:
         """Let each step drop the operands that no later step reads."""

@@ -29,8 +29,7 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
 )
-from autotune.ir.uniformity import is_thread_loop
-from autotune.ir.visitor import walk
+from autotune.ir.visitor import is_thread_loop, walk
 
 #: CPython allows 20 nested blocks in one function; deeper loops are in an inner function.
 _BLOCKS = 15

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from autotune.errors import IRError
-from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
+from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
-    Allocate,
     Barrier,
     For,
     LoopKind,
@@ -15,10 +14,10 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
     WarpReduce,
+    allocated,
     seq,
 )
-from autotune.ir.uniformity import is_thread_loop
-from autotune.ir.visitor import StmtRewriter, walk
+from autotune.ir.visitor import StmtRewriter, is_thread_loop, walk
 
 
 def lower_warp_reductions(function: PrimFunc) -> PrimFunc:
@@ -55,8 +54,7 @@ class _Written(StmtRewriter):
         result = self.rebuild_stmt(node)
         self.threads.pop()
         if outermost:
-            for buffer in self.shared.values():
-                result = Allocate(buffer, result)
+            result = allocated(list(self.shared.values())[::-1], result)
             self.shared = {}
         return result
 
@@ -112,6 +110,4 @@ class _Written(StmtRewriter):
                 for buffer, result in zip(new, node.results, strict=True)
             ),
         )
-        for buffer in new:
-            body = Allocate(buffer, body)
-        return body
+        return allocated(new[::-1], body)

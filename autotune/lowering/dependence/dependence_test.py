@@ -13,11 +13,10 @@ from autotune.errors import LoweringError
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.polynomials import to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Buffer, Const, Expr, Ramp, SizeVar, Var
+from autotune.ir.expr import Buffer, Const, Expr, Ramp, SizeVar, Var, is_const
 from autotune.ir.printer import excerpt
 from autotune.ir.stmt import For, Stmt
-from autotune.ir.uniformity import is_thread_loop
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import free_vars, is_thread_loop
 from autotune.lowering.dependence.accesses import Access, accesses, in_one_step
 from autotune.lowering.dependence.sharing_conflicts import Conflicts
 
@@ -31,7 +30,7 @@ class DependenceTest:
     """
 
     def __init__(self, axes: Mapping[Var, Expr], states: Mapping[str, bool]) -> None:
-        self.axes = {var: extent for var, extent in axes.items() if not _is_one(extent)}
+        self.axes = {var: extent for var, extent in axes.items() if not is_const(extent, 1)}
         self.states = states
 
     def shared(self, found: Sequence[Access]) -> Access | None:
@@ -87,7 +86,7 @@ class DependenceTest:
         """Return the coefficient of each axis in a column, and the range of the other terms."""
         index, lanes = access.index, 0
         if isinstance(index, Ramp):
-            if not (isinstance(index.stride, Const) and index.stride.value == 1):
+            if not is_const(index.stride, 1):
                 return None
             index, lanes = index.base, index.lanes - 1
         rest = to_poly(index)
@@ -137,7 +136,3 @@ def refuse_sharing_blocks(
         f"steps; bind the same columns of {parts} to one block{remedy}, or let one block "
         "compute all"
     )
-
-
-def _is_one(extent: Expr) -> bool:
-    return isinstance(extent, Const) and extent.value == 1

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.errors import LoweringError
-from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Call, Const, Expr, Var
+from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,
@@ -34,13 +34,13 @@ from autotune.ir.stmt import (
     allocated,
     seq,
 )
-from autotune.ir.uniformity import is_thread_loop
 from autotune.ir.visitor import (
     Rewriter,
     StmtRewriter,
     accessed,
     child_stmts,
     free_vars,
+    is_thread_loop,
     walk,
     written,
 )

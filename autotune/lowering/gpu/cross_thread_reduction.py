@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autotune.errors import LoweringError
-from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
+from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     For,

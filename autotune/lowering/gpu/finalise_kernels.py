@@ -17,8 +17,7 @@ from autotune.ir.visitor import (
     walk,
     written,
 )
-from autotune.lowering.finalise import drop_marks, finalise, listing
-from autotune.lowering.fused_indices import rejoin
+from autotune.lowering.finalise import drop_marks, finalise, listing, rejoin
 from autotune.lowering.gpu.block_thread_nest import lift_shared, merge_thread_loops
 from autotune.lowering.gpu.insert_barriers import insert_barriers
 from autotune.lowering.gpu.software_pipelining import pipeline_loads

@@ -34,8 +34,7 @@ from autotune.ir.stmt import (
     seq,
     split_allocations,
 )
-from autotune.ir.uniformity import is_thread_loop, is_uniform
-from autotune.ir.visitor import StmtRewriter, all_loads, transform, walk
+from autotune.ir.visitor import StmtRewriter, all_loads, is_thread_loop, is_uniform, transform, walk
 from autotune.lowering.dependence.dependence_test import refuse_sharing_blocks
 from autotune.lowering.dependence.sharing_conflicts import Conflicts
 from autotune.lowering.gpu.barrier_analysis import (

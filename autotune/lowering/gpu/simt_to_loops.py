@@ -38,8 +38,16 @@ from autotune.ir.stmt import (
     Stmt,
     seq,
 )
-from autotune.ir.uniformity import is_thread_loop, is_uniform
-from autotune.ir.visitor import AccessRewriter, StmtRewriter, accessed, child_stmts, transform, walk
+from autotune.ir.visitor import (
+    AccessRewriter,
+    StmtRewriter,
+    accessed,
+    child_stmts,
+    is_thread_loop,
+    is_uniform,
+    transform,
+    walk,
+)
 
 #: Largest number of iterations, including inner loops, of a loop with an unroll hint that is
 #: unrolled.

@@ -19,8 +19,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
+from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from autotune.ir.expr import Expr, Var
 from autotune.ir.ops import binary, likely
 from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt
-from autotune.ir.visitor import Rewriter
+from autotune.ir.visitor import Rewriter, walk
 
 
 def unify_threads(function: PrimFunc) -> PrimFunc:
@@ -25,6 +25,9 @@ def unify_threads(function: PrimFunc) -> PrimFunc:
 
     The inner loop is not longer than the outer one; lowering requires it.
     """
+    loops = (stmt for stmt in walk(function.body) if isinstance(stmt, For))
+    if not any(loop.kind is LoopKind.THREAD for loop in loops):
+        return function
     return function.with_body(_Unify().stmt(function.body))
 
 

@@ -8,10 +8,8 @@ from functools import partial, reduce
 from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Load, Read, Select
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, If, Seq, Stmt, Store
+from autotune.ir.stmt import NOTHING, Allocate, For, If, Stmt, Store, is_empty
 from autotune.ir.visitor import Substitution, child_stmts, walk, walk_expr
-
-NOTHING = Seq(())
 
 
 def operands(node: Expr, op: str) -> Iterator[Expr]:
@@ -140,11 +138,6 @@ def has_conditions(stmt: Stmt) -> bool:
     """Whether a statement tests anything."""
     choices = ConditionFinder()
     return any(choices.of(inner) for inner in walk(stmt))
-
-
-def is_empty(stmt: Stmt | None) -> bool:
-    """Whether a statement does nothing."""
-    return stmt is None or (isinstance(stmt, Seq) and not stmt.stmts)
 
 
 class ConditionRewriter(Substitution):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autotune.ir.expr import Const, Expr, Load
 from autotune.ir.stmt import (
     Allocate,
@@ -81,13 +83,11 @@ class _Hoist(StmtRewriter):
         ]
         return under_guards(common, seq(*stmts))
 
-    def visit_Allocate(self, node: Allocate) -> Stmt:
+    def visit_Allocate(self, node: Allocate | Produce) -> Stmt:
         guards, body = split_guards(self.stmt(node.body))
-        return node if body is node.body else under_guards(guards, Allocate(node.buffer, body))
+        return node if body is node.body else under_guards(guards, replace(node, body=body))
 
-    def visit_Produce(self, node: Produce) -> Stmt:
-        guards, body = split_guards(self.stmt(node.body))
-        return node if body is node.body else under_guards(guards, Produce(node.name, body))
+    visit_Produce = visit_Allocate
 
     def visit_If(self, node: If) -> Stmt:
         rebuilt = self.rebuild_stmt(node)

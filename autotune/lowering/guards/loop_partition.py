@@ -26,9 +26,8 @@ from functools import cached_property
 
 from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, const, likely
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, seq
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, is_empty, seq
 from autotune.ir.visitor import child_stmts, stmt_exprs, transform, walk, walk_expr
-from autotune.lowering.guards.facts import is_empty
 from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, LoopSegment, Splitter
 
 #: Limits of the nodes of all copies: a multiple of the function's nodes (guards on three axes of an

@@ -12,12 +12,12 @@ from operator import not_
 
 from autotune.ir.algebra.canonical_sums import INF, Sum, sum_expr
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Const, Expr, Var
+from autotune.ir.expr import Const, Expr, Var, is_const
 from autotune.ir.ops import binary, cast, const
-from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Seq, Stmt
+from autotune.ir.stmt import NOTHING, Allocate, For, LoopKind, Produce, Seq, Stmt, is_empty
 from autotune.ir.visitor import Rewriter, child_stmts, free_vars, substitute, walk, walk_expr
 from autotune.lowering.dependence.accesses import accesses
-from autotune.lowering.guards.facts import NOTHING, ConditionRewriter, extremum, is_empty
+from autotune.lowering.guards.facts import ConditionRewriter, extremum
 from autotune.lowering.guards.prove_guards import Prover
 
 #: Loops whose length has to be constant.
@@ -235,9 +235,9 @@ class Splitter:
         extent = self.simplifier.expr(binary("-", part.high, part.low))
         if is_empty(part.body) or (isinstance(extent, Const) and extent.value <= 0):
             return NOTHING
-        if isinstance(extent, Const) and extent.value == 1:
+        if is_const(extent, 1):
             return self._replaced(loop.var, part.low, part.body)
-        if isinstance(part.low, Const) and part.low.value == 0:
+        if is_const(part.low, 0):
             return For(loop.var, extent, loop.kind, part.body)
         var = Var(loop.var.name, loop.var.dtype)
         self.simplifier.bind(var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))

@@ -9,14 +9,12 @@ from autotune.ir.algebra.canonical_sums import INF, Sum, Term, add, scaled
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Call, Const, Expr, SizeVar
 from autotune.ir.ops import binary, chain, const, likely
-from autotune.ir.stmt import For, If, Stmt, Store
+from autotune.ir.stmt import NOTHING, For, If, Stmt, Store, is_empty
 from autotune.ir.visitor import StmtRewriter
 from autotune.lowering.guards.facts import (
-    NOTHING,
     ConditionFinder,
     ConditionRewriter,
     extremum,
-    is_empty,
     is_exact,
     operands,
 )
@@ -30,17 +28,25 @@ class Prover(StmtRewriter):
 
     `around`: a prover with the facts at the place of the statements.
     `finish`: transforms a loop after its body, inner loops first; by default loops are kept.
+    `is_settled`: whether nothing in a loop is to be decided; by default whether it is plain.
+    `store`: transforms a store; by default its conditions are decided.
     """
 
     def __init__(
-        self, around: Prover | None = None, finish: Callable[[For], Stmt] | None = None
+        self,
+        around: Prover | None = None,
+        finish: Callable[[For], Stmt] | None = None,
+        is_settled: Callable[[For], bool] | None = None,
+        store: Callable[[Store], Stmt] | None = None,
     ) -> None:
         super().__init__()
         self._finish = finish
+        self._store = store or self._decided
         #: Has the ranges of the loops' variables.
         self.simplifier: Simplifier = Simplifier() if around is None else around.simplifier
         #: Finds the conditions.
         self.choices: ConditionFinder = ConditionFinder() if around is None else around.choices
+        self._is_settled = is_settled or self.choices.is_plain
         #: Integers known to be at most 0.
         self.facts: list[Expr] = [] if around is None else list(around.facts)
 
@@ -113,13 +119,9 @@ class Prover(StmtRewriter):
             return loop
         return self._finish(loop)
 
-    def is_settled(self, loop: For) -> bool:
-        """Whether nothing in a loop is to be decided."""
-        return self.choices.is_plain(loop)
-
     def _proved(self, node: For) -> Stmt:
         """Visit the body, assuming that the variable is less than each bound of the extent."""
-        if self.is_settled(node):
+        if self._is_settled(node):
             return node
         extent = extremum(node.extent, self.at_most_zero)
         if self.at_most_zero(extent):
@@ -192,6 +194,10 @@ class Prover(StmtRewriter):
             self.facts.append(over if truth else binary("-", const(1), over))
 
     def visit_Store(self, node: Store) -> Stmt:
+        """Transform a store."""
+        return self._store(node)
+
+    def _decided(self, node: Store) -> Stmt:
         """Decide the choices between values."""
         known: dict[Expr, Expr] = {}
         for condition in self.choices.of(node):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.ir.expr import BinaryOp, Expr, Load
-from autotune.ir.stmt import For, PrimFunc, Stmt, Store
+from autotune.ir.stmt import PrimFunc, Stmt, Store
 from autotune.ir.visitor import Substitution, walk, walk_expr
 from autotune.lowering.guards.facts import extremum, is_exact
 from autotune.lowering.guards.prove_guards import Prover
@@ -21,35 +21,25 @@ def drop_redundant_bounds(function: PrimFunc) -> PrimFunc:
     Rows at constant distances need one address, and compilers see which elements several rows read.
     """
     bounded = {s for s in walk(function.body) if isinstance(s, Store) and _has_bounds(s)}
-    return function.with_body(_Bounds(bounded).stmt(function.body)) if bounded else function
+    if not bounded:
+        return function
+
+    def simplified(node: Store) -> Stmt:
+        if node not in bounded:
+            return node
+        indices = _Indices(prover)
+        return Store(node.buffer, indices.index(node.index), indices.expr(node.value))
+
+    prover = Prover(is_settled=lambda loop: bounded.isdisjoint(walk(loop)), store=simplified)
+    return function.with_body(prover.stmt(function.body))
 
 
 def _has_bounds(store: Store) -> bool:
-    loads = (node.index for node in walk_expr(store.value) if isinstance(node, Load))
-    return any(_is_bound(node) for index in (store.index, *loads) for node in walk_expr(index))
+    return any(_is_bound(node) for expr in (store.index, store.value) for node in walk_expr(expr))
 
 
 def _is_bound(node: Expr) -> bool:
     return isinstance(node, BinaryOp) and node.op in ("min", "max") and is_exact(node)
-
-
-class _Bounds(Prover):
-    """Visits some stores with the facts that hold there."""
-
-    def __init__(self, stores: set[Store]) -> None:
-        super().__init__()
-        self._stores = stores
-
-    def is_settled(self, loop: For) -> bool:
-        """Whether none of the stores is in a loop."""
-        return self._stores.isdisjoint(s for s in walk(loop) if isinstance(s, Store))
-
-    def visit_Store(self, node: Store) -> Stmt:
-        """Simplify the indices of a store and of what it loads."""
-        if node not in self._stores:
-            return node
-        indices = _Indices(self)
-        return Store(node.buffer, indices.index(node.index), indices.expr(node.value))
 
 
 class _Indices(Substitution):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from autotune.ir.axes import AxisKind, IterVar
 from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.ops import binary, const, likely
-from autotune.ir.stmt import If, Stmt
+from autotune.ir.stmt import Stmt, under_guards
 from autotune.lowering.nest.bound_inference import Bounds
 from autotune.schedule.axis_relations import Split, is_over_knobs, pass_up, resolved
 from autotune.schedule.stage import Stage
@@ -28,7 +28,7 @@ def stage_guards(
         value = resolved(stage.relations, plain, values, axis)
         if axis in begun:
             guards.append(binary("<=", const(0), value))
-        guards.append(binary("or", exact, below(value, bounds.ranges[axis].extent)))
+        guards.append(binary("or", exact, binary("<", value, bounds.ranges[axis].extent)))
     for axis in stage.op.axis:
         span, dom = bounds.ranges[axis], axis.dom
         assert dom is not None
@@ -37,7 +37,7 @@ def stage_guards(
         whole = binary("and", _same(span.min, dom.min), _same(span.extent, dom.extent))
         value = values[axis.var]
         guards.append(binary("or", whole, binary("<=", const(0), value)))
-        guards.append(binary("or", whole, below(value, dom.extent)))
+        guards.append(binary("or", whole, binary("<", value, dom.extent)))
     return [g for g in guards if not isinstance(g, Const) or not g.value]
 
 
@@ -70,13 +70,6 @@ def _same(size: Expr, other: Expr) -> Expr:
     return binary("==", size, other)
 
 
-def below(value: Expr, extent: Expr) -> Expr:
-    """Return the condition value < extent."""
-    return binary("<", value, extent)
-
-
 def guarded(guards: Sequence[Expr], body: Stmt) -> Stmt:
     """Return `body` under conditions that are nearly always true, the first outermost."""
-    for guard in reversed(guards):
-        body = If(likely(guard), body)
-    return body
+    return under_guards([*map(likely, guards)], body)

@@ -18,7 +18,7 @@ from autotune.ir.expr import Expr, Var
 from autotune.ir.ops import binary
 from autotune.ir.stmt import For, LoopKind, Stmt
 from autotune.ir.visitor import Rewriter, substitute_stmt
-from autotune.lowering.nest.axis_guards import below, guarded
+from autotune.lowering.nest.axis_guards import guarded
 from autotune.lowering.nest.bound_inference import Bounds, is_sized
 from autotune.lowering.nest.stage_placement import seen_by_all
 from autotune.schedule.stage import Stage
@@ -96,11 +96,9 @@ class AxisLoops:
         )
         level = tag.partition("Idx")[0]
         if leaf.kind is not AxisKind.REDUCE and not seen_by_all(stage, level):
-            remedy = (
-                "leave it unbound"
-                if level == "block"
-                else ("leave it unbound, or give the stage shared storage with set_scope")
-            )
+            remedy = "leave it unbound"
+            if level != "block":
+                remedy += ", or give the stage shared storage with set_scope"
             self._require(
                 binary("<=", around, 1),
                 f"{where} bound to {tag} inside a loop that is so too, but each {level} keeps the "
@@ -127,7 +125,7 @@ class AxisLoops:
         self._threads[leaf.var] = var
         self._note_pragmas(stage, leaf, var)
         if leaf not in threads.opened:
-            return guarded([below(var, extent)], body)
+            return guarded([binary("<", var, extent)], body)
         if thread.dom is not None:
             self.requirements.append(
                 (

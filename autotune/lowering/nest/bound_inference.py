@@ -13,7 +13,7 @@ from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.polynomials import add, normal, rejoined, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import IterVar, Range, same_index
-from autotune.ir.expr import Const, Expr, SizeVar, Var
+from autotune.ir.expr import Const, Expr, SizeVar, Var, is_const
 from autotune.ir.ops import binary, cast, const
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.nest.digit_indices import without_digits
@@ -107,7 +107,7 @@ class Bounds:
 
     def _keeps(self, extent: Expr) -> bool:
         """Whether a split of an empty axis keeps its size, as in TVM v0.8."""
-        return self._for_autotvm08 and isinstance(extent, Const) and extent.value == 0
+        return self._for_autotvm08 and is_const(extent, 0)
 
     def is_step(self, scan: Stage, axis: IterVar) -> bool:
         """Whether the region of an axis in a cell is certainly the present step or earlier ones.

@@ -9,8 +9,8 @@ from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.polynomials import Poly, add, joined, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import IterVar, Range
-from autotune.ir.buffer_names import NameSupply
-from autotune.ir.expr import Buffer, Const, Expr, KnobVar, Load, SizeVar, Var
+from autotune.ir.expr import Buffer, Const, Expr, KnobVar, Load, SizeVar, Var, is_const
+from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import binary, const
 from autotune.ir.visitor import ReadRewriter, free_vars, substitute
 from autotune.lowering.nest.bound_inference import Bounds, is_sized
@@ -182,7 +182,7 @@ class StorageLayout:
         kept = [
             extent
             for axis, extent in zip(stage.op.axis, shape, strict=True)
-            if not (_is_one(extent) and self.bounds.is_step(scan, axis))
+            if not (is_const(extent, 1) and self.bounds.is_step(scan, axis))
         ]
         return tuple(kept) or (const(1),)
 
@@ -275,10 +275,6 @@ class StorageLayout:
     def _load(self, tensor: Tensor, indices: Sequence[Expr]) -> Expr:
         find = self.kept if tensor in self.rings else self.element
         return Load(*find(tensor, indices))
-
-
-def _is_one(extent: Expr) -> bool:
-    return isinstance(extent, Const) and extent.value == 1
 
 
 def ring_steps(op: ScanOp) -> int:

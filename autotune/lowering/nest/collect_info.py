@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 from autotune.ir.expr import Expr
-from autotune.ir.function_info import FunctionInfo
 from autotune.ir.ops import binary
+from autotune.ir.stmt import FunctionInfo
 from autotune.ir.visitor import reads
 from autotune.lowering.nest.axis_loops import AxisLoops
 from autotune.lowering.nest.bound_inference import is_sized

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from autotune.errors import LoweringError
 from autotune.ir.expr import BinaryOp, Buffer, Expr, Var
 from autotune.ir.ops import binary, chain, const, fold, likely
-from autotune.ir.stmt import Allocate, For, If, LoopKind, Produce, Seq, Stmt, seq
+from autotune.ir.stmt import Allocate, For, If, LoopKind, Produce, Seq, Stmt, allocated, seq
 from autotune.ir.visitor import AccessRewriter, all_loads, all_written, transform
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED)
@@ -106,9 +106,7 @@ def _ahead(loop: For, buffers: list[Buffer], taken: set[str]) -> Stmt:
 
     body = together(rewrite(loop.body))
     result = seq(*prologue, For(var, loop.extent, loop.kind, body))
-    for buffer in doubled.values():
-        result = Allocate(buffer, result)
-    return result
+    return allocated(list(doubled.values())[::-1], result)
 
 
 class _Half(AccessRewriter):

@@ -6,21 +6,21 @@ when the knobs have values, which of them are needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from autotune.errors import LoweringError
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Buffer, SizeVar
 from autotune.ir.ops import binary
-from autotune.ir.stmt import Allocate, PrimFunc, Produce, Seq, Stmt, seq
-from autotune.ir.visitor import free_vars, recursive
-from autotune.lowering.nest.axis_guards import below, guarded, stage_guards
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Produce, Seq, Stmt, allocated, seq
+from autotune.ir.visitor import StmtRewriter, free_vars, recursive
+from autotune.lowering.nest.axis_guards import guarded, stage_guards
 from autotune.lowering.nest.axis_loops import AxisLoops, OpenThreads, Threads
 from autotune.lowering.nest.bound_inference import Bounds
 from autotune.lowering.nest.buffer_layout import StorageLayout
 from autotune.lowering.nest.collect_info import function_info
 from autotune.lowering.nest.double_buffering import double_buffer
-from autotune.lowering.nest.scan_loops import hoist_allocations
+from autotune.lowering.nest.regions import is_loop_free
 from autotune.lowering.nest.stage_body import StageBody, reduced
 from autotune.lowering.nest.stage_placement import refuse_rings_of_reductions
 from autotune.schedule.schedule import Schedule
@@ -136,7 +136,7 @@ class _Lowering:
         needed = self.bounds.last_steps.get(stage)
         if needed is not None:
             end = binary("+", needed.min, needed.extent)
-            guards.append(below(self.bounds.step(stage), end))
+            guards.append(binary("<", self.bounds.step(stage), end))
         threads = OpenThreads(around)
         step = self._loops(stage, [last], guarded(guards, step), threads, attached=False)
         steps = self._loops(stage, outer, step, threads)
@@ -198,3 +198,36 @@ def _sizes(params: Sequence[Buffer]) -> tuple[SizeVar, ...]:
     strides = (stride for buffer in params for stride in buffer.strides or ())
     sizes = (var for var in variables if isinstance(var, SizeVar))
     return tuple(dict.fromkeys((*sizes, *strides)))
+
+
+_SEPARATE = (LoopKind.PARALLEL, LoopKind.THREAD, LoopKind.VTHREAD)
+
+
+def hoist_allocations(scan: Produce, kept: Set[Buffer], rings: Sequence[Buffer] = ()) -> Stmt:
+    """Return a scan inside the allocations that all its steps may share, and its ring buffers.
+
+    Allocations in parallel loops, of varying size, or in `kept` are not moved. Storage with the
+    lifetime of a kernel is allocated inside the scan, which is one kernel.
+    """
+    hoist = _Hoist(kept)
+    body = hoist.stmt(scan.body)
+    found = [*rings, *hoist.found]
+    inside = [buffer for buffer in found if buffer.scope != "global"]
+    around = [buffer for buffer in found if buffer.scope == "global"]
+    return allocated(around, Produce(scan.name, allocated(inside, body)))
+
+
+class _Hoist(StmtRewriter):
+    def __init__(self, kept: Set[Buffer]) -> None:
+        super().__init__()
+        self.kept = kept
+        self.found: list[Buffer] = []
+
+    def visit_For(self, node: For) -> Stmt:
+        return node if node.kind in _SEPARATE else self.rebuild_stmt(node)
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        if node.buffer in self.kept or not all(map(is_loop_free, node.buffer.shape)):
+            return self.rebuild_stmt(node)
+        self.found.append(node.buffer)
+        return self.stmt(node.body)

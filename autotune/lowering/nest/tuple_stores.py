@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from autotune.ir.expr import Buffer, Load
 from autotune.ir.ops import const
-from autotune.ir.stmt import Allocate, Stmt, Store, seq
+from autotune.ir.stmt import Stmt, Store, allocated, seq
 from autotune.ir.visitor import walk_expr
 
 
@@ -48,9 +48,7 @@ def store_together(stores: Sequence[Store], unused: Callable[[str], str]) -> Stm
             for new, one in zip(aside, pending, strict=True)
         ),
     )
-    for new in aside:
-        body = Allocate(new, body)
-    return body
+    return allocated(aside[::-1], body)
 
 
 def _loads(store: Store, buffer: Buffer) -> bool:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Expr, Load, Var
+from autotune.ir.name_supply import NameSupply
 from autotune.ir.stmt import (
     Allocate,
     For,

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from autotune.ir import dtypes
+from autotune.ir.algebra.polynomials import to_expr
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, SizeVar, Var
 from autotune.ir.ops import binary, const
@@ -28,6 +29,8 @@ from autotune.lowering.vector.peeling_legality import (
     AlignableLoops,
     by_lines,
     elements_of_line,
+    limited,
+    place_in_line,
     vectors_in,
 )
 
@@ -36,11 +39,11 @@ def peel_for_alignment(function: PrimFunc) -> PrimFunc:
     """Return the function with its streamed vectors aligned to cache lines, where possible.
 
     It is possible if all loops over vectors of the array have a constant number of independent
-    elements, all enclosing loops move by whole lines, and they stream no other array.
+    elements, in vectors of whole lines, and stream no other array.
     `info.line_offsets` of the result has a variable for each array: the number of its elements
     before the first cache line (only the remainder by the elements of a line is used).
     """
-    streamed = function.info.nontemporal
+    streamed = function.info.nontemporal.intersection(b.name for b in function.params)
     if not streamed:
         return function
     rows = AlignableLoops(streamed, function.info.scan_states)
@@ -89,15 +92,22 @@ class _AlignmentPeeling(StmtRewriter):
         If a row is a task's part of a longer row, it ends with a cache line, and the next part
         begins there.
         """
-        elements = elements_of_line(goal)
-        start = self.lines.setdefault(goal, SizeVar(f"{goal.name}.line"))
+        elements, first = elements_of_line(goal), place_in_line(loop, goal)
+        start: Expr = self.lines.setdefault(goal, SizeVar(f"{goal.name}.line"))
         line, vector_length = const(elements), next(vectors_in(loop.body)).extent
+        if first:
+            start = binary("-", start, to_expr(first))
         head = binary("%", start, line)
         for vector in vectors_in(loop.body):
-            self._note(vector, binary("-", line, head), elements)
+            self._note(vector, None if first else binary("-", line, head), elements)
         length = binary("*", loop.extent, vector_length)
+        task, number = self.tasks.get(loop), None
+        if task is None:
+            loop, number = limited(loop)
+        if number is not None:
+            length = binary("max", const(0), binary("min", length, number))
+            head = binary("min", head, length)
         before, rest = head, binary("-", length, head)
-        task = self.tasks.get(loop)
         if task is not None:  # only the first part has elements before a line
             before = binary("max", const(0), binary("-", head, binary("*", task.var, line)))
             left = binary("*", binary("-", task.extent, task.var), length)
@@ -113,7 +123,7 @@ class _AlignmentPeeling(StmtRewriter):
             _Piece(loop, end, line, below=binary("%", rest, line)).part(),
         )
 
-    def _note(self, vector: For, shift: Expr, elements: int) -> None:
+    def _note(self, vector: For, shift: Expr | None, elements: int) -> None:
         """Find allocations whose vectors must be aligned like those of the streamed array."""
         for access in accesses(vector.body):
             buffer = access.buffer

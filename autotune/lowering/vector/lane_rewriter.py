@@ -16,6 +16,7 @@ from autotune.ir.expr import (
     Ramp,
     Select,
     Var,
+    is_const,
 )
 from autotune.ir.ops import fold
 from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, Stmt, Store, WarpReduce
@@ -180,7 +181,7 @@ class _Lanes(Rewriter):
             base, stride = fold("*", a, b.base), fold("*", a, b.stride)
         else:
             return None
-        if isinstance(stride, Const) and stride.value == 0:
+        if is_const(stride, 0):
             return base
         return Ramp(base, stride, self.lanes)
 

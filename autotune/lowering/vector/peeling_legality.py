@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from autotune.ir import dtypes
-from autotune.ir.algebra.polynomials import to_poly
+from autotune.ir.algebra.polynomials import Poly, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import For, If, LoopKind, Seq, Stmt, Store
+from autotune.ir.stmt import For, If, LoopKind, Seq, Stmt, Store, split_guards, under_guards
 from autotune.ir.visitor import (
     all_written,
     child_stmts,
@@ -24,6 +24,7 @@ from autotune.ir.visitor import (
 )
 from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.dependence.dependence_test import DependenceTest
+from autotune.lowering.guards.facts import conjuncts, excess
 
 #: Bytes of a cache line.
 LINE_BYTES = 64
@@ -65,10 +66,9 @@ class AlignableLoops:
         lanes, elements = vectors[0].extent, elements_of_line(goal)
         if not isinstance(lanes, Const) or lanes.value % elements:
             return None
-        stores = [(s, v) for v in vectors for s in stores_in(v) if s.buffer is goal]
-        if any(vector.extent is not lanes for vector in vectors) or not all(
-            by_lines(store.index, vector.var, elements) for store, vector in stores
-        ):
+        if any(vector.extent is not lanes for vector in vectors):
+            return None
+        if place_in_line(loop, goal) is None:
             return None
         return goal if self._is_row(loop, vectors) else None
 
@@ -92,6 +92,7 @@ class AlignableLoops:
             rows[row] is not rows[own[0]]
             or row.extent is not own[0].extent
             or next(vectors_in(row)).extent is not lanes
+            or place_in_line(row, rows[row])  # elements would move to another task in each row
             for row in own
         ):
             return False
@@ -159,13 +160,66 @@ def elements_of_line(buffer: Buffer) -> int:
     return LINE_BYTES // dtypes.itemsize(buffer.dtype)
 
 
+def place_in_line(loop: For, goal: Buffer) -> Poly | None:
+    """Return the place in its cache line of the first element that a loop over vectors stores.
+
+    It counts from any cache line. It is None if vectors are not whole lines that follow each other.
+    """
+    first, *others = [
+        _beyond_lines(store.index, vector.var, elements_of_line(goal))
+        for vector in vectors_in(loop.body)
+        for store in stores_in(vector)
+        if store.buffer is goal
+    ]
+    if first is None or any(place != first for place in others) or _mentions(first, loop.var):
+        return None
+    return first
+
+
 def by_lines(index: Expr, lane: Var, elements: int) -> bool:
     """Whether an index is the lane plus whole cache lines."""
+    return _beyond_lines(index, lane, elements) == {}
+
+
+def _beyond_lines(index: Expr, lane: Var, elements: int) -> Poly | None:
+    """Return an index without its lane and whole cache lines; None if lanes are not neighbours."""
     terms = to_poly(index)
-    return terms.pop((lane,), 0) == 1 and all(
-        scale % elements == 0 and all(var is not lane for atom in atoms for var in free_vars(atom))
-        for atoms, scale in terms.items()
-    )
+    if terms.pop((lane,), 0) != 1 or _mentions(terms, lane):
+        return None
+    return {atoms: scale % elements for atoms, scale in terms.items() if scale % elements}
+
+
+def _mentions(terms: Poly, var: Var) -> bool:
+    return any(var is v for atoms in terms for atom in atoms for v in free_vars(atom))
+
+
+def limited(loop: For) -> tuple[For, Expr | None]:
+    """Return a loop over vectors without the guard of its last elements, and their number.
+
+    ::
+
+        for (i, 0, 8)                             for (i, 0, 8)
+          vectorized (j, 0, 16)           ->        vectorized (j, 0, 16)       number: n - k
+            if k + i*16 + j < n: ...                  ...
+    """
+    vector = loop.body
+    if not isinstance(vector, For) or not isinstance(vector.extent, Const):
+        return loop, None
+    guards, inner = split_guards(vector.body)
+    number: Expr | None = None
+    kept: list[Expr] = []
+    for guard in guards:
+        for part in conjuncts(guard):
+            terms = to_poly(over) if (over := excess(part)) is not None else {}
+            along = terms.pop((vector.var,), 0), terms.pop((loop.var,), 0)
+            if along != (1, vector.extent.value) or any(
+                _mentions(terms, var) for var in (loop.var, vector.var)
+            ):
+                kept.append(part)
+            else:
+                left = binary("-", const(1), to_expr(terms))
+                number = left if number is None else binary("min", number, left)
+    return loop.with_body(vector.with_body(under_guards(kept, inner))), number
 
 
 def vectors_in(stmt: Stmt) -> Iterator[For]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var
+from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var, is_const
 from autotune.ir.ops import binary, cast, fold
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
 from autotune.ir.visitor import all_loads, substitute, substitute_stmt, transform, walk
@@ -88,13 +88,11 @@ def _vectorized(loop: For, states: Mapping[str, bool]) -> Stmt:
 def _vectors(loop: For, count: Expr, lanes: int) -> Stmt:
     """Run the first `count * lanes` iterations as vectors."""
     var, body = loop.var, loop.body
-    if isinstance(count, Const) and count.value == 1:
+    if is_const(count, 1):
         zero = Const(0, var.dtype)
-        return (
-            substitute_stmt(body, {var: zero})
-            if lanes == 1
-            else vectorize_iterations(body, var, zero, lanes)
-        )
+        if lanes == 1:
+            return substitute_stmt(body, {var: zero})
+        return vectorize_iterations(body, var, zero, lanes)
     outer = Var(f"{var.name}.outer", var.dtype)
     start = fold("*", outer, Const(lanes, outer.dtype))
     return For(outer, count, LoopKind.SERIAL, vectorize_iterations(body, var, start, lanes))
@@ -154,7 +152,7 @@ def _distinct(loop: For, index: Expr) -> bool:
     if first_two.lanes == 1:
         return True
     if isinstance(first_two, Ramp):
-        return not (isinstance(first_two.stride, Const) and first_two.stride.value == 0)
+        return not is_const(first_two.stride, 0)
     if not isinstance(loop.extent, Const) or not 1 <= loop.extent.value <= MAX_LANES:
         return False
     simplify = Simplifier({}).expr

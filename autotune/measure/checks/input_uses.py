@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from autotune.ir import dtypes
 from autotune.ir import expr as ir
@@ -29,15 +28,6 @@ class InputUse:
     factors: int = 1
     # It is an integer in a computation that converts integers to floats: it stays small.
     converted: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the use as JSON data."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> InputUse:
-        """Rebuild a use from what `to_json` returned."""
-        return cls(**data)
 
 
 def input_uses(inputs: Sequence[Tensor], operations: Iterable[ComputeOp]) -> list[InputUse]:

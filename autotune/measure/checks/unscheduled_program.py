@@ -19,7 +19,7 @@ from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.measure.checks.input_uses import InputUse, input_uses
 from autotune.rtc.raw_kernel import RawKernel
-from autotune.runtime.cpu.cpu_binary import CpuBinary
+from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.cpu.llvm_compiler import compile_binary
 from autotune.target import Target
 from autotune.task.task import Task
@@ -144,12 +144,9 @@ class Computation:
 def float_operations(task: Task) -> float | None:
     """Return the operations of one run: those that the template states, else those of its formula.
 
-    UsageError if the template's count fails, or its formula cannot be found.
+    None of a template that only moves elements, and of a kernel as text that states none.
 
-    Returns
-    -------
-    float or None
-        None of a template that only moves elements, and of a kernel as text that states none.
+    UsageError if the template's count fails, or its formula cannot be found.
     """
     if task.flops is not None:
         return task.flops
@@ -166,7 +163,7 @@ def float_operations(task: Task) -> float | None:
 
 def _operators(body: ir.Expr) -> int:
     """Count operators and functions of an element's formula, each once however often it is used."""
-    nodes = post_order(body, _computed_from)
+    nodes = post_order(body, (), _computed_from)
     return sum(_is_arithmetic(node) for node in nodes)
 
 

@@ -1,19 +1,134 @@
-"""A worker process: it answers the requests of the tuning process, one after the other."""
+"""A worker process: it answers the requests of the tuning process, one after the other.
+
+A *builder* turns configurations of a template into machine code; a *runner* checks the answers of
+candidates and times them.
+"""
 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+from autotune.measure.build_bench import BuildBench
 from autotune.measure.candidate import CandidateError, describe
-from autotune.measure.pool.build_worker import Builder
-from autotune.measure.pool.messages import Channel, ChannelClosedError, Message
-from autotune.measure.pool.run_worker import Runner
+from autotune.measure.pool.messages import BYTES_AS_TEXT, Channel, ChannelClosedError, Message
 from autotune.measure.result import MeasureErrorNo
-from autotune.system.processes import adopt_orphans, die_by_signal, is_terminating, kill_children
+from autotune.measure.run_bench import RunBench
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.backends import backend_of
+from autotune.system.processes import (
+    adopt_orphans,
+    die_by_signal,
+    is_terminating,
+    kill_children,
+    refuse_forks,
+)
+from autotune.target import Target
+from autotune.task.task import Task
+from search_spaces import Config
+
+
+class Runner:
+    """Answers "open", "run", "enter", "round", "ceiling" and "baseline"."""
+
+    _bench: RunBench  # from "open" on
+
+    def __init__(self) -> None:
+        self.operations = {
+            "open": self._open,
+            "run": self._run,
+            "enter": self._enter,
+            "round": self._round,
+            "ceiling": self._ceiling,
+            "baseline": self._baseline,
+        }
+        self._entered: dict[int, Any] = {}
+
+    def _open(self, request: dict[str, Any], payload: bytes) -> Message:
+        subject, unscheduled = pickle.loads(payload)
+        target = Target.of(subject.target)
+        computed = None
+        if request["check"] and unscheduled is not None:
+            computed = backend_of(target.host).take_device(target.host).load(unscheduled)
+        task = requested_task(request)
+        device = backend_of(target).take_device(target)
+        self._bench = RunBench(
+            device,
+            subject,
+            task.reference if request["check"] else None,
+            computed,
+            TimingPolicy.from_json(request["policy"]),
+            request["seed"],
+            task.inputs,
+        )
+        if device.is_host:
+            refuse_forks()  # from now on there are only kernels to run
+        bench = self._bench
+        told = {"reference": bench.reference, "notes": bench.notes, "checks": bench.checks}
+        return Message(told)
+
+    def _run(self, request: dict[str, Any], payload: bytes) -> Message:
+        return Message(vars(self._bench.run(self._loaded(payload), request["incumbent_s"])))
+
+    def _enter(self, request: dict[str, Any], payload: bytes) -> Message:
+        loaded = self._loaded(payload)
+        max_error = self._bench.enter(loaded)
+        self._entered[request["number"]] = loaded
+        return Message({"max_error": max_error})
+
+    def _round(self, request: dict[str, Any], _: bytes) -> Message:
+        kernels = [self._entered[number] for number in request["numbers"]]
+        done = self._bench.round(kernels, request["seconds"], request["seed"])
+        return Message({"costs_s": done.costs_s, "noise": done.noise, "clocks": done.clocks})
+
+    def _ceiling(self, _request: dict[str, Any], _: bytes) -> Message:
+        known = len(self._bench.notes)
+        ceiling = self._bench.ceiling().to_json()
+        return Message({"ceiling": ceiling, "notes": self._bench.notes[known:]})
+
+    def _baseline(self, _request: dict[str, Any], _: bytes) -> Message:
+        return Message({"baseline": self._bench.baseline()})
+
+    def _loaded(self, payload: bytes) -> Any:
+        """Load a candidate."""
+        return self._bench.load(pickle.loads(payload))
+
+
+def requested_task(request: dict[str, Any]) -> Task:
+    """Return the task that a request to open it names; nothing is traced yet."""
+    sys.path += [folder for folder in request["path"] if folder not in sys.path]
+    text = None if request["text"] is None else request["text"].encode(BYTES_AS_TEXT)
+    template, args, target = request["template"], request["args"], request["target"]
+    return Task.from_reference(template, args, target, text=text, constant=request["constant"])
+
+
+class Builder:
+    """Answers "open" and "build"."""
+
+    _bench: BuildBench  # from "open" on
+
+    def __init__(self) -> None:
+        self.operations = {"open": self._open, "build": self._build}
+
+    def _open(self, request: dict[str, Any], _: bytes) -> Message:
+        self._bench = BuildBench(requested_task(request), request["arch"])
+        if not request["describe"]:
+            self._bench.warm_up()
+            return Message({})
+        return Message({}, pickle.dumps(self._bench.subject()))
+
+    def _build(self, request: dict[str, Any], _: bytes) -> Message:
+        self._bench.add_known(request["known"])
+        built = self._bench.build(Config.from_json(request["config"]).values, request["again"])
+        kernels = None if built.binary is None else built.binary.resources
+        code = b"" if built.binary is None else pickle.dumps(built.binary)
+        return Message({"code_hash": built.code_hash, "kernels": kernels}, code)
+
 
 # Takes the body and the payload of a request; returns the answer.
 Operation = Callable[[dict[str, Any], bytes], Message]

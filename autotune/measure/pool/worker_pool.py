@@ -69,18 +69,13 @@ class Worker:
         self.busy = False  # whether it has a request whose outcome is not known yet
         self.deadline = math.inf  # time by `time.monotonic` at which the request times out
         self._timeout_s = math.inf
-        self._channel_closed = False
+        self.channel_closed = False  # whether it has closed its end of the channel
         self._extended = False
 
     @property
     def alive(self) -> bool:
         """Whether it runs, as far as is known."""
         return self.status is None
-
-    @property
-    def channel_closed(self) -> bool:
-        """Whether it has closed its end of the channel."""
-        return self._channel_closed
 
     def ask(self, body: dict[str, Any], timeout_s: float, payload: bytes = b"") -> None:
         """Send a request; `WorkerPool.next_outcome` returns the outcome."""
@@ -101,8 +96,8 @@ class Worker:
             return WorkerDiedError(f"sent {error} instead of an answer")
         except ChannelClosedError:
             message = None
-            if not self._channel_closed:  # it has ended, or will
-                self._channel_closed = True
+            if not self.channel_closed:  # it has ended, or will
+                self.channel_closed = True
                 self.deadline = time.monotonic() + _EXIT_GRACE_S
         if message is not None:
             return message
@@ -111,7 +106,7 @@ class Worker:
         late_s = time.monotonic() - self.deadline
         if late_s < 0.0:
             return None
-        if self._channel_closed:
+        if self.channel_closed:
             return WorkerDiedError("closed its pipes")
         if (late_s > _DELAY_S or self.channel.begun) and not self._extended:
             # This process did not look for long, or the worker waits until it reads: time anew.
@@ -156,7 +151,7 @@ class WorkerPool:
             while worker.alive and time.monotonic() < deadline:
                 self._receive_reports(deadline)
             if worker.alive:  # the fork server is stopped or stuck
-                self._close_fork_server()
+                self.close()
         worker.channel.close()
 
     def refresh(self) -> None:
@@ -189,10 +184,6 @@ class WorkerPool:
                 [worker.channel for worker in workers if not worker.channel_closed],
             )
 
-    def close(self) -> None:
-        """End all workers, and the fork server; return when they are gone."""
-        self._close_fork_server()
-
     def _send_order(self, order: dict[str, Any], fds: Sequence[int] = ()) -> None:
         if self._fork_server is not None:
             self._fork_server.send_order(order, fds)
@@ -210,7 +201,7 @@ class WorkerPool:
         poller.poll(math.ceil(left * 1e3))
         reports = self._fork_server.reports()
         if reports is None:
-            self._close_fork_server()
+            self.close()
             return
         for report in reports:
             worker = self._workers.pop(report["ended"], None)
@@ -218,8 +209,8 @@ class WorkerPool:
                 worker.status = report["status"]
                 _log.debug("worker %s has ended, with status %s", *report.values())
 
-    def _close_fork_server(self) -> None:
-        """End the fork server, if it has not ended, and with it all workers."""
+    def close(self) -> None:
+        """End the fork server, if it has not ended, and with it all workers; return after that."""
         fork_server, self._fork_server = self._fork_server, None
         workers, self._workers = self._workers, {}
         if fork_server is not None:

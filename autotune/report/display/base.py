@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
-from autotune.report.job import WorkloadInfo
 from autotune.report.outcome import last_line
-from autotune.report.progress import RunProgress, WorkloadStatus
-from autotune.system.terminal_escapes import printable
+from autotune.report.progress import RunProgress, WorkloadInfo, WorkloadStatus
+from autotune.system.words import printable
 from autotune.tuner.run.events import Event
 
 

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from autotune.report.display.base import Display
-from autotune.report.job import WorkloadInfo
 from autotune.report.outcome import over_default
-from autotune.report.progress import RunProgress, WorkloadStatus
+from autotune.report.progress import RunProgress, WorkloadInfo, WorkloadStatus
 from autotune.tuner.run import events
 from records import Record
 

@@ -14,7 +14,7 @@ from typing import TextIO, cast
 
 from autotune.report.display.panel import Line, TextStyle
 from autotune.report.text_tables import cells_of
-from autotune.system.terminal_escapes import printable
+from autotune.system.words import printable
 
 _CODES = {
     TextStyle.LABEL: "2",

@@ -14,9 +14,8 @@ from autotune.report.display.base import Display
 from autotune.report.display.events_json import JsonDisplay
 from autotune.report.display.live_region import LiveRegion, print_above
 from autotune.report.display.panel import Glyphs, StyledText, TextStyle, glyphs_for, panel
-from autotune.report.job import WorkloadInfo
 from autotune.report.outcome import LIBRARY, outcome_table, remarks
-from autotune.report.progress import RunProgress, WorkloadStatus
+from autotune.report.progress import RunProgress, WorkloadInfo, WorkloadStatus
 from autotune.report.text_tables import wrap_clauses
 from autotune.report.units import time_text
 from autotune.tuner.run import events

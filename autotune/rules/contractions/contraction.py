@@ -155,17 +155,20 @@ class TiledContraction:
     def slides(
         self, read: Read, group: AxisGroup, reduced: Collection[IterVar] | None = None
     ) -> bool:
-        """Whether an index of a read combines a group with an axis that is reduced.
+        """Whether neighbours along a group read some of the same elements while they are reduced.
 
         The axes that are reduced may be given, if not all count.
         """
         steps = self.reduced if reduced is None else reduced
-        inner = {axis.var for axis in steps if extent(axis) > 1}
-        outer = {axis.var for axis in group.axes}
-        return any(
-            not inner.isdisjoint(own) and not outer.isdisjoint(own)
-            for own in (set(free_vars(index)) for index in read.children)
-        )
+        for index in read.children:
+            own, place = set(free_vars(index)), to_poly(index)
+            apart = [_coefficient(place, a) for a in group.axes if a.var in own and extent(a) > 1]
+            reach = [
+                abs(_coefficient(place, a) or 0) * (extent(a) - 1) for a in steps if a.var in own
+            ]
+            if reach and any(n is None or abs(n) <= sum(reach) for n in apart):
+                return True
+        return False
 
     def window(self, read: Read, group: AxisGroup) -> tuple[int, list[int]]:
         """Return where a read lies along a group: its step, and all offsets while it is reduced.
@@ -297,7 +300,8 @@ def groups_of(tensor: te.Tensor, apart: int | None = None) -> tuple[AxisGroup, .
     axes = list(tensor.op.axis)
     for place, axis in enumerate(axes):
         if groups and place != apart and groups[-1][-1] != apart:
-            before = axes[groups[-1][-1]]
+            long = [axes[n] for n in groups[-1] if extent(axes[n]) > 1]
+            before = long[-1] if long else axes[groups[-1][-1]]
             if _is_one(own, before, axis) and not {before.var, axis.var} & condition:
                 groups[-1].append(place)
                 continue

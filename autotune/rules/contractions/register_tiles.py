@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Final
 
@@ -30,10 +31,11 @@ from autotune.rules.contractions.contraction import (
 )
 from autotune.rules.contractions.packed_panels import Choices, Panels, panels_of
 from autotune.rules.contractions.tile_costs import Registers, Tiling, can_stream, fastest, packings
-from autotune.rules.flat import PARALLEL, lanes_in
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import Reading, extent, readers_of, readings
-from autotune.rules.threads import memory_seconds, operation_seconds, share
+from autotune.rules.streamed_stores import LINE_BYTES, is_streamed, outlasts_caches
+from autotune.rules.threads import bytes_of, memory_seconds, operation_seconds, share
+from autotune.rules.vector_lanes import PARALLEL, lanes_in
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
@@ -44,7 +46,7 @@ _VECTORS: Final = 3
 #: Rows of a tile along one axis, and vectors in a row.
 _HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
 _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
-_LONG_WIDTHS: Final = (64, 32, 128, 16, 8)
+_LONG_WIDTHS: Final = (64, 32, 128, 16, 8, 24, 48, 96, 160, 192, 256)
 
 #: Steps of a sum that are written out, and about how many are by default.
 _STEPS: Final = (4, 1, 2, 8, 3, 5, 7)
@@ -59,6 +61,15 @@ _TASKS: Final = 8
 #: Bytes of operands and result in a cache of a core, and how much faster it is than memory.
 _CACHE_BYTES: Final = 1 << 19
 _NEARER: Final = 3
+
+#: Vectors that could be read while a row of an operand begins.
+_ROW_VECTORS: Final = 24
+
+#: For results beyond the caches: rows of a tile whose operations are light or not, bytes of its
+#: sums, and how much longer than the stores the operations may take.
+_SUMS: Final = 2, 4
+_SUM_BYTES: Final = 1 << 13
+_LIGHT_SUMS: Final = 4.0
 
 #: What a task may compute for itself.
 _NEAR_BYTES: Final = 1 << 14
@@ -84,6 +95,9 @@ def tiles(
     threads = thread_count(cfg.target.threads)
     registers = Registers(count, full, _HEIGHTS, _WIDTHS, threads)
     best = fastest(list(ways.values()), registers, constants)
+    outlasts = outlasts_caches(cfg.target, tensor, [tensor], _LIGHT_SUMS)
+    if outlasts:
+        best = _past_caches(cfg, best)
     way = best.way
     if effort is Effort.ALL:
         name = next(name for name, one in ways.items() if one is way)
@@ -98,8 +112,8 @@ def tiles(
         if effort is Effort.ALL:
             streams = cfg.define_knob("stream", [True, False], default=streams)
     if streams:
-        tasks = [n for n in choices.long if n * way.lanes * threads <= way.vector.size]
-        vectors = cfg.define_knob("stream_vectors", choices.long, max(tasks, default=None))
+        likely = _likely_stream(best, choices.long, outlasts, threads)
+        vectors = cfg.define_knob("stream_vectors", choices.long, likely)
     else:
         vectors = cfg.define_knob("tile_vectors", choices.vectors, default=best.vectors)
     cfg.add_constraint(
@@ -122,6 +136,34 @@ def tiles(
     return panels_of(way, rows, vectors * way.lanes, packed, choices, streams)
 
 
+def _past_caches(cfg: KnobDefiner, best: Tiling) -> Tiling:
+    """Return a tiling for a result that does not fit into the caches.
+
+    Rows of sums in the nearest cache are long enough to be stored in whole cache lines, wherever
+    the rows of the result begin.
+    """
+    packed, way = packings(best.way, ())[-1], best.way
+    ends = [group for group in way.groups if group.size > 1][-1:] == [way.vector]
+    if not ends or not can_stream(way, packed):
+        return best
+    is_light = outlasts_caches(cfg.target, way.whole, [way.whole])
+    rows = {group: min(_SUMS[not is_light], group.size) for group in way.rows[:1]}
+    return replace(best, rows=rows, packed=packed, streams=True)
+
+
+def _likely_stream(best: Tiling, widths: Sequence[int], outlasts: bool, threads: int) -> int:
+    """Return how many vectors of sums in the cache a row has by default."""
+    way, rows = best.way, math.prod(best.rows.values())
+
+    def cost(count: int) -> int:
+        tasks = -(-way.vector.size // (count * way.lanes))
+        return -(-tasks // threads) * (count + _ROW_VECTORS)
+
+    each = rows * way.lanes * dtypes.itemsize(way.tensor.dtype)
+    near = [count for count in widths if count * each <= _SUM_BYTES]
+    return max(near) if outlasts and near else min(widths, key=cost)
+
+
 def _choices(ways: list[TiledContraction], best: Tiling, threads: int) -> Choices:
     """Return the values of knobs, for all ways to compute a contraction."""
     most = max(-(-way.vector.size // way.lanes) for way in ways)
@@ -134,7 +176,7 @@ def _choices(ways: list[TiledContraction], best: Tiling, threads: int) -> Choice
         tuple(n for n in _WIDTHS if n <= most),
         tuple(n for n in _LONG_WIDTHS if n <= most),
         tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
-        tuple(n for n in _STEPS if n == 1 or any(length % n == 0 for length in lengths)),
+        tuple(n for n in _STEPS if n <= max(lengths, default=1)),
         tuple(n for n in _BLOCKS if n < 2 * most),
         tuple(n for n in _BLOCKS if n < 2 * height),
         *_likely_block(best, threads),
@@ -162,8 +204,7 @@ def _likely_block(best: Tiling, threads: int) -> tuple[int, int]:
 
 def _bytes_of_rows(way: TiledContraction, read: Read) -> int:
     """Return about how much a row of the result reads of a tensor."""
-    size = math.prod(map(int, read.tensor.shape)) * dtypes.itemsize(read.dtype)
-    return size // math.prod(g.size for g in way.groups if g is not way.vector)
+    return bytes_of(read.tensor) // math.prod(g.size for g in way.groups if g is not way.vector)
 
 
 def _long(way: TiledContraction) -> list[IterVar]:
@@ -215,18 +256,17 @@ def schedule_tiles(
     Returns
     -------
     list of Tensor
-        Stages that were added, or computed by tasks.
+        Stages that are computed by tasks.
     """
     way, rank = panels.way, len(panels.way.groups)
     stages = readings(s)
-    acc = s.cache_write(panels.tile, "local")
     inside = [t for t in _computed_in_tasks(s, panels, stages) if t not in taken]
-    task, last = _blocks(cfg, s[end], panels, effort)
+    task, last = _blocks(cfg, s, s[end], panels, effort)
     for tensor in inside:
         s[tensor].compute_at(s[end], task)
         *_, lane = s[tensor].op.axis
         s[tensor].vectorize(s[tensor].split(lane, lanes_in(cfg.target, tensor.dtype))[1])
-    for tensor in (acc, panels.tile, *panels.folds):
+    for tensor in (panels.tile, *panels.folds):
         stage = s[tensor]
         stage.compute_at(s[end], last)
         *own, lane = stage.op.axis
@@ -236,13 +276,13 @@ def schedule_tiles(
         if not panels.streams:
             stage.unroll(vector)
         stage.vectorize(lane)
-        if tensor is acc:
+        if tensor is panels.tile:
             _sum(cfg, stage, panels, [own[:rank], own[rank:], [vector], [lane]], effort)
     for panel, read in zip(panels.packed, panels.reads, strict=True):
         _pack(s[panel], way, read)
     for tensor in panels.converted:
         _convert(s[tensor], lanes_in(cfg.target, tensor.dtype))
-    return [acc, *inside]
+    return inside
 
 
 def _computed_in_tasks(s: Schedule, panels: Panels, stages: Sequence[Reading]) -> list[te.Tensor]:
@@ -274,12 +314,13 @@ def _sum(
         inner = sorted(long, key=lambda a: any(way.slides(r, way.rows[0], [a]) for r in wide))
     elif long:
         steps = panels.choices.steps
-        fit = [n for n in steps if extent(long[-1]) % n == 0]
+        fit = [n for n in steps if panels.streams or extent(long[-1]) % n == 0]
         unroll: Any = max(fit) if panels.streams else _likely_steps(way, long[-1], fit)
         if effort:
             unroll = cfg.define_knob("unroll", steps, default=unroll)
-            message = "the steps that are written out divide the sum"
-            cfg.add_constraint(extent(long[-1]) % unroll == 0, message)
+            if not panels.streams:  # else the last steps are apart
+                message = "the steps that are written out divide the sum"
+                cfg.add_constraint(extent(long[-1]) % unroll == 0, message)
         step, written = stage.split(long[-1], factor=unroll)
         outer += [*long[:-1], step]
         inner = [written]
@@ -329,7 +370,7 @@ def _convert(stage: Stage, lanes: int) -> None:
 
 
 def _blocks(
-    cfg: KnobDefiner, stage: Stage, panels: Panels, effort: Effort
+    cfg: KnobDefiner, s: Schedule, stage: Stage, panels: Panels, effort: Effort
 ) -> tuple[IterVar, IterVar]:
     """Write the loops over blocks of tiles; return that over blocks, and the one over tiles."""
     way, axes = panels.way, list(stage.op.axis)
@@ -384,7 +425,8 @@ def _blocks(
         blocks.append(block)
         middle.append(tile)
     if len(blocks) == 2:
-        order = "columns" if _is_wide(way) else "rows"
+        past = panels.streams and outlasts_caches(cfg.target, way.whole, [way.whole], _LIGHT_SUMS)
+        order = "columns" if _is_wide(way) and not past else "rows"
         if effort is Effort.ALL:
             order = cfg.define_knob("order", ["columns", "rows"], default=order)
         if order == "rows":
@@ -402,7 +444,12 @@ def _blocks(
     for axis in ends[:-1] if is_last else ends[1:]:
         stage.unroll(axis)
     if is_last and panels.streams:
-        stage.vectorize(stage.split(ends[-1], factor=way.lanes)[1])
+        end = stage.op.output()
+        whole = max(way.lanes, LINE_BYTES // dtypes.itemsize(end.dtype))
+        lane = stage.split(ends[-1], factor=whole)[1]
+        stage.vectorize(lane)
+        if is_streamed(cfg, s, end, [way.whole], _LIGHT_SUMS):
+            stage.pragma(lane, "nontemporal_store")
     elif is_last:
         _vectors(stage, ends[-1], way.lanes)
     elif way.sums is not None:
@@ -413,15 +460,14 @@ def _blocks(
 def _moving_seconds(way: TiledContraction) -> float:
     """Return about how long one thread needs to read the operands and write the result."""
     arrays = dict.fromkeys((way.whole, *(read.tensor for read in way.operands.values())))
-    sizes = [math.prod(map(int, t.shape)) * dtypes.itemsize(t.dtype) for t in arrays]
-    is_near = sum(sizes) <= _CACHE_BYTES
+    is_near = sum(map(bytes_of, arrays)) <= _CACHE_BYTES
     return memory_seconds(arrays) / (_NEARER if is_near else 1)
 
 
 def _is_wide(way: TiledContraction) -> bool:
     """Whether the operands in vectors are larger than those that rows read."""
     own = dict.fromkeys(way.operands.values())
-    sizes = [(way.uses(r, way.vector), math.prod(map(int, r.tensor.shape))) for r in own]
+    sizes = [(way.uses(r, way.vector), bytes_of(r.tensor)) for r in own]
     return sum(n for wide, n in sizes if wide) >= sum(n for wide, n in sizes if not wide)
 
 

@@ -14,6 +14,8 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Read
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction, packs
 from autotune.rules.stage_graph import extent
+from autotune.rules.streamed_stores import LARGE
+from autotune.rules.threads import bytes_of
 
 #: Cycles: of a multiply-add until its sum can be used, of a tile besides its sums, and of an
 #: element that is packed from another place than its neighbour, alone or in a transposed tile.
@@ -242,19 +244,23 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
 
 
 def _is_far(facts: _Facts, vectors: int) -> bool:
-    return any(_steps_far(operand, facts, vectors) for operand in facts.operands)
+    """Whether most steps of a sum go to another page of a large tensor."""
+    return any(_steps_far(o, facts, vectors, _PAGE_BYTES // 4) for o in facts.operands)
 
 
-def _steps_far(operand: _Operand, facts: _Facts, vectors: int) -> bool:
-    """Whether each step of a sum goes to another page of a large tensor."""
+def _steps_far(
+    operand: _Operand, facts: _Facts, vectors: int, pitch: int = _PAGE_BYTES
+) -> bool:
+    """Whether steps of a sum are so far apart in a large tensor, and the vectors are not."""
     width = vectors * facts.lanes * 4
-    return operand.is_large and operand.is_wide and width < _PAGE_BYTES <= operand.pitch
+    return operand.is_large and operand.is_wide and width < pitch <= operand.pitch
 
 
 def can_stream(way: TiledContraction, packed: Collection[Read]) -> bool:
-    """Whether sums may stay in the cache: something long is read in place."""
+    """Whether sums may stay in the cache: something long is read in place, or much is stored."""
     wide = way.vector.size >= _LONG * way.lanes and way.sums is None
-    return wide and any(r not in packed for r in way.vector_reads) and not _shares_window(way)
+    in_place = any(r not in packed for r in way.vector_reads)
+    return wide and (in_place or bytes_of(way.whole) >= LARGE) and not _shares_window(way)
 
 
 def _shares_window(way: TiledContraction) -> bool:
@@ -273,11 +279,11 @@ def _in_place(
     way: TiledContraction, read: Read, rows: tuple[tuple[float, ...], ...], loads: float
 ) -> _Operand:
     size = dtypes.itemsize(read.dtype)
-    total = math.prod(map(int, read.tensor.shape)) * size
     steps = [abs(n or 0) * size for n in way.strides(read, way.reduced)]
     step = way.along(read)
     loads *= _UNALIGNED if step == 1 else 2 * step
-    return _Operand(rows, loads, True, max(steps, default=0), True, total > _CACHE_BYTES)
+    is_large = bytes_of(read.tensor) > _CACHE_BYTES
+    return _Operand(rows, loads, True, max(steps, default=0), True, is_large)
 
 
 def _distinct(way: TiledContraction, read: Read, group: AxisGroup, most: int) -> tuple[float, ...]:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from autotune import te
-from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.vector_partial_sums import LaneReduction
 from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, length_of
-from autotune.rules.streamed_stores import is_streamed
+from autotune.rules.streamed_stores import has_whole_lines, is_streamed
 from autotune.rules.threads import serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
+from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 
 #: Least number of rows for computing a group row by row by default.
@@ -123,7 +123,9 @@ class RowLoops:
             width = self.width(root, lanes)
             outer, lane = stage.split(axes[-1], factor=width)
             stage.vectorize(lane)
-            if is_streamed(self.knobs(root), self.schedule, root, self.wholes(group)):
+            if has_whole_lines(root) and is_streamed(
+                self.knobs(root), self.schedule, root, self.wholes(group)
+            ):
                 stage.pragma(lane, "nontemporal_store")
             lengths[outer] = te.ceildiv(lengths[axes[-1]], width)
             vector = [lane]
@@ -153,10 +155,8 @@ class RowLoops:
         own = self.lanes.get(tensor)
         if own is not None and tensor is not own.result:
             *place, v = axes
-            u = [place.pop()] if tensor is own.parts else reduced
-            over = reduced if tensor is own.parts else []
-            stage.reorder(*place, *over, *u, v)
-            for axis in u:
+            stage.reorder(*place, *reduced, v)
+            for axis in () if tensor is own.parts else reduced:
                 stage.unroll(axis)
             stage.vectorize(v)
             return
@@ -200,10 +200,15 @@ class RowLoops:
         """Return the lanes of the vectors that a stage can be computed in; 1 if it cannot."""
         axes = tensor.op.axis
         lanes = lanes_in(self.cfg.target, tensor.dtype)
-        if tensor in self.lanes or not axes or extent(axes[-1]) < lanes:
+        if tensor in self.lanes or not axes or extent(axes[-1]) < max(2, lanes // 4):
             return 1
         return lanes if is_dense(tensor, self.reads[tensor], _SHORT) else 1
 
     def width(self, tensor: te.Tensor, lanes: int) -> Any:
-        """Define the length of a stage's vectors."""
+        """Define the length of a stage's vectors: that of the partial sums of what it computes."""
+        for own in self.lanes.values():
+            if any(read.tensor is tensor for read in self.reads[own.parts]):
+                return own.width  # both are computed in one loop then
+        if extent(tensor.op.axis[-1]) <= lanes:
+            return lanes
         return self.knobs(tensor).define_knob("lanes", [lanes, 2 * lanes, 4 * lanes])

@@ -21,10 +21,10 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Const, Read
 from autotune.ir.visitor import free_vars, reads, substitute
-from autotune.rules.flat import lanes_in
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.stage_graph import extent, iterations, reduction_of
 from autotune.rules.threads import COUNTS, LAUNCH, serial_seconds, share
+from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target

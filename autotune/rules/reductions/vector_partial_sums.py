@@ -1,6 +1,6 @@
 """Rewrites a reduction along rows into vectors of partial results, which are then combined.
 
-With U vectors of W lanes, partial result (u, v) has every (U * W)-th element. The vectors are
+With U vectors of W lanes, each partial result has every (U * W)-th element. The vectors are
 combined into one, that one into vectors of a fourth of its length, and the last four lanes into the
 result.
 """
@@ -28,8 +28,10 @@ class LaneReduction:
 
     #: The original reduction.
     whole: te.Tensor
-    #: Partial results; its last axes are the vectors and their lanes.
+    #: Partial results; its last axis has the lanes of all vectors.
     parts: te.Tensor
+    #: The length of that axis.
+    width: Any
     #: All of them folded into one, and that into shorter ones.
     vectors: tuple[te.Tensor, ...]
     #: The elements.
@@ -68,13 +70,13 @@ def lanes_of(
     """
     reduced = reduction_of(tensor)
     *outer, last = reduced.axes
-    length = length_of(last)
-    step = te.reduce_axis((0, te.ceildiv(length, vectors * lanes)), last.name)
+    length, width = length_of(last), vectors * lanes
+    step = te.reduce_axis((0, te.ceildiv(length, width)), last.name)
     copies = [te.reduce_axis((a.dom.min, a.dom.extent), a.name) for a in outer]  # type: ignore[union-attr]
 
     def part(*index: Any) -> Any:
-        *place, u, v = index
-        at = (step.var * vectors + u) * lanes + v
+        *place, v = index
+        at = step.var * width + v
         values = {a.var: i for a, i in zip(tensor.op.axis, place, strict=True)}
         values |= {a.var: copy.var for a, copy in zip(outer, copies, strict=True)}
         values[last.var] = at
@@ -84,30 +86,30 @@ def lanes_of(
         sources = [substitute(source, values) for source in reduced.sources]
         return reduction(reduced.combiner, sources, [*copies, step], where)[0]
 
-    parts = te.compute((*tensor.shape, vectors, lanes), part, name=f"{tensor.name}_lanes")
+    parts = te.compute((*tensor.shape, width), part, name=f"{tensor.name}_lanes")
     every = te.reduce_axis((0, vectors), "u")
 
     def vector(*index: Any) -> Any:
         *place, v = index
-        return reduction(reduced.combiner, [parts[(*place, every.var, v)]], every, None)[0]
+        return reduction(reduced.combiner, [parts[(*place, every.var * lanes + v)]], every, None)[0]
 
     folded = [te.compute((*tensor.shape, lanes), vector, name=f"{tensor.name}_vector")]
 
-    def shorter(width: int, *place: Any) -> Any:
+    def shorter(left: int, *place: Any) -> Any:
         *front, v = place
         last = folded[-1]
-        return _folded(reduced, [last[(*front, v + width * k)] for k in range(_AT_ONCE)])
+        return _folded(reduced, [last[(*front, v + left * k)] for k in range(_AT_ONCE)])
 
-    while (width := lanes // _AT_ONCE ** len(folded)) > 1:
-        name = f"{tensor.name}_vector{width}"
-        folded.append(te.compute((*tensor.shape, width), partial(shorter, width), name=name))
-    width = lanes // _AT_ONCE ** (len(folded) - 1)
+    while (left := lanes // _AT_ONCE ** len(folded)) > 1:
+        name = f"{tensor.name}_vector{left}"
+        folded.append(te.compute((*tensor.shape, left), partial(shorter, left), name=name))
+    left = lanes // _AT_ONCE ** (len(folded) - 1)
 
     def result(*place: Any) -> Any:
-        return _folded(reduced, [folded[-1][(*place, v)] for v in range(width)])
+        return _folded(reduced, [folded[-1][(*place, v)] for v in range(left)])
 
     total = te.compute(tensor.shape, result, name=tensor.name)
-    return LaneReduction(tensor if whole is None else whole, parts, tuple(folded), total)
+    return LaneReduction(tensor if whole is None else whole, parts, width, tuple(folded), total)
 
 
 def _folded(reduced: Reduce, values: Sequence[Expr]) -> Expr:

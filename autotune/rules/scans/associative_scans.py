@@ -47,8 +47,12 @@ _TASKS: Final = 4
 #: Seconds that a thread needs for a byte from memory; right within a factor of two.
 _BYTE: Final = 5e-11
 
-#: Number of steps from which on eight are unrolled by default.
+#: Number of steps from which on several are unrolled by default.
 _LONG: Final = 64
+
+#: Bytes between rows, or a multiple, at which loads wait for the store before: processors compare
+#: the last 12 bits of their addresses. Then few steps are unrolled.
+_ALIASED: Final = 1 << 12
 
 #: Vectors of columns of a task.
 _WIDTHS: Final = (64, 1, 2, 4, 8, 16, 32, 128)
@@ -226,7 +230,8 @@ class SeriesLoops:
         if self.bytes >= _SHARED:
             wide = _width(width, vector, 4 * vector if large else vector)
         columns = lanes * cfg.define_knob("scan_width", list(_WIDTHS), wide)
-        unroll = cfg.define_knob("scan_unroll", [1, 2, 4, 8], 8 if own.steps >= _LONG else 1)
+        likely = 8 if math.prod(own.columns) * self.size % _ALIASED else 2
+        unroll = cfg.define_knob("scan_unroll", [1, 2, 4, 8], likely if own.steps >= _LONG else 1)
         is_scan = self.series.result is self.series.scan
         ways = ["steps", "tiles", "blocks"] if is_scan else ["tiles", "blocks"]
         ways = [w for w in ways if w != "blocks" or own.steps > 16]

@@ -11,7 +11,6 @@ from autotune import te
 from autotune.ir.expr import Const
 from autotune.ir.stmt import LoopKind
 from autotune.ir.visitor import free_vars
-from autotune.rules.flat import lanes_in
 from autotune.rules.inline import has_calls
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import parts_of
@@ -24,6 +23,7 @@ from autotune.rules.scans.cells import (
 )
 from autotune.rules.stage_graph import extent
 from autotune.rules.threads import serial_seconds, share
+from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
 from autotune.te.scan import ScanOp

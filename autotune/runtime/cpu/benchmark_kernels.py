@@ -78,17 +78,10 @@ def multiply_add_function(target: Target, dtype: str, steps: int) -> CompiledFun
 def copies(target: Target, touched_bytes: float | None) -> list[tuple[Callable[[], object], float]]:
     """Return ways to copy: with one thread, with all of them, and that past the caches.
 
-    Parameters
-    ----------
-    target : Target
-        Of kind "llvm".
-    touched_bytes : float, optional
-        Bytes to read and write, together; None: more than any cache holds.
+    Each is a call, and the bytes that it reads and writes.
 
-    Returns
-    -------
-    list of (callable, float)
-        Each a call, and the bytes that it reads and writes.
+    target: of kind "llvm".
+    touched_bytes: bytes to read and write, together; None: more than any cache holds.
     """
     wanted = 4.0 * cache_bytes() if touched_bytes is None else touched_bytes
     wanted = min(wanted, _LARGEST_COPY)

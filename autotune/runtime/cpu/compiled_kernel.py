@@ -5,12 +5,33 @@ from __future__ import annotations
 import copy
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from autotune.runtime.argument_checks import ArgumentChecker, Array, address_of
 from autotune.runtime.cpu.openmp import launches
 from autotune.runtime.signature import Signature
+from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class CpuBinary:
+    """An object file and what is needed to load and call it: plain data, made without arrays."""
+
+    #: What it takes.
+    signature: Signature
+    #: What it was compiled for.
+    target: Target
+    #: Symbol of its entry point.
+    entry: str
+    #: Functions of the system that it may call.
+    external: tuple[str, ...]
+    #: Whether it has parallel loops, and so calls OpenMP.
+    uses_threads: bool
+    #: The object file.
+    object_code: bytes
+
+    resources = None
 
 
 class Kernel:

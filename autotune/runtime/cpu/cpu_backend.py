@@ -13,7 +13,7 @@ import numpy as np
 from autotune.ir import dtypes
 from autotune.ir.stmt import PrimFunc
 from autotune.runtime.cpu.aligned_arrays import aligned_zeros
-from autotune.runtime.cpu.cpu_binary import CpuBinary
+from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.device import Host
 from autotune.system.available_cpus import available_cpus, thread_count
 from autotune.system.host import processor_name

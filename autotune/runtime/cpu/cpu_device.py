@@ -13,7 +13,7 @@ import numpy as np
 
 from autotune.ir import dtypes
 from autotune.runtime.cpu import benchmark_kernels
-from autotune.runtime.cpu.cpu_binary import CpuBinary
+from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.cpu.llvm_compiler import LoadedBinary
 from autotune.runtime.device import Call, Host
 from autotune.system import host

@@ -21,8 +21,7 @@ from autotune.codegen.llvm import LLVMSource, emit
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.gpu.simt_to_loops import simt_on_cpu
-from autotune.runtime.cpu.compiled_kernel import Kernel
-from autotune.runtime.cpu.cpu_binary import CpuBinary
+from autotune.runtime.cpu.compiled_kernel import CpuBinary, Kernel
 from autotune.runtime.cpu.named_processors import features_of
 from autotune.runtime.cpu.openmp import SYMBOLS, OpenMP, find_openmp
 from autotune.runtime.cpu.parallel_launch import launch_source
@@ -134,9 +133,7 @@ def _emitted(function: PrimFunc, target: Target) -> LLVMSource:
     check_target(target)
     threads = target.kind == "cuda"
     loops = simt_on_cpu(function) if threads else function
-    # LLVM 22 turns ldexp of vectors into an instruction of AVX-512, and into calls without it.
-    has_ldexp = llvm.llvm_version_info >= (22,) and target.host.vector_bytes >= 64
-    return emit(loops, target.fast_math, has_ldexp)
+    return emit(loops, target.fast_math, has_avx512=target.host.vector_bytes >= 64)
 
 
 def _binary(

@@ -150,24 +150,16 @@ busy:
 stay:
   ret void
 }}
+"""
 
-define i32 @omp_get_num_threads() nounwind {{
-  %runtime = load ptr, ptr @num_threads
+# What the runtime says of a team; a loop on the calling thread alone is a team of one.
+_QUERY = """
+define i32 @omp_get_{what}() nounwind {{
+  %runtime = load ptr, ptr @{what}
   %absent = icmp eq ptr %runtime, null
   br i1 %absent, label %alone, label %together
 alone:
-  ret i32 1
-together:
-  %threads = call i32 %runtime()
-  ret i32 %threads
-}}
-
-define i32 @omp_get_thread_num() nounwind {{
-  %runtime = load ptr, ptr @thread_num
-  %absent = icmp eq ptr %runtime, null
-  br i1 %absent, label %alone, label %together
-alone:
-  ret i32 0
+  ret i32 {alone}
 together:
   %number = call i32 %runtime()
   ret i32 %number
@@ -192,4 +184,6 @@ def launch_source(use_openmp: str) -> LLVMSource:
         slow_ns=SLOW_NS,
         stay=STAY,
     )
+    for what, alone in (("num_threads", 1), ("thread_num", 0)):
+        text += _QUERY.format(what=what, alone=alone)
     return LLVMSource(text, use_openmp, False)

@@ -53,18 +53,11 @@ _OF_CPU = {
 def needed_features(cpu: str, features: str) -> list[str] | None:
     """Return the features that code compiled for a processor may use, sorted.
 
-    Parameters
-    ----------
-    cpu : str
-        LLVM's name of the processor.
-    features : str
-        LLVM's list of features such as ``"+avx2,-sse4a"``; empty for those that the name stands
-        for.
+    None if it is not known what the name stands for.
 
-    Returns
-    -------
-    list of str, or None
-        None if it is not known what the name stands for.
+    cpu: LLVM's name of the processor.
+    features: LLVM's list of features such as ``"+avx2,-sse4a"``; empty for those that the name
+        stands for.
     """
     if features:
         has = {word[1:] for word in features.split(",") if word.startswith("+")}

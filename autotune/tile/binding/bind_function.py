@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from autotune.errors import TileError
 from autotune.ir import dtypes
+from autotune.ir.name_supply import NameSupply
 from autotune.system.words import counted
 from autotune.tile.binding.bound_program import (
     AffineRead,
@@ -19,8 +20,12 @@ from autotune.tile.binding.bound_program import (
 )
 from autotune.tile.binding.expand_builtins import BuiltinExpander
 from autotune.tile.binding.given_shapes import given_sizes
-from autotune.tile.binding.operation_counts import check_operations, operation_limit
-from autotune.tile.binding.tensor_sizes import check_elements, shape_of
+from autotune.tile.binding.size_limits import (
+    check_elements,
+    check_operations,
+    operation_limit,
+    shape_of,
+)
 from autotune.tile.binding.type_inference import arithmetic, typed
 from autotune.tile.check.check_function import check, index_names, unbounded
 from autotune.tile.check.dimension_arithmetic import dimension, index_form
@@ -30,7 +35,6 @@ from autotune.tile.index_sets.affine_forms import Affine
 from autotune.tile.index_sets.index_conditions import RangeCondition
 from autotune.tile.index_sets.index_set import IndexSet, IndexSetTooComplexError
 from autotune.tile.syntax.error_locations import tile_error, unknown
-from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.syntax_tree import (
     AccessExpr,
     Assignment,
@@ -66,7 +70,7 @@ def bind(
         Values of the inputs that are sizes (`size_inputs`) by name.
     most_operations
         Largest number of operations (sets of index values) of a contraction; None for
-        `operation_counts.operation_limit`.
+        `size_limits.operation_limit`.
 
     Raises
     ------
@@ -126,7 +130,7 @@ class _Binder:
         self.given: dict[str, str] = {}
         self.steps: list[Step] = []
         self.builtins = BuiltinExpander(
-            function, TileNameSupply(symbols), self.sizes, self.types, self.statement
+            function, NameSupply(symbols), self.sizes, self.types, self.statement
         )
 
     def wrong(self, span: Span, problem: str, advice: str = "") -> TileError:

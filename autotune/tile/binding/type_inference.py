@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from autotune.errors import TileError
 from autotune.ir import dtypes
+from autotune.ir.ops import FOLD
 from autotune.system.words import counted
 from autotune.tile.binding.bound_program import Apply, Constant, Ref, TensorType, Value
 from autotune.tile.check.dimension_arithmetic import dimension, division_by_zero
@@ -33,11 +34,7 @@ from autotune.tile.syntax.syntax_tree import (
 )
 from autotune.tile.syntax.unparser import expr_code
 
-_FOLD: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
-    ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+_FOLD: Final[dict[str, Callable[[Any, Any], Any]]] = {**FOLD, "/": operator.truediv}
 
 
 @dataclass(frozen=True, slots=True)

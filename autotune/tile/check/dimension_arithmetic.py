@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from autotune.errors import TileError
+from autotune.ir.ops import FOLD
 from autotune.tile.index_sets.affine_forms import Affine, affine
 from autotune.tile.syntax.elementwise_functions import ASSERTION
 from autotune.tile.syntax.error_locations import tile_error
@@ -73,10 +74,7 @@ def _value(function: Function, expr: Expr, sizes: Mapping[str, int]) -> int:
 
 
 _OPERATORS: Final[dict[str, Callable[[int, int], int]]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul,
-    "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
-    ">": operator.gt, ">=": operator.ge,
+    **FOLD, "&": operator.and_, "|": operator.or_, "^": operator.xor
 }  # fmt: skip
 _FUNCTIONS: Final[dict[str, Callable[..., int]]] = {
     "max": max, "min": min, "~": operator.invert,

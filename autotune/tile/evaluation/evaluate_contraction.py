@@ -13,7 +13,6 @@ import numpy as np
 
 from autotune.ir import dtypes
 from autotune.tile.binding.bound_program import Contract
-from autotune.tile.evaluation.numpy_casts import cast
 from autotune.tile.index_sets.affine_forms import Affine
 from autotune.tile.index_sets.box_decomposition import Box, boxes, is_worthwhile
 from autotune.tile.index_sets.enumerate_points import Ends
@@ -69,10 +68,10 @@ def contracted(
         else:
             _AGGREGATE[step.aggregation].at(result, at, values)
     result[~written] = 0
-    whole = cast(result, step.type.dtype).reshape(shape)
+    whole = dtypes.converted(result, step.type.dtype).reshape(shape)
     if not step.default:
         return whole
-    other = cast(np.asarray(tensors[step.default]), step.type.dtype)
+    other = dtypes.converted(np.asarray(tensors[step.default]), step.type.dtype)
     return np.where(written.reshape(shape), whole, other)
 
 
@@ -89,7 +88,7 @@ def _converted(step: Contract, tensors: Mapping[str, Any], dtype: np.dtype[Any])
     own = step.value_dtype if dtypes.is_half(step.value_dtype) else dtype.name
     compared = 2 if step.combination in ("?", "==") else 0
     return [
-        cast(tensors[read.tensor], step.compared_dtype if k < compared else own)
+        dtypes.converted(tensors[read.tensor], step.compared_dtype if k < compared else own)
         for k, read in enumerate(step.reads)
     ]
 

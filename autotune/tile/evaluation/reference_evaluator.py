@@ -15,7 +15,6 @@ from autotune.errors import ArgumentError
 from autotune.ir import dtypes
 from autotune.tile.binding.bound_program import Apply, Constant, Elementwise, Program, Ref, Value
 from autotune.tile.evaluation.evaluate_contraction import contracted
-from autotune.tile.evaluation.numpy_casts import cast
 
 _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide,
@@ -117,14 +116,14 @@ def _applied(apply: Apply, args: list[Any]) -> Any:
     if op == "select":
         return np.where(*args)
     if op == "cast":
-        return cast(args[0], dtype)
+        return dtypes.converted(args[0], dtype)
     if op in _OPERATORS:
         return _OPERATORS[op](*args).astype(dtypes.numpy_dtype(dtype))
     if op in _KEEPING:
         whole = not dtypes.is_float(dtype) and op in ("ceil", "floor", "round")
         return args[0] if whole else _KEEPING[op](args[0]).astype(dtypes.numpy_dtype(dtype))
     wide = [arg.astype(np.float64) for arg in args]
-    return cast(_FUNCTIONS[op](*wide), dtype)
+    return dtypes.converted(_FUNCTIONS[op](*wide), dtype)
 
 
 def _gathered(apply: Apply, rows: Any, numbers: Any) -> Any:

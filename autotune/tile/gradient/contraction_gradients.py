@@ -1,4 +1,4 @@
-"""Gradients of contractions, and the tape of forward and backward statements."""
+"""Gradients of contractions and tensor functions, and the tape of all statements."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 
+from autotune.ir.name_supply import NameSupply
 from autotune.tile.check.check_function import index_names
 from autotune.tile.gradient.index_validity import Place, conditions, coordinates
-from autotune.tile.gradient.result_shapes import SHAPES
-from autotune.tile.gradient.symbolic_shapes import Extents, Shape
-from autotune.tile.syntax.fresh_names import TileNameSupply
+from autotune.tile.gradient.symbolic_shapes import SHAPES, Extents, Shape
 from autotune.tile.syntax.parser import expression
 from autotune.tile.syntax.syntax_tree import (
     AccessExpr,
@@ -23,6 +22,7 @@ from autotune.tile.syntax.syntax_tree import (
     Function,
     IndexConstraint,
     Name,
+    Number,
     Statement,
     children,
     names_in,
@@ -32,7 +32,7 @@ from autotune.tile.syntax.syntax_tree import (
 class Tape:
     """The generated statements, and facts about the tensors that they define."""
 
-    def __init__(self, names: TileNameSupply, active: set[str]) -> None:
+    def __init__(self, names: NameSupply, active: set[str]) -> None:
         self.names = names
         #: Tensors with a derivative by one of the inputs.
         self.active = active
@@ -140,7 +140,7 @@ class Contractions:
         output = self.places(statement.output)
         inputs = [place for access in statement.inputs for place in self.places(access)]
         at = coordinates(self.function, statement, [*output, *inputs])
-        name = tape.names.fresh(f"{target}_values")
+        name = tape.names.unused(f"{target}_values")
         tape.active.add(name)
         tape.shapes[name] = tuple(place.size for place in at)
         values = AccessExpr(Name(name), tuple(place.form for place in at))
@@ -201,10 +201,10 @@ class Contractions:
     def unwritten(self, statement: Contraction, g: Name) -> Name:
         """Return a gradient for the elements that a contraction does not write, else 0."""
         name = statement.target.text
-        none = self.tape.names.fresh(f"{name}_none")
+        none = self.tape.names.unused(f"{name}_none")
         self.tape.assign(none, expression("1 < 0"))  # a condition: the type is the gradient's
         output = AccessExpr(
-            Name(self.tape.names.fresh(f"Grad{name}_rest")), statement.output.indices
+            Name(self.tape.names.unused(f"Grad{name}_rest")), statement.output.indices
         )
         wanted = [place for access in statement.inputs for place in self.places(access)]
         constraints = self.constraints(statement, wanted, self.places(statement.output))
@@ -253,7 +253,7 @@ class Contractions:
         aggregation: Aggregation = "+",
     ) -> Name:
         """Aggregate other values over a contraction's index sets at the elements that it writes."""
-        output = AccessExpr(Name(self.tape.names.fresh(name)), statement.output.indices)
+        output = AccessExpr(Name(self.tape.names.unused(name)), statement.output.indices)
         made = replace(
             statement, output=output, aggregation=aggregation, combination=combination,
             inputs=inputs, default=None,
@@ -266,13 +266,13 @@ class Contractions:
         if self.one is None:
             # An integer, so that the count does not widen half floats.
             self.one = self.tape.assign(
-                self.tape.names.fresh("One"), expression("as_int(1, 32)")
+                self.tape.names.unused("One"), expression("as_int(1, 32)")
             ).target
         extreme = AccessExpr(statement.target, statement.output.indices)
         ties = self.gathered(
             statement, f"{name}_ties", "?", read, extreme, AccessExpr(self.one, ())
         )
-        share = self.tape.names.fresh(f"Grad{name}_share")
+        share = self.tape.names.unused(f"Grad{name}_share")
         self.tape.assign(share, expression("G / Ties", G=g, Ties=ties))
         return Name(share)
 
@@ -288,7 +288,7 @@ class Contractions:
         tensor = read.tensor.text
 
         def apart(what: str, value: Expr) -> Name:
-            part = Name(tape.names.fresh(what))
+            part = Name(tape.names.unused(what))
             tape.assign(part.text, value)
             return part
 
@@ -320,3 +320,53 @@ def _valued(statement: Contraction) -> tuple[AccessExpr, ...]:
     """Return the tensors with the values of a contraction; others are only compared."""
     compared = {"?": 2, "==": 2}.get(statement.combination, 0)
     return statement.inputs[compared:]
+
+
+def pulled_back(tape: Tape, call: CallExpr, result: Name, gradient: Name) -> Expr:
+    """Return the contribution of a call of a function in `OF_FIRST` to its operand's gradient.
+
+    Parameters
+    ----------
+    tape
+        Collects the new statements.
+    call
+        The function, of names and sizes.
+    result, gradient
+        Names of its value, and of the gradient of that.
+
+    Returns
+    -------
+    Expr
+        Of the operand's shape.
+    """
+    function, operand = call.function.text, call.arguments[0]
+    assert isinstance(operand, Name)
+    sizes = tape.shapes[operand.text]
+    if function == "gather":
+        return CallExpr(Name("scatter"), (gradient, call.arguments[1], operand))
+    if function == "scatter":
+        return CallExpr(Name("gather"), (gradient, call.arguments[1]))
+    term: Expr = gradient
+    if function == "builtin_softmax":
+        product = expression("G * Y", G=gradient, Y=result)
+        weighted = tape.assign(tape.temporary(result.text), product).target
+        inside = _row_sums(tape, weighted, call)
+        term = expression("W - S * Y", W=weighted, S=inside, Y=result)
+    elif function == "builtin_logsoftmax":
+        inside = _row_sums(tape, gradient, call)
+        term = expression("G - S * exp(Y)", G=gradient, S=inside, Y=result)
+    same = len(sizes) == len(call.arguments) - 1
+    if same and all(map(tape.extents.same, sizes, call.arguments[1:])):
+        return term
+    if not isinstance(term, Name):
+        term = tape.assign(tape.temporary(result.text), term).target
+    return CallExpr(Name("reshape"), (term, *sizes))
+
+
+def _row_sums(tape: Tape, tensor: Name, call: CallExpr) -> Name:
+    """Return the sums of the rows that a softmax is of."""
+    rows = call.arguments[1]
+    i, j = Name("i"), Name("j")
+    target = AccessExpr(Name(tape.names.numbered(f"{tensor.text}_sum")), (i, Number(0)))
+    read = AccessExpr(tensor, (i, j))
+    return tape.contract(Contraction(target, (rows, Number(1)), "+", "", (read,)))

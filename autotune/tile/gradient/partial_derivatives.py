@@ -25,7 +25,7 @@ _FLAT: Final = (
     "ceil", "floor", "round", "as_int", "as_uint", "as_bool", "index", "shape", "~",
     "prng_step", "prng_value", "prng_state",
 )  # fmt: skip
-#: Functions of whole tensors: `tensor_function_gradients.py` differentiates by the first operand.
+#: Functions of whole tensors, which `contraction_gradients.pulled_back` differentiates.
 OF_FIRST: Final = ("reshape", "gather", "scatter", "builtin_softmax", "builtin_logsoftmax")
 
 

@@ -8,16 +8,15 @@ from typing import Final
 
 from autotune.errors import UsageError
 from autotune.ir import dtypes
+from autotune.ir.name_supply import NameSupply
 from autotune.system.words import counted
 from autotune.tile.check.check_function import check
 from autotune.tile.check.scope import Symbol
 from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.gradient.cleanup_generated import cleaned_up
-from autotune.tile.gradient.contraction_gradients import Contractions, Tape
+from autotune.tile.gradient.contraction_gradients import Contractions, Tape, pulled_back
 from autotune.tile.gradient.partial_derivatives import OF_FIRST, differentiable, partial
-from autotune.tile.gradient.tensor_function_gradients import pulled_back
 from autotune.tile.syntax.error_locations import nearest, tile_error, unknown
-from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.parser import expression, parse
 from autotune.tile.syntax.syntax_tree import (
     Assignment,
@@ -83,7 +82,7 @@ def gradient(
     """
     given = _wrt(function, wrt, dtypes_of or {})
     symbols = check(function)
-    names = TileNameSupply(symbols)
+    names = NameSupply(symbols)
     known = _ranks(function, symbols, ranks or {})
     sizes = size_inputs(function)
     inputs = [
@@ -171,7 +170,7 @@ def _ranks(
 
 
 def _with_dimensions(
-    function: Function, declared: Input, rank: int | None, names: TileNameSupply
+    function: Function, declared: Input, rank: int | None, names: NameSupply
 ) -> Input:
     """Return an input with a name for each dimension."""
     if declared.dimensions is not None:
@@ -183,7 +182,7 @@ def _with_dimensions(
             f"how many dimensions {text} has is not known, and its gradient depends on it",
             f"write them in the header, as in {text}[M, N], or give its rank, as in {text}=2",
         )  # fmt: skip
-    return Input(declared.name, tuple(Name(names.fresh(f"{text}{k}")) for k in range(rank)))
+    return Input(declared.name, tuple(Name(names.unused(f"{text}{k}")) for k in range(rank)))
 
 
 class _Reverse:
@@ -194,7 +193,7 @@ class _Reverse:
     """
 
     def __init__(
-        self, function: Function, inputs: list[Input], wrt: Sequence[str], names: TileNameSupply
+        self, function: Function, inputs: list[Input], wrt: Sequence[str], names: NameSupply
     ) -> None:
         self.function = function
         self.inputs = inputs
@@ -258,7 +257,7 @@ class _Reverse:
     def backward(self, wrt: Sequence[str]) -> Function:
         tape = self.tape
         seeds = [self.seed(output) for output in self.function.outputs]
-        results = {name: tape.names.fresh(f"Grad{name}") for name in wrt}
+        results = {name: tape.names.unused(f"Grad{name}") for name in wrt}
         for statement in reversed(self.operations):
             name = statement.target.text
             if tape.terms.get(name):
@@ -278,12 +277,12 @@ class _Reverse:
 
     def seed(self, output: Name) -> Input:
         """Return the input for the gradient of an output."""
-        tape, name = self.tape, self.tape.names.fresh(f"Grad{output.text}")
+        tape, name = self.tape, self.tape.names.unused(f"Grad{output.text}")
         tape.shapes[name] = tape.shapes.get(output.text, ())  # none of a dimension
         if output.text in tape.active:
             tape.add(output.text, Name(name))
         dimensions = tuple(
-            tape.extents.written_out(size) or Name(tape.names.fresh(f"{output.text}{k}"))
+            tape.extents.written_out(size) or Name(tape.names.unused(f"{output.text}{k}"))
             for k, size in enumerate(tape.shapes[name])
         )
         return Input(Name(name), dimensions)
@@ -293,7 +292,7 @@ class _Reverse:
         value = self.summed(name)
         if isinstance(value, Name) and value.text not in self.tape.parts:
             return value
-        text = self.tape.names.fresh(f"Grad{name}")
+        text = self.tape.names.unused(f"Grad{name}")
         if name in self.tape.temporaries:
             self.tape.temporaries.add(text)
         self.tape.assign(text, value)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
+from autotune.ir.algebra.polynomials import add
+from autotune.tile.binding.random_generator import GENERATORS, WORDS
 from autotune.tile.syntax.syntax_tree import (
     BinaryExpr,
     CallExpr,
@@ -113,12 +115,7 @@ class Extents:
     def _combined(self, op: str, a: _Polynomial, b: _Polynomial) -> _Polynomial:
         if op not in "+-*" or (op == "*" and _width(a) * _width(b) > _WIDEST):  # "/" rounds down
             return self._unknown(op, a, b)
-        if op == "*":
-            return _product(a, b)
-        result = dict(a)
-        for names, factor in b.items():
-            result[names] = result.get(names, 0) + (factor if op == "+" else -factor)
-        return {names: factor for names, factor in result.items() if factor}
+        return _product(a, b) if op == "*" else add(a, b, 1 if op == "+" else -1)
 
 
 def _length(expr: Expr) -> int:
@@ -136,3 +133,36 @@ def _product(a: _Polynomial, b: _Polynomial) -> _Polynomial:
             names = tuple(sorted(first + second))
             result[names] = result.get(names, 0) + x * y
     return {names: factor for names, factor in result.items() if factor}
+
+
+_Of = Callable[[Expr], Shape]
+_Arguments = tuple[Expr, ...]
+
+
+def _first(of: _Of, arguments: _Arguments) -> Shape:
+    return of(arguments[0])
+
+
+def _sizes(of: _Of, arguments: _Arguments) -> Shape:
+    return arguments[1:]
+
+
+def _gather(of: _Of, arguments: _Arguments) -> Shape:
+    return (*of(arguments[1]), *of(arguments[0])[1:])
+
+
+def _scatter(of: _Of, arguments: _Arguments) -> Shape:
+    rows, numbers, like = map(of, arguments)
+    return (like[0], *rows[len(numbers) :])
+
+
+#: By function, given the shape of expressions and its arguments; others have that of their operands
+#: together.
+SHAPES: Final[dict[str, Callable[[_Of, _Arguments], Shape]]] = {
+    **dict.fromkeys(("index", "as_float", "as_int", "as_uint", "as_bool", "prng_value"), _first),
+    **dict.fromkeys(("reshape", "builtin_softmax", "builtin_logsoftmax", "prng_step"), _sizes),
+    "shape": lambda of, arguments: (Number(len(of(arguments[0]))),),
+    "gather": _gather,
+    "scatter": _scatter,
+    "prng_state": lambda of, arguments: (Number(WORDS), Number(GENERATORS)),
+}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import Any, Final
 
 from lark import Lark, Token, Transformer
@@ -12,8 +11,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from autotune.errors import ArgumentError
 from autotune.tile.syntax.error_locations import tile_error_in
-from autotune.tile.syntax.parse_advice import ParseFailure
-from autotune.tile.syntax.parse_errors import unexpected, unknown_character
+from autotune.tile.syntax.parse_errors import ParseFailure, unexpected, unknown_character
 from autotune.tile.syntax.syntax_tree import (
     AccessExpr,
     Assignment,
@@ -83,13 +81,6 @@ def _expression(text: str) -> Expr:
     return statement.value
 
 
-@dataclass(frozen=True, slots=True)
-class ContractionDefault:
-    """The default of a contraction, after its constraints."""
-
-    default: Name | None
-
-
 class _Builder(Transformer[Token, Any]):
     """Makes the nodes of the tree while the text is parsed, from the leaves up.
 
@@ -145,14 +136,14 @@ class _Builder(Transformer[Token, Any]):
     def aggregation(self, items: list[Any]) -> str:
         return str(items[0])
 
-    def behind(self, items: list[Any]) -> ContractionDefault:
-        return ContractionDefault(next(iter(_listed(items)), None))
+    def behind(self, items: list[Any]) -> tuple[Name | None]:
+        return (next(iter(_listed(items)), None),)
 
     def contraction(self, items: list[Any]) -> Contraction:
         (output, sizes), aggregation, (sign, inputs) = items[0], items[2], items[4]
-        *constraints, behind = _listed(items[6:])
+        *constraints, (default,) = _listed(items[6:])
         return Contraction(
-            output, sizes, aggregation, sign, inputs, tuple(constraints), behind.default,
+            output, sizes, aggregation, sign, inputs, tuple(constraints), default,
             Span(output.span.start, items[-1].end_pos),
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from autotune.cost_model.base import FloatVector, IndexVector
 from autotune.cost_model.gaussian_process import Posterior
 from autotune.cost_model.normal_distribution import expected_improvement
-from autotune.tuner.model.surrogate import Surrogate, failure_rate
+from autotune.tuner.model.surrogate import LEAST_CHANCE, Surrogate, failure_rate
 
 MAX_SAMPLED = 128  # Candidates whose times are sampled jointly.
 
@@ -155,8 +155,7 @@ class Acquisition:
             failed = np.isin(taken, self._surrogate.fails).astype(np.float64)
             usual = failure_rate(failed)
             mean, _ = posterior.predict(failed - usual)
-            floor = self._surrogate.settings.least_chance
-            self._chance = 1.0 - np.clip(mean + usual, 0.0, 1.0 - floor)
+            self._chance = 1.0 - np.clip(mean + usual, 0.0, 1.0 - LEAST_CHANCE)
         return self._chance
 
     def expected_improvements(self, free: npt.NDArray[np.bool_]) -> FloatVector:
@@ -190,7 +189,7 @@ class Acquisition:
             lists = [_top_rows(gain, most) for gain in gains.values()]
             rows = np.unique(np.concatenate([*lists, np.zeros(0, dtype=np.int64)]))
             bars = {m: np.delete(g, rows).max(initial=-1.0) * _ROUNDING for m, g in gains.items()}
-            picked = self._select_among(rows, margins, best, mean, deviation, chance, bars)
+            self._select_among(rows, margins, best, mean, chance, bars, picked)
             if len(picked) == len(margins):
                 break
         return picked
@@ -206,30 +205,31 @@ class Acquisition:
         margins: Sequence[float],
         best: float,
         mean: FloatVector,
-        deviation: FloatVector,
         chance: FloatVector,
         bars: Mapping[float, float],
-    ) -> list[int]:
-        """Select among some ascending rows only; return fewer if a row outside may be better.
+        picked: list[int],
+    ) -> None:
+        """Go on picking, among some ascending rows only; stop if a row outside may be better.
 
         More knowledge makes every gain smaller, so the earlier gains of the other rows, `bars`, are
         upper bounds of their gains now.
         """
-        mean, deviation, chance = mean[rows], deviation[rows], chance[rows]
         posterior = self._times.posterior.among(rows)
-        picked: list[int] = []
-        for margin in margins:
-            gain = _weighted_improvement(mean, deviation, best - margin, chance)
+        chance = np.where(np.isin(rows, picked), -1.0, chance[rows])
+        own, new = mean[rows], picked[:]
+        for margin in margins[len(picked) :]:
+            if new:
+                known = self.candidates[new]
+                trends = self._surrogate.trend_matrix(known, measured=False)
+                posterior.add(self._surrogate.encoding.matrix(known), trends)
+                best = min(best, float(mean[new].min()))
+            gain = _weighted_improvement(own, posterior.deviation, best - margin, chance)
             top = int(np.argmax(gain))
             if gain[top] <= bars[margin]:
                 break
-            picked.append(int(rows[top]))
+            new = [int(rows[top])]
+            picked += new
             chance[top] = -1.0
-            last = self.candidates[picked[-1:]]
-            trends = self._surrogate.trend_matrix(last, measured=False)
-            posterior.add(self._surrogate.encoding.matrix(last), trends)
-            best, deviation = min(best, float(mean[top])), posterior.deviation
-        return picked
 
     def expected_gain(
         self, free: npt.NDArray[np.bool_], rng: np.random.Generator, samples: int = 256

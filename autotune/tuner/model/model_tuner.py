@@ -20,9 +20,8 @@ from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.diversity import max_min_subset, pick_diverse
 from autotune.tuner.encoding import KnobDistances, KnobFeatures
 from autotune.tuner.model.acquisition import Acquisition
-from autotune.tuner.model.candidate_pool import Candidates, CandidateSettings
-from autotune.tuner.model.prediction_audit import Audit, AuditResult
-from autotune.tuner.model.surrogate import Surrogate, SurrogateSettings
+from autotune.tuner.model.ranking import Candidates, CandidateSettings
+from autotune.tuner.model.surrogate import Audit, AuditResult, Surrogate
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.model.trends import TreeTrend, Trend
 from search_spaces.space import Space
@@ -61,7 +60,6 @@ class ModelSettings:
     # Times that, in a large space, the surroundings of the best candidates are judged, too.
     climbs: int = 2
     candidates: CandidateSettings = field(default_factory=CandidateSettings)
-    surrogate: SurrogateSettings = field(default_factory=SurrogateSettings)
 
 
 class ImprovementTracker:
@@ -122,7 +120,7 @@ class ModelTuner(Tuner):
         source = features or KnobFeatures(space)
         self._trees = TreeTrend(source, make_model, seed)
         trends = [self._trees] if self._settings.trees and features is not None else []
-        self._surrogate = Surrogate(space, trends, prior, self._settings.surrogate)
+        self._surrogate = Surrogate(space, trends, prior)
         self._candidates = Candidates(space, source, self._settings.candidates)
         self._knobs = KnobDistances(space)
         self._acquisition: Acquisition | None = None

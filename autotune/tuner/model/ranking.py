@@ -1,4 +1,7 @@
-"""Ranks a space by models: one scores every candidate, the others the best of those."""
+"""Which candidates are judged: all of a small space, of a large one those that models rank highest.
+
+One model scores every candidate, the others the best of those.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ import numpy as np
 from autotune.cost_model.base import CostModel, FeatureSource, FloatVector, IndexVector
 from autotune.tuner.model.evolutionary_search import PopulationSettings, evolve
 from autotune.tuner.model.scoring import score, top_rows, without
-from search_spaces.space import Space
+from autotune.tuner.search.mutations import one_knob_neighbors
+from search_spaces.knob import SpaceError
+from search_spaces.space import ENUMERABLE, Space
 
 SAMPLE = 1 << 16  # Random configurations that say what share of a space is feasible.
 
@@ -22,7 +27,7 @@ class RankingSettings:
     """How much of a space is scored, and how often."""
 
     # At most so many feasible candidates are all scored by each new model. Of more, a population is
-    # that evolves at every ranking.
+    # that evolves from the last one's best.
     whole: int = 1 << 17
     # In a space of more configurations no attempt is made to find all that are feasible.
     looked_at: int = 1 << 24
@@ -58,15 +63,14 @@ class SpaceRanker:
     def rank(
         self, models: Sequence[CostModel], measured: IndexVector, rng: np.random.Generator
     ) -> None:
-        """Score the space, as far as anything is new.
+        """Score the space, unless these models have done so.
 
         models: the first one scores every candidate; the mean of all their scores counts for the
             best of those. Others are taken for new models.
         measured: int64 (k,); candidates not to keep, ascending.
         rng: breeds a population, and chooses among equal scores.
         """
-        new = tuple(models) != self._models
-        if new or self._whole is None:
+        if tuple(models) != self._models:
             self._pool = self._best_share(models[0], measured, rng)
             self._models = tuple(models)
             self._scores = score(models, self._features, self._pool).mean(axis=0)
@@ -108,3 +112,57 @@ class SpaceRanker:
             rows, scores = rows[unseen], scores[unseen]
         size = max(math.ceil(settings.pool_share * len(rows)), settings.pool_min)
         return rows[top_rows(scores, size, rng)]
+
+
+@dataclass(frozen=True)
+class CandidateSettings:
+    """How many candidates are judged."""
+
+    whole: int = 30_000  # A space of at most so many feasible candidates is judged whole.
+    random: int = 4096  # Random candidates of a larger one.
+    incumbents: int = 8  # The one-knob changes of the best so many candidates are judged, too.
+    # Of the cost models, whose best candidates are judged, too.
+    ranking: RankingSettings = field(default_factory=RankingSettings)
+
+
+class Candidates:
+    """Chooses the candidates of a space that are judged.
+
+    features: what the cost models read.
+    """
+
+    def __init__(
+        self, space: Space, features: FeatureSource, settings: CandidateSettings | None = None
+    ) -> None:
+        self._space = space
+        self._settings = settings or CandidateSettings()
+        self.ranker = SpaceRanker(space, features, self._settings.ranking)  # of a large space
+
+    def whole(self) -> IndexVector | None:
+        """Return all feasible candidates, ascending; None if they are too many."""
+        try:
+            feasible = self._space.feasible_indices(ENUMERABLE)
+        except SpaceError:
+            return None
+        return feasible if len(feasible) <= self._settings.whole else None
+
+    def prepare(self) -> None:
+        """Make ready for ranking a large space."""
+        if self.whole() is None:
+            self.ranker.prepare()
+
+    def some(self, best: Sequence[int], seen: IndexVector, rng: np.random.Generator) -> IndexVector:
+        """Return some unseen candidates, ascending: random ones, and those that look good.
+
+        best: the fastest candidates measured, best first.
+        seen: int64 (k,).
+        """
+        settings = self._settings
+        parts = [self._space.sample(settings.random, rng, exclude=seen), self.ranker.best(seen)]
+        parts.append(one_knob_neighbors(self._space, best[: settings.incumbents]))
+        return np.setdiff1d(np.concatenate(parts), seen)
+
+    def around(self, candidates: IndexVector, seen: IndexVector) -> IndexVector:
+        """Return the unseen candidates one knob away from these, and these, ascending."""
+        near = one_knob_neighbors(self._space, candidates)
+        return np.setdiff1d(np.concatenate([candidates, near]), seen)

@@ -1,20 +1,62 @@
-"""What the model tuner learns: a process of times and one of failures, fitted to measurements."""
+"""What the model tuner learns: a process of times and one of failures, fitted to measurements.
+
+The online audit compares its predictions with the measurements that follow: a model fits its own
+training data even if it is bad, so only predictions made before count.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.cost_model.base import FloatVector, IndexVector
 from autotune.cost_model.gaussian_process import GaussianProcess, Posterior
 from autotune.cost_model.normal_distribution import log_density
+from autotune.cost_model.ranking_metrics import rank_correlation
 from autotune.tuner.base import Observation
 from autotune.tuner.encoding import KnobEncoding
 from autotune.tuner.model.trends import Trend
 from search_spaces.space import Space
+
+LATEST = 32  # Number of latest measurements that an audit uses.
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """How good the latest predictions were."""
+
+    outcomes: int  # Number of guesses whose candidates worked.
+    rank_correlation: float  # Of guesses with times: 1 where the order is right, 0 for chance.
+
+
+class Audit:
+    """Keeps predictions and compares them with the measurements."""
+
+    def __init__(self) -> None:
+        self._guesses: dict[int, float] = {}
+
+    def expect(self, guesses: Mapping[int, float]) -> None:
+        """Keep predictions of logarithmic times, by candidate, before these are measured."""
+        self._guesses.update(guesses)
+
+    def result(self, told: Mapping[int, Observation]) -> AuditResult:
+        """Compare the latest guesses with the observations."""
+        pairs = list(self._pairs(told))[-LATEST:]
+        if len(pairs) < 2:
+            return AuditResult(len(pairs), 0.0)
+        guessed, speed = -np.array([g for g, _ in pairs]), np.array([s for _, s in pairs])
+        return AuditResult(len(pairs), rank_correlation(guessed, speed))
+
+    def _pairs(self, told: Mapping[int, Observation]) -> Iterable[tuple[float, float]]:
+        """Yield (guess, logarithm of the speed) of what worked, in the order of the guesses."""
+        for index, guess in self._guesses.items():
+            observation = told.get(index)
+            if observation is not None and observation.ok:
+                yield guess, math.log(observation.throughput)
+
 
 PRIOR_WEIGHT = 4.0  # Measurements that a prior counts as.
 PRIOR_HALVED = 50.0  # Working measurements after which a prior counts half, and so on.
@@ -22,26 +64,22 @@ PRIOR_AUDIT_FROM = 12  # Working measurements from which on a prior is audited.
 FAILURE_NOISE = -3.0  # Logarithm of the noise expected in whether a candidate works.
 
 
-@dataclass(frozen=True)
-class SurrogateSettings:
-    """Settings of the surrogate."""
+# The slowest share of what was measured tells little of what is fast: what lies beyond the others'
+# logarithmic times counts only by the factor `SQUEEZE`.
+SLOW_SHARE, SQUEEZE = 0.5, 0.3
 
-    # The slowest share of what was measured tells little of what is fast: what lies beyond the
-    # others' logarithmic times counts only by the factor `compress_slow`.
-    slow_share: float = 0.5
-    squeeze: float = 0.3
-    steps: int = 20  # Steps of fitting the kernel's parameters.
-    # They are fitted before every proposal while less than `often` is known, or `at_once` times as
-    # much as at the last time. Otherwise they are fitted after a proposal, for the next one, each
-    # time `growth` times as much is known.
-    often: int = 24
-    at_once: float = 1.5
-    growth: float = 1.1
-    # At most so many measurements serve to fit the parameters, and to predict: the best half and a
-    # random one.
-    learn_from: int = 256
-    condition_on: int = 1024
-    least_chance: float = 0.01  # No candidate's chance of working counts as less.
+STEPS = 20  # Steps of fitting the kernel's parameters.
+
+# They are fitted before every proposal while less than `OFTEN` is known, or `AT_ONCE` times as much
+# as at the last time. Otherwise they are fitted after a proposal, for the next one, each time
+# `GROWTH` times as much is known.
+OFTEN, AT_ONCE, GROWTH = 24, 1.5, 1.1
+
+# At most so many measurements serve to fit the parameters, and to predict: the best half and a
+# random one.
+LEARN_FROM, CONDITION_ON = 256, 1024
+
+LEAST_CHANCE = 0.01  # No candidate's chance of working counts as less.
 
 
 class Surrogate:
@@ -56,15 +94,13 @@ class Surrogate:
         space: Space,
         trends: Sequence[Trend] = (),
         prior: Trend | None = None,
-        settings: SurrogateSettings | None = None,
     ) -> None:
         self.prior = prior
-        self.settings = settings or SurrogateSettings()
         self.encoding = KnobEncoding(space)
         self.trends = tuple(trends)
-        kernel = self.encoding.prior
-        self.times = GaussianProcess(replace(kernel, trends=len(self.trends)))
-        self.failures = GaussianProcess(replace(kernel, log_noise=FAILURE_NOISE))
+        axes = self.encoding.groups, self.encoding.log_lengths
+        self.times = GaussianProcess(*axes, trends=len(self.trends))
+        self.failures = GaussianProcess(*axes, log_noise=FAILURE_NOISE)
         self.works = np.zeros(0, dtype=np.int64)
         self.fails = np.zeros(0, dtype=np.int64)
         self._log_s = np.zeros(0)
@@ -80,7 +116,7 @@ class Surrogate:
         self.told = list(told)
         working = [o for o in told if o.ok]
         log_s = np.array([-math.log(o.throughput) for o in working])
-        kept = _some(log_s, self.settings.condition_on, rng)
+        kept = _some(log_s, CONDITION_ON, rng)
         self.works = np.array([working[row].index for row in kept], dtype=np.int64)
         self._log_s = log_s[kept]
         self.fails = np.array([o.index for o in told if not o.ok], dtype=np.int64)
@@ -94,13 +130,12 @@ class Surrogate:
     @property
     def due(self) -> bool:
         """Whether enough is new for other parameters to be worth their while."""
-        return self._known >= self.settings.growth * self._learned
+        return self._known >= GROWTH * self._learned
 
     @property
     def overdue(self) -> bool:
         """Whether so much is new, or so little known, that the old ones must not serve again."""
-        settings = self.settings
-        return self._known < settings.often or self._known >= settings.at_once * self._learned
+        return self._known < OFTEN or self._known >= AT_ONCE * self._learned
 
     def learn(self, rng: np.random.Generator, trends: bool = True) -> None:
         """Fit the parameters to what was taken in; `rng` chooses what to fit them to.
@@ -109,12 +144,12 @@ class Surrogate:
         """
         for trend in self.trends if trends else ():
             trend.learn(self.told)
-        rows = _some(self._log_s, self.settings.learn_from, rng)
+        rows = _some(self._log_s, LEARN_FROM, rng)
         self.times.learn(
             self.encoding.matrix(self.works[rows]),
             self.values(self.works[rows]) - self.expected(self.works[rows]),
             self.trend_matrix(self.works[rows], measured=True),
-            self.settings.steps,
+            STEPS,
         )
         self._learned = self._known
         if len(self.fails):
@@ -123,10 +158,10 @@ class Surrogate:
     def _learn_failures(self, rng: np.random.Generator) -> None:
         tried = self.tried
         labels = np.repeat([0.0, 1.0], [len(self.works), len(self.fails)])
-        rows = np.sort(rng.permutation(len(tried))[: self.settings.learn_from])
+        rows = np.sort(rng.permutation(len(tried))[:LEARN_FROM])
         usual = failure_rate(labels)
         scaled = (labels[rows] - usual) / np.sqrt(usual * (1.0 - usual))
-        self.failures.learn(self.encoding.matrix(tried[rows]), scaled, None, self.settings.steps)
+        self.failures.learn(self.encoding.matrix(tried[rows]), scaled, None, STEPS)
 
     def values(self, indices: IndexVector) -> FloatVector:
         """Return the squeezed, standardised logarithmic times of measured candidates."""
@@ -182,7 +217,12 @@ class Surrogate:
         return float(self._squeezed().std()) or 1.0
 
     def _squeezed(self) -> FloatVector:
-        return compress_slow(self._log_s, self.settings.slow_share, self.settings.squeeze)
+        values = self._log_s
+        if not len(values):
+            return values
+        edge = np.quantile(values, 1.0 - SLOW_SHARE)
+        out: FloatVector = np.where(values > edge, edge + SQUEEZE * (values - edge), values)
+        return out
 
     def trend_matrix(self, indices: IndexVector, measured: bool) -> FloatVector:
         """Return the values of the trends, float64 (n, number of trends)."""
@@ -190,15 +230,6 @@ class Surrogate:
         if not columns:
             return np.zeros((len(indices), 0))
         return np.stack(columns, axis=1)
-
-
-def compress_slow(values: FloatVector, share: float, factor: float) -> FloatVector:
-    """Return values whose greatest `share` exceeds the others by `factor` of what it did."""
-    if not len(values):
-        return values
-    edge = np.quantile(values, 1.0 - share)
-    out: FloatVector = np.where(values > edge, edge + factor * (values - edge), values)
-    return out
 
 
 def failure_rate(failed: FloatVector) -> float:

@@ -37,8 +37,8 @@ class BatchProposer:
         self._trials = trials
         self._limits = limits
         self._default_asked = False
-        self._cut_off: list[int] = []
-        self._next: list[int] = []
+        self.cut_off: list[int] = []  # candidates to begin the next batch with: not measured yet
+        self.next: list[int] = []  # candidates of the next batch that are chosen already
         self._held: list[MeasureInput] = []
 
     @property
@@ -47,38 +47,29 @@ class BatchProposer:
         wanted = self._limits.trials
         return sys.maxsize if wanted is None else wanted - len(self._trials)
 
-    @property
-    def has_next(self) -> bool:
-        """Whether candidates of the next batch are chosen already."""
-        return bool(self._next)
-
     def next_batch(self) -> list[int]:
         """Return the next batch; builders begin at once with its first candidates."""
         wanted = min(self._limits.batch, self.left)
-        first = [*self._default(), *self._cut_off, *self._next]
-        self._cut_off = []
+        first = [*self._default(), *self.cut_off, *self.next]
+        self.cut_off = []
         self._build(self._legal(first))
         held_back = self._held_back(wanted)
         found = self._with_more(first, wanted + held_back)
         if held_back:  # the tuner may have proposed the default, too
             found = self._with_more(found, wanted + held_back)
-        self._next = found[wanted:]
-        self._held = self._legal(self._next)
+        self.next = found[wanted:]
+        self._held = self._legal(self.next)
         return found[:wanted]
 
     def propose_ahead(self, unmeasured: int) -> None:
         """Ask for the next batch while this one is measured, and start to build it."""
         wanted = min(self._limits.batch, self.left - unmeasured)
-        self._next = self._tuner.ask(wanted) if wanted > 0 else []
-        self._build(self._legal(self._next))
+        self.next = self._tuner.ask(wanted) if wanted > 0 else []
+        self._build(self._legal(self.next))
 
     def prebuild_held_back(self) -> None:
         """Start to build the candidates that are held back, now that the builders are idle."""
         self._build(self._held)
-
-    def requeue(self, indices: Sequence[int]) -> None:
-        """Put candidates that were not measured at the front of the next batch."""
-        self._cut_off = list(indices)
 
     def _default(self) -> list[int]:
         """Return the default configuration, once, unless it is measured or there is none."""

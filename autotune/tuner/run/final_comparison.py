@@ -40,7 +40,7 @@ MOST = 48
 # run if the order is settled earlier.
 PLANNED_FRESH, PLANNED = 12, 20
 
-# Share of the time after the start of a comparison's process that is left for the rounds if there is
+# Share of the time after a comparison's process has started that is left for the rounds if there is
 # a screening before them.
 ROUNDS_SHARE = 0.5
 

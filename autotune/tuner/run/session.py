@@ -135,10 +135,7 @@ class Session:
         Each measurement is in the log before the next one begins, or on a GPU before it ends, so
         that a run that is interrupted or killed loses at most the candidates it was at.
 
-        Raises
-        ------
-        AutotuneError
-            If the workload cannot be measured at all.
+        AutotuneError if the workload cannot be measured at all.
         """
         begin = self._clock()
         self.ended = self.stop.end(self.learner.gain)
@@ -242,7 +239,7 @@ class Session:
 
     def _propose_ahead(self, left: int, part: int) -> None:
         """With `overlap`, ask for the next batch while the last of this one still have to run."""
-        due = left == min(LATE, part // 2) and not self._batches.has_next
+        due = left == min(LATE, part // 2) and not self._batches.next
         if self._batches.overlap and due and self._batches.left > left and self.stop.limit is None:
             self.learner.background.wait()  # the tuner does one thing at a time
             self._learn()
@@ -258,7 +255,7 @@ class Session:
     def _requeue(self, batch: Sequence[int]) -> None:
         """Let the next batch begin with what was not measured of this one."""
         done = {*self.trials.by_index, *self._deferred, *self.refused}
-        self._batches.requeue([index for index in batch if index not in done])
+        self._batches.cut_off = [index for index in batch if index not in done]
 
     def _trials_left(self) -> float:
         """Return how many trials there may still be, at this pace."""

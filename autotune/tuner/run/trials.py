@@ -109,10 +109,7 @@ class Trials:
     def new_records(self) -> list[tuple[int, Record]]:
         """Take in what others have logged since the last look.
 
-        Returns
-        -------
-        list of (int, Record)
-            The trials among it, with their configurations.
+        Return the trials among it, with their configurations.
         """
         news = valid_records(self._task, self._journal.new_records())
         for index, record in news:

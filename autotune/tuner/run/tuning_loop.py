@@ -6,8 +6,7 @@ from autotune.measure.measurer import Measurer
 from autotune.task.task import Task
 from autotune.tuner.base import Tuner
 from autotune.tuner.run.events import EventCallback, TuneSummary, ignore_event
-from autotune.tuner.run.goal import Goal
-from autotune.tuner.run.limits import BATCH, Deadline, Limits
+from autotune.tuner.run.limits import BATCH, Deadline, Goal, Limits
 from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.run.session import Session
 from records import RecordStore

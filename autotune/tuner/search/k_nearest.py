@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,17 +10,12 @@ from autotune.cost_model.base import FloatVector
 from autotune.tuner.base import Observation
 from autotune.tuner.encoding import KnobDistances
 
+NEAREST = 5  # Number of nearest measurements (k) for each candidate.
+DISTANCE_POWER = 2.0  # A measurement counts in inverse proportion to this power of its distance.
 
-@dataclass(frozen=True)
-class KNearestSettings:
-    """Settings of the k-nearest surrogate."""
-
-    nearest: int = 5  # Number of nearest measurements (k) for each candidate.
-    # A measurement counts in inverse proportion to this power of its distance.
-    distance_power: float = 2.0
-    # What a distance of 1 from the nearest measurement is worth in ranks, where 1 leads from the
-    # best to the worst.
-    novelty: float = 0.4
+# What a distance of 1 from the nearest measurement is worth in ranks, where 1 leads from the best
+# to the worst.
+NOVELTY = 0.4
 
 
 class KNearestSurrogate:
@@ -32,16 +26,14 @@ class KNearestSurrogate:
 
     knobs: of the space.
     told: what was measured; at least one.
+    novelty: as `NOVELTY`.
     """
 
     def __init__(
-        self,
-        knobs: KnobDistances,
-        told: Sequence[Observation],
-        settings: KNearestSettings | None = None,
+        self, knobs: KnobDistances, told: Sequence[Observation], novelty: float = NOVELTY
     ) -> None:
         self._knobs = knobs
-        self._settings = settings or KNearestSettings()
+        self._novelty = novelty
         self._known = knobs.positions([o.index for o in told])
         order = sorted(range(len(told)), key=lambda row: told[row].order)
         self._ranks = np.empty(len(told))
@@ -54,14 +46,13 @@ class KNearestSurrogate:
 
     def predict_ranks(self, candidates: Sequence[int]) -> FloatVector:
         """Return the expected rank of each candidate minus its bonus for novelty, (n,)."""
-        settings = self._settings
         positions = self._knobs.positions(candidates)
         changed = (positions[:, None, :] != self._known).sum(axis=2)
         apart = 0.5 * self._knobs.distances(positions, self._known) + 0.5 * changed
-        count = min(settings.nearest, apart.shape[1])
+        count = min(NEAREST, apart.shape[1])
         nearest = np.argsort(apart, axis=1, kind="stable")[:, :count]
         distance = np.maximum(np.take_along_axis(apart, nearest, axis=1), 1e-9)
-        weight = distance**-settings.distance_power
+        weight = distance**-DISTANCE_POWER
         expected = (weight * self._ranks[nearest]).sum(axis=1) / weight.sum(axis=1)
-        out: FloatVector = expected - settings.novelty * distance[:, 0]
+        out: FloatVector = expected - self._novelty * distance[:, 0]
         return out

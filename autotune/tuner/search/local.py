@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from autotune.cost_model.base import IndexVector
 from autotune.tuner.base import Tuner
 from autotune.tuner.encoding import KnobDistances
-from autotune.tuner.search.k_nearest import KNearestSettings, KNearestSurrogate
+from autotune.tuner.search.k_nearest import KNearestSurrogate
 from autotune.tuner.search.mutations import crossover, mutated, one_knob_neighbors, unseen
 from search_spaces.space import Space
 
-
-@dataclass(frozen=True)
-class LocalSettings:
-    """How the search moves."""
-
-    start: int = 8  # Candidates measured before it moves, the default one first.
-    climbers: int = 8  # Moves start from the best so many candidates.
-    decay: float = 0.7  # The k-th best of them is chosen with a weight of decay^k.
-    pool: int = 32  # The best of so many moves is made.
-    cross_share: float = 0.25  # Share of moves that mix two of the best candidates.
-    leap_share: float = 0.2  # Share of moves that change two knobs; the others change one.
-    blind_share: float = 0.1  # Share of proposals that are any move.
-    surrogate: KNearestSettings = field(default_factory=KNearestSettings)  # How a move is judged.
+START = 8  # Candidates measured before it moves, the default one first.
+CLIMBERS = 8  # Moves start from the best so many candidates.
+DECAY = 0.7  # The k-th best of them is chosen with a weight of DECAY^k.
+POOL = 32  # The best of so many moves is made.
+CROSS_SHARE = 0.25  # Share of moves that mix two of the best candidates.
+LEAP_SHARE = 0.2  # Share of moves that change two knobs; the others change one.
+BLIND_SHARE = 0.1  # Share of proposals that are any move.
 
 
 class LocalTuner(Tuner):
@@ -35,30 +27,29 @@ class LocalTuner(Tuner):
     a neighbourhood before it has exhausted it, and finds its way back.
     """
 
-    def __init__(self, space: Space, seed: int, settings: LocalSettings | None = None) -> None:
+    def __init__(self, space: Space, seed: int) -> None:
         super().__init__(space, seed)
-        self._settings = settings or LocalSettings()
         self._knobs = KnobDistances(space)
 
     def _propose(self, n: int) -> list[int]:
         rng = self._generator()
         working = self.working
-        if len(self._seen) < self._settings.start or not working:
+        if len(self._seen) < START or not working:
             return self._spread(self._knobs, n, 16 * n, rng)
-        best = [o.index for o in working[: self._settings.climbers]]
-        surrogate = KNearestSurrogate(self._knobs, self.observations, self._settings.surrogate)
+        best = [o.index for o in working[:CLIMBERS]]
+        surrogate = KNearestSurrogate(self._knobs, self.observations)
         picked: list[int] = []
         while len(picked) < n:
             moves = self._moves(best, self._seen.union(picked), rng)
             if not moves:
                 return picked + self._sample(n - len(picked), rng, exclude=picked)
-            blind = rng.random() < self._settings.blind_share
+            blind = rng.random() < BLIND_SHARE
             picked.append(moves[0] if blind else surrogate.best(moves))
         return picked
 
     def _moves(self, best: list[int], excluded: set[int], rng: np.random.Generator) -> list[int]:
-        """Return up to `pool` moves at random; where there are none, changes of one knob."""
-        moves = unseen(self.space, self._drawn(best, rng), excluded)[: self._settings.pool]
+        """Return up to `POOL` moves at random; where there are none, changes of one knob."""
+        moves = unseen(self.space, self._drawn(best, rng), excluded)[:POOL]
         if moves:
             return moves
         for index in best:
@@ -70,13 +61,12 @@ class LocalTuner(Tuner):
 
     def _drawn(self, best: list[int], rng: np.random.Generator) -> IndexVector:
         """Return rows of knob positions, not all feasible: the best, mixed or changed a little."""
-        settings = self._settings
         rows = self.space.positions(best)
-        weights = settings.decay ** np.arange(len(best))
-        some, others = rng.choice(len(best), size=(2, 2 * settings.pool), p=weights / weights.sum())
-        lot = rng.random(2 * settings.pool)
-        crossing = lot < settings.cross_share
-        leaping = ~crossing & (lot < settings.cross_share + settings.leap_share)
+        weights = DECAY ** np.arange(len(best))
+        some, others = rng.choice(len(best), size=(2, 2 * POOL), p=weights / weights.sum())
+        lot = rng.random(2 * POOL)
+        crossing = lot < CROSS_SHARE
+        leaping = ~crossing & (lot < CROSS_SHARE + LEAP_SHARE)
         mixed = crossover(rows[some], rows[others], rng)
         start = np.where(crossing[:, None], mixed, rows[some])
         knobs = np.where(crossing, 0, np.where(leaping, 2, 1))

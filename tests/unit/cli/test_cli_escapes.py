@@ -13,7 +13,7 @@ from autotune.report.display.live_region import LiveRegion
 from autotune.report.display.panel import StyledText, TextStyle
 from autotune.report.display.run_display import View, make_display
 from autotune.report.progress import RunProgress
-from autotune.system.terminal_escapes import printable
+from autotune.system.words import printable
 from records import Record, RecordStore
 
 EVIL = "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\u202e\u2028\ud800"

@@ -14,8 +14,7 @@ from autotune.cli.options.run_plans import labels
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
-from autotune.tuner.run.goal import Goal
-from autotune.tuner.run.limits import BATCH, Limits
+from autotune.tuner.run.limits import BATCH, Goal, Limits
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from autotune.cli.main import main
-from autotune.cli.terminal.diagnostics import LIBRARIES
+from autotune.cli.terminal.output import LIBRARIES
 from autotune.errors import UsageError
 
 

@@ -9,12 +9,11 @@ import warnings
 import pytest
 from support.report_events import record
 
+from autotune.cli.commands.records import log_summary_text
 from autotune.cli.commands.show import show
-from autotune.cli.options.name_value_words import parse_settings
-from autotune.cli.terminal.diagnostics import Messages
-from autotune.cli.terminal.output import one_line, print_error, print_line, width
+from autotune.cli.options.shared_options import parse_settings
+from autotune.cli.terminal.output import Messages, one_line, print_error, print_line, width
 from autotune.errors import UsageError
-from autotune.report.log_summary import log_summary_text
 from autotune.report.space_text import legal_lines, space_text
 from autotune.report.text_tables import TableColumn, cells_of, fitted, table, wrap, wrap_clauses
 from autotune.report.units import Work, duration_text, percent_text, three_digits, time_text

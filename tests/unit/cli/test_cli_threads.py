@@ -8,7 +8,7 @@ from autotune.system.available_cpus import available_cpus
 
 LOADED = """
 import os
-from autotune.cli.numpy_threads import load_numpy_for_one_thread
+from autotune.system.environment_variables import load_numpy_for_one_thread
 load_numpy_for_one_thread()
 import numpy
 a = numpy.ones((600, 600))

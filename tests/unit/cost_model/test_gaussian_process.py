@@ -9,7 +9,6 @@ from autotune.cost_model.gaussian_process import (
     CHUNK,
     SMOOTHNESS,
     GaussianProcess,
-    KernelPrior,
     Posterior,
     inverse_of_lower,
 )
@@ -18,7 +17,7 @@ from autotune.cost_model.normal_distribution import cumulative, density, expecte
 
 def process(trends: int = 0) -> GaussianProcess:
     """Return a process over three coordinates, of which two share a length scale."""
-    return GaussianProcess(KernelPrior(np.array([0, 1, 1]), np.array([-0.5, 0.3]), trends=trends))
+    return GaussianProcess(np.array([0, 1, 1]), np.array([-0.5, 0.3]), trends)
 
 
 def data(n: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -26,9 +26,8 @@ from support.dataset_records import (
 
 from autotune.builder import BuiltFunction
 from autotune.dataset import explain_columns, export, load
-from autotune.dataset.dataset_columns import fixed_columns
+from autotune.dataset.dataset_columns import SPLITS, device_splits, fixed_columns, split_of
 from autotune.dataset.scan_logs import LogIndex
-from autotune.dataset.splits import SPLITS, device_splits, split_of
 from autotune.extract.to_loop_nest import loop_nest
 from autotune.lowering.finalise import listing
 from autotune.task.task import Task, Workload

@@ -25,13 +25,13 @@ from autotune.ir.expr import (
     SizeVar,
     Var,
 )
-from autotune.ir.function_info import FunctionInfo
 from autotune.ir.stmt import (
     Allocate,
     Arrive,
     Barrier,
     CopyAhead,
     For,
+    FunctionInfo,
     If,
     LoopKind,
     PrimFunc,

@@ -13,11 +13,11 @@ from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, S
 from autotune.ir.visitor import walk
 from autotune.lowering.loop_fusion import fuse_loops
 
-LENGTH, LANES = 100, 4
+LENGTH, LANES = 100, 8
 IN = Buffer("in", "float32", (const(LENGTH),))
 OUT = Buffer("out", "float32", (const(LENGTH),))
 ROW = Buffer("B", "float32", (const(LENGTH),))
-SUMS = Buffer("S", "float32", (const(2 * LANES),))
+SUMS = Buffer("S", "float32", (const(LANES),))
 SERIAL, UNROLLED, VECTOR = LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.VECTORIZED
 
 
@@ -43,20 +43,19 @@ def made(length: int, value: Expr | None = None) -> For:
 
 
 def summed(length: int, back: bool = False) -> For:
-    """Return the loops that add the row to two vectors."""
-    r, u, v = Var("r"), Var("u"), Var("w")
-    count = -(-length // (2 * LANES))
-    step = const(count - 1) - r if back else r
-    place, own = at((2 * LANES, step), (LANES, u), (1, v)), at((LANES, u), (1, v))
-    store = If(place < length, Store(SUMS, own, Load(SUMS, own) + Load(ROW, place)))
-    return loop(r, count, loop(u, 2, loop(v, LANES, store, VECTOR), UNROLLED))
+    """Return the loops that add the row to a vector."""
+    r, v = Var("r"), Var("w")
+    count = -(-length // LANES)
+    place = at((LANES, const(count - 1) - r if back else r), (1, v))
+    store = If(place < length, Store(SUMS, v, Load(SUMS, v) + Load(ROW, place)))
+    return loop(r, count, loop(v, LANES, store, VECTOR))
 
 
 def loops_after(*stmts: Stmt) -> int:
     """Return the number of serial loops that are left; the answer is the same."""
     z, c = Var("z"), Var("c")
-    zeros = loop(z, 2 * LANES, Store(SUMS, z, const(0.0, "float32")), UNROLLED)
-    copied = loop(c, 2 * LANES, Store(OUT, c, Load(SUMS, c)), UNROLLED)
+    zeros = loop(z, LANES, Store(SUMS, z, const(0.0, "float32")), UNROLLED)
+    copied = loop(c, LANES, Store(OUT, c, Load(SUMS, c)), UNROLLED)
     first, *others = stmts
     body = Allocate(ROW, Allocate(SUMS, seq(first, zeros, *others, copied)))
     function = verify(PrimFunc("f", (IN, OUT), frozenset({OUT}), body))
@@ -97,6 +96,6 @@ def test_a_result_that_is_read_in_between_stays() -> None:
 def test_what_the_first_loop_reads_must_not_change_in_between() -> None:
     w = Var("w")
     value = Load(SUMS, const(0)) + 1.0
-    filled = loop(w, 2 * LANES, Store(SUMS, w, const(3.0, "float32")), UNROLLED)
+    filled = loop(w, LANES, Store(SUMS, w, const(3.0, "float32")), UNROLLED)
     made_of_sums = made(96, value)
     assert loops_after(Seq((filled, made_of_sums)), summed(96)) == 2

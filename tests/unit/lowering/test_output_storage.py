@@ -7,9 +7,8 @@ from support.verify import verify
 
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, Var
-from autotune.ir.function_info import FunctionInfo
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, For, FunctionInfo, If, LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.ir.visitor import walk
 from autotune.lowering.output_storage import store_in_outputs
 

@@ -23,7 +23,7 @@ from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.te.tensor import Tensor
-from autotune.trace.schedule_constraints import schedule_rules
+from autotune.trace.structure import schedule_rules
 
 
 class Blocks:

@@ -14,9 +14,8 @@ from autotune import te
 from autotune.codegen.llvm import emit
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
-from autotune.ir.function_info import FunctionInfo
 from autotune.ir.ops import const
-from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, For, FunctionInfo, LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule

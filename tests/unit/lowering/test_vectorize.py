@@ -23,8 +23,18 @@ from autotune.ir.expr import (
     SizeVar,
     Var,
 )
-from autotune.ir.function_info import FunctionInfo
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
+from autotune.ir.stmt import (
+    Allocate,
+    For,
+    FunctionInfo,
+    If,
+    LoopKind,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
 from autotune.ir.visitor import walk
 from autotune.lowering.vector.vectorize import MAX_LANES, vectorize
 

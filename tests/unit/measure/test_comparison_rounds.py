@@ -9,7 +9,7 @@ from autotune.measure.pool.worker_slot import Response
 from autotune.measure.result import MeasureInput
 from autotune.measure.scheduler import BuildJob
 
-BUILT = Response("build", Message({"code_hash": "aa", "binary": None, "kernels": None}), (0.0, 1.0))
+BUILT = Response("build", Message({"code_hash": "aa", "kernels": None}), (0.0, 1.0))
 ENTERED = Response("enter", Message({"max_error": 0.0}), (1.0, 2.0))
 ERROR = {"code": "UNKNOWN", "stage": "round", "message": "no memory is left"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 
 from autotune import te
 from autotune.measure.checks.input_uses import InputUse, input_uses
@@ -54,4 +54,4 @@ def test_integers_that_are_converted_to_floats_are_known_to_be():
 
 def test_a_use_survives_the_pipe():
     use = InputUse(5, True, 9, True)
-    assert InputUse.from_json(json.loads(json.dumps(use.to_json()))) == use
+    assert pickle.loads(pickle.dumps(use)) == use

@@ -99,7 +99,7 @@ def test_turns_in_which_threads_had_to_wait_do_not_count_and_are_taken_again():
 
 
 def test_a_round_that_is_shorter_than_what_a_neighbour_does_waits_until_that_is_over():
-    times = {index: 1e-4 for index in range(12)}
+    times = dict.fromkeys(range(12), 0.0001)
     machine = Machine(times, lambda now_s: 0.02 < now_s < 0.12)
     found = machine.turns(0.048, waiting_share=waiting_beside(machine))
     assert found == pytest.approx(times, rel=1e-2)

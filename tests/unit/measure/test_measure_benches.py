@@ -1,7 +1,6 @@
 """Candidates of one workload, built, checked and timed in this very process."""
 
 import ctypes
-import json
 import math
 import pickle
 
@@ -18,7 +17,7 @@ from autotune.ir.stmt import LoopKind, PrimFunc, Store
 from autotune.measure import build_bench
 from autotune.measure import run_bench as run_bench_module
 from autotune.measure.build_bench import BuildBench
-from autotune.measure.candidate import Built, CandidateError, WorkloadDescription, describe
+from autotune.measure.candidate import Built, CandidateError, describe
 from autotune.measure.checks.guard_zones import ZONE
 from autotune.measure.checks.reference import Reference
 from autotune.measure.checks.unscheduled_program import Computation, float_operations
@@ -338,7 +337,7 @@ def test_a_program_too_large_to_run_unscheduled_is_timed_unchecked(monkeypatch):
 def test_what_runners_and_builders_tell_each_other_survives_the_pipe():
     task = elementwise(lambda x: x + 1, None)
     subject, unscheduled = BuildBench(task).subject()
-    assert WorkloadDescription.from_json(json.loads(json.dumps(subject.to_json()))) == subject
+    assert pickle.loads(pickle.dumps(subject)) == subject
     assert unscheduled is not None
     assert pickle.loads(pickle.dumps(unscheduled)) == unscheduled
 

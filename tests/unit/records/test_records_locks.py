@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from records import Journal, Record, RecordError, RecordStore, RecordWarning, append_only_log, locks
+from records import Journal, Record, RecordError, RecordStore, RecordWarning, append_only_log, files
 from records.claims import Claims
 from records.formats import read_any, stream_any
 
@@ -51,7 +51,7 @@ class Held:
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(locks, "SAID_AFTER_S", 0.05)
+    monkeypatch.setattr(files, "SAID_AFTER_S", 0.05)
     monkeypatch.setattr(append_only_log, "READING_WAITS_S", 0.2)
     monkeypatch.setattr(append_only_log, "MIN_WAIT_S", 0.2)
 
@@ -99,10 +99,10 @@ def test_a_lock_that_is_free_soon_is_not_mentioned(log):
 
 def test_who_has_locked_a_file_is_known_by_number_and_name(log):
     with log.open("rb") as file:
-        assert locks.holder_of(file.fileno()) == "another process"
+        assert files.holder_of(file.fileno()) == "another process"
         with Held(log):
             name = Path("/proc/self/comm").read_text().strip()
-            assert locks.holder_of(file.fileno()) == f"process {os.getpid()} ({name})"
+            assert files.holder_of(file.fileno()) == f"process {os.getpid()} ({name})"
 
 
 def pipe(path):

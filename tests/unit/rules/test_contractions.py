@@ -86,6 +86,7 @@ def convolution(
 
 COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "one row": partial(product, 1, 300, 40),
+    "one row of a long prime sum": partial(product, 1, 1300, 523),
     "one element": partial(product, 1, 1, 200),
     "one column": partial(product, 70, 1, 90),
     "thin": partial(product, 50, 10, 64),
@@ -158,6 +159,13 @@ def test_operands_that_are_read_once_are_packed_only_if_they_are_constant() -> N
     assert default_of(once, constants=(1,))["pack"]
 
 
+def test_a_row_times_a_matrix_of_any_length_adds_eight_rows_at_a_time() -> None:
+    assert default_of(partial(product, 1, 5003, 3001))["unroll"] == 8
+    in_parts = default_of(partial(product, 1, 1000, 1280))
+    assert in_parts["vector"] == "axis2"
+    assert in_parts["unroll"] == 8
+
+
 def test_a_contraction_has_few_structures() -> None:
     for name in ("odd", "3x3", "thin"):
         flags = [k for k in task_of(COMPUTATIONS[name]).space.knobs if not _is_number(k.values)]
@@ -182,7 +190,7 @@ def test_the_margin_of_a_depthwise_convolution_is_computed_by_its_tasks() -> Non
 
 def test_a_margin_that_neighbours_along_a_vector_have_is_computed_before_it_is_read() -> None:
     strided = final_of(partial(convolution, 1, 64, 33, 33, 64, pad=1, groups=64, stride=2))
-    sums = [line for line in strided.splitlines() if "O_tile.local[" in line and "P[" in line]
+    sums = [line for line in strided.splitlines() if "O_tile[" in line and "P[" in line]
     assert sums
     assert not any("if_then_else" in line and "D[" in line for line in sums)
 
@@ -200,7 +208,7 @@ def test_an_operand_that_many_vectors_read_is_converted_once() -> None:
 
 def test_all_rows_but_those_at_the_end_lie_at_constant_distances() -> None:
     listing = final_of(partial(convolution, 1, 512, 61, 61, 512, pad=1, groups=512))
-    sums = [line for line in listing.splitlines() if "_tile.local[" in line and "P[" in line]
+    sums = [line for line in listing.splitlines() if "_tile[" in line and "P[" in line]
     assert any("min(" not in line for line in sums)
 
 
@@ -208,3 +216,26 @@ def test_a_long_sum_with_few_results_is_computed_in_parts_by_several_threads() -
     listing = final_of(partial(product, 16, 16, 100_000))
     assert "C_parts[" in listing
     assert "C_parts[" not in final_of(partial(product, 256, 256, 1024))
+
+
+@pytest.mark.parametrize(("n", "how", "dtype"), [(1033, "nn", "float32"), (2080, "nt", "float16")])
+def test_a_result_beyond_the_caches_is_right_wherever_its_rows_begin(
+    n: int, how: str, dtype: str
+) -> None:
+    made = partial(product, 1031, n, 3, how, dtype)
+    task, rng = task_of(made), np.random.default_rng(0)
+    inputs, (output,), expected = made()
+    arrays = [rng.integers(-3, 4, t.shape).astype(np.dtype(t.dtype)) for t in inputs]
+    config = task.space.config(task.default_index)
+    given = {**config.values, "stream": True, "stores": "streamed"}
+    structure = task.concrete_structure(task.space.index_of(given))
+    built = autotune.build(structure.schedule, list(structure.tensors))
+    assert "align 64, !nontemporal" in built.source
+    memory = np.full(1031 * n + 64, 77, output.dtype)
+    for begin in (16, 21):
+        memory[:] = 77
+        built(*arrays, memory[begin : begin + 1031 * n].reshape(1031, n))
+        found = memory[begin : begin + 1031 * n].reshape(1031, n)
+        np.testing.assert_array_equal(found, expected(*arrays))
+        assert (memory[:begin] == 77).all()
+        assert (memory[begin + 1031 * n :] == 77).all()

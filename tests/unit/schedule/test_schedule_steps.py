@@ -13,8 +13,8 @@ from autotune import te
 from autotune.errors import AutotuneError, ScheduleError
 from autotune.ir.expr import Expr, KnobVar, SizeVar, Var
 from autotune.lowering.nest.lower_schedule import lower_schedule
-from autotune.schedule.expr_serialization import expr_of, term_of, term_text, with_knobs
 from autotune.schedule.schedule import Schedule
+from autotune.schedule.steps import expr_of, term_of, term_text, with_knobs
 
 TILE = KnobVar("tile", 1, 64)
 SIZE = te.var("n")

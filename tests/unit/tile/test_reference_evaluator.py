@@ -10,8 +10,8 @@ from support.tile_tools import bound, floats, run
 
 from autotune.errors import ArgumentError, TileError
 from autotune.ir import dtypes
+from autotune.ir.dtypes import converted as cast
 from autotune.tile import evaluate
-from autotune.tile.evaluation.numpy_casts import cast
 
 
 def contraction(code: str, *arrays: Any) -> Any:

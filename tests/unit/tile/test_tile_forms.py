@@ -15,7 +15,7 @@ from autotune.errors import ArgumentError, TileError, UsageError
 from autotune.system.environment_variables import OPERATIONS_VARIABLE
 from autotune.tile import bind, check, gradient, parse, shapes_of, to_code
 from autotune.tile.binding.bound_program import Contract
-from autotune.tile.binding.operation_counts import MAX_OPERATIONS, operations
+from autotune.tile.binding.size_limits import MAX_OPERATIONS, operations
 from autotune.tile.check.size_inputs import size_inputs
 
 TARGETS = ("llvm", "cuda -on=cpu")

@@ -8,8 +8,8 @@ from support.footprint import wait_for
 from support.interrupts import interrupted_at_each_moment
 
 from autotune.system import interrupts
-from autotune.tuner.run import background
-from autotune.tuner.run.background import BackgroundTask
+from autotune.tuner.run import learner
+from autotune.tuner.run.learner import BackgroundTask
 
 
 @pytest.mark.parametrize(("error", "waits"), [(ValueError, True), (KeyboardInterrupt, False)])
@@ -60,7 +60,7 @@ def test_no_interrupt_of_who_waits_keeps_it_from_its_end():
             thinking.start()
             thinking.wait()
 
-    modules = [background, interrupts, contextlib, threading]
+    modules = [learner, interrupts, contextlib, threading]
     count = sum(1 for _ in interrupted_at_each_moment(wait, modules))
     assert count > 10
     wait_for(lambda: len(ended) == len(begun), 10.0)

@@ -17,8 +17,7 @@ from autotune.task.task import Task
 from autotune.tuner.run.events import Compared, End
 from autotune.tuner.run.final_comparison import SHARE, earlier_rounds
 from autotune.tuner.run.finalists import ENOUGH_ROUNDS, FEW, MAX_ROUNDS, MIN_ROUNDS
-from autotune.tuner.run.goal import Goal
-from autotune.tuner.run.limits import Deadline, Limits
+from autotune.tuner.run.limits import Deadline, Goal, Limits
 from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.run.session import Session
 from autotune.tuner.run.trials import Trials

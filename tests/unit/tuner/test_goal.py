@@ -4,7 +4,7 @@ import pytest
 
 from autotune.errors import UsageError
 from autotune.measure.roofline import Ceiling
-from autotune.tuner.run.goal import Goal
+from autotune.tuner.run.limits import Goal
 
 CEILING = Ceiling({"float32": 100e9}, 10e9)
 

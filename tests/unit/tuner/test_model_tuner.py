@@ -10,8 +10,7 @@ from autotune.tuner.diversity import max_min_subset, pick_diverse
 from autotune.tuner.encoding import KnobDistances, KnobFeatures
 from autotune.tuner.model.acquisition import Acquisition
 from autotune.tuner.model.model_tuner import ImprovementTracker, ModelSettings, ModelTuner
-from autotune.tuner.model.prediction_audit import Audit, AuditResult
-from autotune.tuner.model.surrogate import Surrogate
+from autotune.tuner.model.surrogate import Audit, AuditResult, Surrogate
 from autotune.tuner.model.transfer import TransferPrior
 from search_spaces import AnnotateKnob, ChoiceKnob, Space
 

@@ -6,7 +6,7 @@ import pytest
 from autotune.tuner.base import Observation
 from autotune.tuner.encoding import KnobDistances
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.search.k_nearest import KNearestSettings, KNearestSurrogate
+from autotune.tuner.search.k_nearest import KNearestSurrogate
 from autotune.tuner.search.mutations import crossover, mutated, unseen
 from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, Space
 
@@ -52,7 +52,7 @@ def test_new_ones_are_feasible_distinct_and_not_barred(space: Space):
 
 def hearsay(space: Space, told: dict[int, float | None], novelty: float = 0.0) -> KNearestSurrogate:
     observations = [Observation(i, cost) for i, cost in sorted(told.items())]
-    return KNearestSurrogate(KnobDistances(space), observations, KNearestSettings(novelty=novelty))
+    return KNearestSurrogate(KnobDistances(space), observations, novelty)
 
 
 class TestHearsay:

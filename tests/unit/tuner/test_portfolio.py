@@ -14,8 +14,7 @@ from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
 from autotune.tuner.run import portfolio
 from autotune.tuner.run.events import End, Finished, MachineKnown, Measured, Noisy, Started
-from autotune.tuner.run.goal import Goal
-from autotune.tuner.run.limits import Deadline, Limits, TrialPace
+from autotune.tuner.run.limits import Deadline, Goal, Limits, TrialPace
 from autotune.tuner.run.portfolio import FAIR, INFORMED, Portfolio, Prospect, choose
 from autotune.tuner.run.session import Session
 from autotune.tuner.run.stop_conditions import MAX_REMEASURES

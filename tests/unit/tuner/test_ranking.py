@@ -10,14 +10,15 @@ from autotune.cost_model.xgboost_model import XGBCostModel, XGBSettings
 from autotune.feature import TaskFeatures
 from autotune.task.task import Task
 from autotune.tuner.base import Observation
-from autotune.tuner.model.candidate_pool import Candidates, CandidateSettings
 from autotune.tuner.model.evolutionary_search import PopulationSettings, evolve
 from autotune.tuner.model.model_tuner import ModelSettings, ModelTuner
-from autotune.tuner.model.ranking import RankingSettings, SpaceRanker
+from autotune.tuner.model.ranking import Candidates, CandidateSettings, RankingSettings, SpaceRanker
 from autotune.tuner.model.scoring import columns_read, score, top_rows, without
 from search_spaces import ChoiceKnob, Constraint, Space
 
 FEW = RankingSettings(pool_share=0.1, pool_min=3, kept=40)
+
+HUGE = PopulationSettings(scored=5000, draws=500, parents=64, children=2000, generations=32)
 
 
 def grid_space(side: int, knobs: int = 2) -> Space:
@@ -239,6 +240,17 @@ def test_the_same_models_score_nothing_twice():
     assert features.rows == 392 + 40
 
 
+def test_the_same_models_breed_one_population():
+    space, model = grid_space(10, knobs=9), SumModel()
+    features = Columns(space)
+    settings = RankingSettings(whole=10**6, population=HUGE, pool_min=50, kept=50)
+    ranker = SpaceRanker(space, features, settings)
+    first = best(ranker, 8, model=model)
+    rows = features.rows
+    assert {*first[1:]} < {*best(ranker, 9, model=model, seen=(first[0],))}
+    assert features.rows == rows
+
+
 def test_all_models_choose_among_the_best_of_the_first():
     space = grid_space(40)
     settings = RankingSettings(pool_min=200, kept=20)
@@ -254,8 +266,6 @@ def test_all_models_choose_among_the_best_of_the_first():
 
 
 # -- populations ---------------------------------------------------------------------------------
-
-HUGE = PopulationSettings(scored=5000, draws=500, parents=64, children=2000, generations=32)
 
 
 def test_a_huge_space_is_searched_by_a_population_that_improves():
@@ -354,14 +364,17 @@ def test_ranking_beside_the_builds_changes_no_proposal():
     assert run(other, 4, lambda: None) != proposed
 
 
-def test_a_population_evolves_once_for_each_proposal():
+def test_a_population_evolves_once_for_each_model():
     tuner, features = large_space_tuner(0)
     run(tuner, 3, lambda: None)
-    for _ in range(2):
+    ranked, learned = [], []
+    for _ in range(6):
+        before, models = features.rows, tuner._trees.models
         tuner.expected_gain()
-        before = features.rows
-        tuner.ask(8)
-        assert features.rows - before < 4000  # judged, for the estimate has ranked already
+        asked = tuner.ask(8)
         tuner.think()
-        assert 8000 <= features.rows - before < 16000
-        run(tuner, 1, lambda: None)
+        ranked.append(8000 <= features.rows - before < 16000)
+        learned.append(tuner._trees.models != models)
+        tuner.tell(Observation(i, 1.0 + n) for n, i in enumerate(asked))
+    assert ranked == learned
+    assert 2 <= sum(learned) < 6

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
-from autotune.codegen.llvm.index.evaluator import Evaluator
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.index.linear_forms import Atom, Linear, constant
 from autotune.errors import CodegenError
@@ -24,6 +24,18 @@ from autotune.ir.expr import (
     Select,
     Var,
 )
+
+
+class Evaluator(Protocol):
+    """Evaluates any expression into an operand."""
+
+    def value(self, expr: Expr) -> str:
+        """Return the operand text of the value of `expr`."""
+        ...
+
+    def load_lane(self, load: Load, lane: int) -> str:
+        """Return the operand text of one lane of a load."""
+        ...
 
 
 @dataclass(eq=False, repr=False)

@@ -70,20 +70,12 @@ class LinearArithmetic:
     def _scaled(self, atom: Atom, coefficient: int) -> str:
         if coefficient == 1:
             return atom.ref
-        key = (atom.id, coefficient)
-        found = self.builder.recall(key)
-        if not isinstance(found, str):
-            found = self.builder.define(f"mul nsw i64 {atom.ref}, {coefficient}", "i", atom.depth)
-            self.builder.remember(key, found, atom.depth)
-        return found
+        product = f"mul nsw i64 {atom.ref}, {coefficient}"
+        return self.builder.define_once((atom.id, coefficient), product, "i", atom.depth)
 
     def _sum(self, form: Linear, a: str, b: str, depth: int) -> str:
         key = ("sum", form.key, form.const)
-        found = self.builder.recall(key)
-        if not isinstance(found, str):
-            found = self.builder.define(f"add nsw i64 {a}, {b}", "i", depth)
-            self.builder.remember(key, found, depth)
-        return found
+        return self.builder.define_once(key, f"add nsw i64 {a}, {b}", "i", depth)
 
     def extended(self, ref: str, dtype: str) -> Linear:
         """Linear form of the integer `ref` of type `dtype`."""

@@ -13,8 +13,7 @@ from collections.abc import Callable
 
 from autotune.codegen.llvm.llvm_types import suffix
 from autotune.codegen.llvm.math import erf, exponential, logarithm, power, trigonometry
-from autotune.codegen.llvm.math.float_formats import FORMATS
-from autotune.codegen.llvm.math.math_writer import MathWriter
+from autotune.codegen.llvm.math.math_writer import FORMATS, MathWriter
 
 _FUNCTIONS: dict[str, tuple[Callable[..., str], int]] = {
     "exp": (exponential.exp, 1),
@@ -37,13 +36,13 @@ def function_name(name: str, dtype: str, lanes: int) -> str:
     return f"at.{name}.{suffix(dtype, lanes)}"
 
 
-def definitions(name: str, dtype: str, lanes: int, has_ldexp: bool = False) -> dict[str, str]:
+def definitions(name: str, dtype: str, lanes: int, has_avx512: bool = False) -> dict[str, str]:
     """Return the LLVM text of `function_name(name, dtype, lanes)` and its callees, by symbol.
 
-    `has_ldexp`: the processor multiplies vectors by powers of two in one instruction.
+    `has_avx512`: instructions of AVX-512 may be used.
     """
     write, arity = _FUNCTIONS[name]
-    writer = MathWriter(FORMATS[dtype], lanes, has_ldexp=has_ldexp)
+    writer = MathWriter(FORMATS[dtype], lanes, has_avx512=has_avx512)
     symbol = function_name(name, dtype, lanes)
     result = write(writer, *("%x", "%y")[:arity])
     return {**writer.needed, symbol: writer.function(symbol, arity, result, "alwaysinline")}

@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.codegen.llvm.llvm_types import const_text, llvm_type, suffix, vector_of
-from autotune.codegen.llvm.math.float_formats import FORMATS, Format
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary floating-point format."""
+
+    #: Its name.
+    dtype: str
+    #: Its width, and how many bits of it hold the mantissa.
+    bits: int
+    mantissa: int
+
+    @property
+    def bias(self) -> int:
+        """Bias of stored exponents."""
+        return (1 << (self.bits - self.mantissa - 2)) - 1
+
+    @property
+    def tiny(self) -> float:
+        """Smallest normal number."""
+        return 2.0 ** (1 - self.bias)
+
+    @property
+    def round_to_integer(self) -> float:
+        """Adding this leaves the nearest integer in the low bits of the mantissa."""
+        return 1.5 * 2.0**self.mantissa
+
+    def pattern(self, value: float) -> int:
+        """Bits of `value` in this format, as an integer."""
+        kind = "<f" if self.bits == 32 else "<d"
+        return int.from_bytes(struct.pack(kind, value), "little")
+
+
+FORMATS = {form.dtype: form for form in (Format("float32", 32, 23), Format("float64", 64, 52))}
 
 
 class MathWriter:
@@ -24,7 +59,7 @@ class MathWriter:
         lanes: int,
         lines: list[str] | None = None,
         needed: dict[str, str] | None = None,
-        has_ldexp: bool = False,
+        has_avx512: bool = False,
     ) -> None:
         #: The format of the values.
         self.form = form
@@ -36,8 +71,8 @@ class MathWriter:
         self.lines = [] if lines is None else lines
         #: Declarations and further functions that the text refers to, by symbol.
         self.needed = {} if needed is None else needed
-        #: Whether the processor multiplies vectors by powers of two in one instruction.
-        self.has_ldexp = has_ldexp
+        #: Whether instructions of AVX-512 may be used.
+        self.has_avx512 = has_avx512
         self._flags = "contract "
 
     def define(self, operation: str) -> str:
@@ -80,7 +115,7 @@ class MathWriter:
 
     def doubled(self) -> MathWriter:
         """Return a writer of float64 for the same function."""
-        return MathWriter(FORMATS["float64"], self.lanes, self.lines, self.needed, self.has_ldexp)
+        return MathWriter(FORMATS["float64"], self.lanes, self.lines, self.needed, self.has_avx512)
 
     def extended(self, value: str) -> str:
         """Convert a float32 to float64."""
@@ -147,42 +182,99 @@ class MathWriter:
         biased = self.int_op("add", exponent, self.integer(self.form.bias))
         return self.as_float(self.int_op("shl", biased, self.integer(self.form.mantissa)))
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether vectors are those of AVX-512."""
-        return self.has_ldexp and self.form.bits * self.lanes == 512
+    def shifted(self, x: str, steps: int = 1) -> str:
+        """Return a float whose low bits are x * steps, rounded to an integer.
 
-    def ldexp(self, value: str, n: str, exponent: str) -> str:
-        """Return value * 2 ** n, rounded once; n is given as a float and as an integer."""
-        if self.is_whole:  # without converting the integer back to a float
-            return self.masked("scalef", value, n)
-        kinds = f"{suffix(self.form.dtype, self.lanes)}.{suffix('int32', self.lanes)}"
-        symbol, short = f"llvm.ldexp.{kinds}", vector_of("i32", self.lanes)
-        self.needed[symbol] = f"declare {self.float_type} @{symbol}({self.float_type}, {short})"
-        if self.form.bits > 32:
-            exponent = self.define(f"trunc {self.int_type} {exponent} to {short}")
-        operands = f"{self.float_type} {value}, {short} {exponent}"
-        return self.define(f"call {self.float_type} @{symbol}({operands})")
+        For |x| * steps < 2 ** (mantissa - 1); other values, including NaN, give arbitrary bits.
+        """
+        return self.add(x, self.number(self.form.round_to_integer / steps))
 
-    def masked(self, name: str, a: str, b: str, *immediate: int) -> str:
-        """Call an intrinsic of AVX-512 with all lanes on and the current rounding."""
-        kind, mask = self.float_type, f"i{self.lanes}"
-        symbol = f"llvm.x86.avx512.mask.{name}.{'ps' if self.form.bits == 32 else 'pd'}.512"
-        numbers = [("i32", str(number)) for number in immediate]
-        rest = [(kind, "zeroinitializer"), (mask, "-1"), ("i32", "4")]
-        operands = [(kind, a), (kind, b), *numbers, *rest]
-        self.needed[symbol] = f"declare {kind} @{symbol}({', '.join(k for k, _ in operands)})"
-        return self.define(f"call {kind} @{symbol}({', '.join(map(' '.join, operands))})")
+    def unshifted(self, shifted: str, steps: int = 1) -> str:
+        """Return the nearest multiple of 1 / steps from what `shifted` returned."""
+        return self.sub(shifted, self.number(self.form.round_to_integer / steps))
 
     def nearest(self, x: str) -> tuple[str, str]:
-        """Return the nearest integer, as float and as integer, for |x| < 2 ** (mantissa - 1).
+        """Return the nearest integer, as float and as integer, within the limits of `shifted`."""
+        shifted, pattern = self.shifted(x), self.form.pattern(self.form.round_to_integer)
+        whole = self.int_op("sub", self.as_int(shifted), self.integer(pattern))
+        return self.unshifted(shifted), whole
 
-        Other values, including NaN, give an arbitrary number.
+    # -- AVX-512 -----------------------------------------------------------------------------------
+
+    @property
+    def register_lanes(self) -> int:
+        """How many values a register of AVX-512 holds."""
+        return 512 // self.form.bits
+
+    def scaled_by_floor(self, value: str, n: str) -> str:
+        """Return value * 2 ** floor(n), rounded once."""
+        return self._with_rounding("scalef", value, n)
+
+    def within_one(self, x: str) -> str:
+        """Clamp `x` to [-1, 1]; a NaN gives a number."""
+        # The least magnitude, with the sign of `x`.
+        return self._with_rounding("range", x, self.number(1.0), "i32 2")
+
+    def looked_up(self, table: Sequence[float], places: str) -> str:
+        """Return elements of a table as long as a register; high bits of places do not matter."""
+        scalar = llvm_type(self.form.dtype)
+        numbers = [MathWriter(self.form, 1).number(value) for value in table]
+        elements = ", ".join(f"{scalar} {number}" for number in numbers)
+        symbol = f"llvm.x86.avx512.permvar.{'sf' if self.form.bits == 32 else 'df'}.512"
+        constant = f"<{len(table)} x {scalar}> <{elements}>"
+        return self._per_register(symbol, constant, (f"i{self.form.bits}", places))
+
+    def _with_rounding(self, name: str, a: str, b: str, *immediate: str) -> str:
+        """Call an intrinsic with all lanes on and the current rounding."""
+        scalar, lanes = llvm_type(self.form.dtype), self.register_lanes
+        symbol = f"llvm.x86.avx512.mask.{name}.{'ps' if self.form.bits == 32 else 'pd'}.512"
+        rest = [*immediate, f"<{lanes} x {scalar}> zeroinitializer", f"i{lanes} -1", "i32 4"]
+        return self._per_register(symbol, (scalar, a), (scalar, b), *rest)
+
+    def _per_register(self, symbol: str, *operands: str | tuple[str, str]) -> str:
+        """Call an intrinsic for each register that holds some of the lanes, and join the results.
+
+        `operands`: scalar types and values, of which each register gets its lanes, or texts that
+        are the same for all of them.
         """
-        magic = self.form.round_to_integer
-        shifted = self.add(x, self.number(magic))
-        whole = self.int_op("sub", self.as_int(shifted), self.integer(self.form.pattern(magic)))
-        return self.sub(shifted, self.number(magic)), whole
+        size, scalar, total = self.register_lanes, llvm_type(self.form.dtype), ""
+        for first in range(0, self.lanes, size):
+            own = range(first, min(first + size, self.lanes))
+            given = [
+                o if isinstance(o, str) else self._placed(o[0], o[1], self.lanes, own, size)
+                for o in operands
+            ]
+            types = [o.split("> ")[0] + ">" if o[0] == "<" else o.split()[0] for o in given]
+            self.needed[symbol] = f"declare <{size} x {scalar}> @{symbol}({', '.join(types)})"
+            result = self.define(f"call <{size} x {scalar}> @{symbol}({', '.join(given)})")
+            part = self._placed(scalar, result, size, range(len(own)), self.lanes, first)
+            if total:
+                picks = [i if i < first else self.lanes + i for i in range(self.lanes)]
+                places = ", ".join(f"i32 {i}" for i in picks)
+                part = self.define(
+                    f"shufflevector {total}, {part}, <{self.lanes} x i32> <{places}>"
+                )
+                part = f"{self.float_type} {part}"
+            total = part
+        return total.split()[-1]
+
+    def _placed(
+        self, scalar: str, value: str, lanes: int, own: range, size: int, at: int = 0
+    ) -> str:
+        """Return a vector of some size, with its type, that has some lanes of another one."""
+        if lanes == size:
+            return f"{vector_of(scalar, size)} {value}"
+        kind = vector_of(scalar, size)
+        if lanes == 1:
+            made = f"insertelement {kind} poison, {scalar} {value}, i32 0"
+        elif size == 1:
+            made = f"extractelement {vector_of(scalar, lanes)} {value}, i32 0"
+        else:
+            picks = [str(own[i - at]) if 0 <= i - at < len(own) else "poison" for i in range(size)]
+            places = ", ".join(f"i32 {pick}" for pick in picks)
+            source = vector_of(scalar, lanes)
+            made = f"shufflevector {source} {value}, {source} poison, <{size} x i32> <{places}>"
+        return f"{kind} {self.define(made)}"
 
     # -- choices -----------------------------------------------------------------------------------
 
@@ -208,10 +300,6 @@ class MathWriter:
         least, most = self.number(low), self.number(high)
         x = self.select("ogt", x, most, most, x)
         return self.select("olt", x, least, least, x)
-
-    def within_one(self, x: str) -> str:
-        """Clamp `x` to [-1, 1] in a vector of AVX-512; a NaN gives a number."""
-        return self.masked("range", x, self.number(1.0), 2)  # the least magnitude, signs of `x`
 
     # -- functions ---------------------------------------------------------------------------------
 

@@ -11,8 +11,7 @@ from functools import cache
 
 from autotune.codegen.llvm.math import double_double, payne_hanek, polynomial_coefficients
 from autotune.codegen.llvm.math.double_double import Pair
-from autotune.codegen.llvm.math.float_formats import FORMATS
-from autotune.codegen.llvm.math.math_writer import MathWriter
+from autotune.codegen.llvm.math.math_writer import FORMATS, MathWriter
 
 #: Largest |x| of the quick reduction: its multiple of pi / 2 has at most 20 bits.
 _LIMIT = 2.0**20

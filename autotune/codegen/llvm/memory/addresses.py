@@ -64,15 +64,8 @@ class Addresses:
             pointer = found
         if not index.const:
             return pointer
-        at = (pointer, index.const)
-        found = self.builder.recall(at)
-        if not isinstance(found, str):
-            offset = str(index.const)
-            found = self.builder.define(
-                f"getelementptr {kind}, ptr {pointer}, i64 {offset}", "p", depth
-            )
-            self.builder.remember(at, found, depth)
-        return found
+        place = f"getelementptr {kind}, ptr {pointer}, i64 {index.const}"
+        return self.builder.define_once((pointer, index.const), place, "p", depth)
 
     def alignment(self, buffer: Buffer, index: Linear) -> int:
         """Largest known alignment in bytes of an element, at most that of allocations.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from autotune.codegen.llvm.conversions import Conversions
 from autotune.codegen.llvm.function_builder import FunctionBuilder
@@ -19,15 +20,15 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load
 
 
-def _whole(lanes: int) -> int:
+def whole_lanes(lanes: int) -> int:
     """Return the least power of two that is not smaller."""
     return 1 << (lanes - 1).bit_length()
 
 
 def _first(lanes: int) -> str:
     """Return the mask of the first lanes of a vector."""
-    mask = ["true" if lane < lanes else "false" for lane in range(_whole(lanes))]
-    return f"<{len(mask)} x i1> {constants('i1', mask)}"
+    mask = ["true" if lane < lanes else "false" for lane in range(whole_lanes(lanes))]
+    return constants("i1", mask)
 
 
 @dataclass(eq=False, repr=False)
@@ -47,27 +48,23 @@ class LoadsStores:
 
     def load(self, load: Load) -> str:
         """Operand text of the value of a load."""
-        lanes = load.lanes
+        lanes, mask = load.lanes, self.masks.mask
         if lanes == 1:
             return self._load_uniform(load, self.index.form(load.index))
         known = self.vectors.offsets(load.index)
         if known is None:
-            return (
-                self._one_by_one(load)
-                if self.masks.mask is None
-                else self._gather(load, self.masks.mask)
-            )
+            return self._one_by_one(load) if mask is None else self._gather(load, mask)
         base, offsets = known
         if not any(offsets):
             return self.vectors.splat(self._load_uniform(load, base), load.dtype, lanes)
         consecutive = offsets == range(lanes)
-        if self.masks.mask is None or self.addresses.is_private(load.buffer, base, offsets):
+        if mask is None or self.addresses.is_private(load.buffer, base, offsets):
             if consecutive:
                 return self.load_consecutive(load.buffer, base, lanes)
             return self._shuffled(load, base, offsets)
         if consecutive:
-            return self._masked_load(load, base, self.masks.mask)
-        return self._gather(load, self.masks.mask)
+            return self._masked_load(load, base, mask)
+        return self._gather(load, mask)
 
     def _load_uniform(self, load: Load, index: Linear) -> str:
         """Load one scalar, if any lane is active."""
@@ -109,42 +106,30 @@ class LoadsStores:
         return "columns", buffer, *at, self.versions.version_of(buffer)
 
     def _is_part(self, buffer: Buffer, lanes: int) -> bool:
-        """Whether some lanes of memory are best accessed as a part of a whole vector, by a mask.
+        """Whether some lanes of memory are best accessed as a part of whole vectors, by a mask.
 
         LLVM would access 7 lanes as 4, 2 and 1. Memory of this function alone is left to it,
         because it can become registers.
         """
-        size, whole = dtypes.itemsize(buffer.dtype), _whole(lanes)
-        fits = size in (4, 8) and size * whole <= ALIGNMENT
-        return fits and lanes > 4 and lanes != whole and not self.addresses.is_own(buffer)
+        fits = dtypes.itemsize(buffer.dtype) in (4, 8)
+        fits = fits and lanes > 4 and lanes != whole_lanes(lanes)
+        return fits and not self.addresses.is_own(buffer)
 
     def _load_part(self, buffer: Buffer, lanes: int, pointer: str, align: int) -> str:
         """Load fewer lanes than a vector has."""
-        whole = _whole(lanes)
-        name, kind = self._masked("load", buffer.dtype, whole)
-        self.builder.declare(
-            name, f"declare {kind} @{name}(ptr, i32 immarg, <{whole} x i1>, {kind})"
-        )
-        loaded = self.builder.define(
-            f"call {kind} @{name}(ptr {pointer}, i32 {align}, {_first(lanes)}, {kind} poison)"
-        )
-        return self._resized(kind, loaded, whole, lanes)
+        whole, mask = whole_lanes(lanes), _first(lanes)
+        loaded = self._masked("load", buffer.dtype, whole, pointer, align, mask, "poison")
+        return self._resized(memory_type(buffer.dtype, whole), loaded, whole, lanes)
 
     def _store_part(self, buffer: Buffer, lanes: int, pointer: str, align: int, value: str) -> None:
         """Store fewer lanes than a vector has."""
-        whole = _whole(lanes)
-        name, kind = self._masked("store", buffer.dtype, whole)
-        self.builder.declare(name, f"declare void @{name}({kind}, ptr, i32 immarg, <{whole} x i1>)")
+        whole, mask = whole_lanes(lanes), _first(lanes)
         value = self._resized(memory_type(buffer.dtype, lanes), value, lanes, whole)
-        self.builder.line(
-            f"call void @{name}({kind} {value}, ptr {pointer}, i32 {align}, {_first(lanes)})"
-        )
+        self._masked("store", buffer.dtype, whole, pointer, align, mask, value)
 
     def _resized(self, kind: str, value: str, lanes: int, size: int) -> str:
         picks = [str(lane) if lane < lanes else "poison" for lane in range(size)]
-        return self.builder.define(
-            f"shufflevector {kind} {value}, {kind} poison, <{size} x i32> {constants('i32', picks)}"
-        )
+        return self._permuted(kind, value, size, constants("i32", picks))
 
     def _shuffled(self, load: Load, base: Linear, offsets: Sequence[int]) -> str:
         """Load elements at constant distances as few vectors, or one by one if they are far apart.
@@ -216,39 +201,46 @@ class LoadsStores:
             kind = llvm_type(load.dtype, load.lanes)
             picks = [*["poison"] * behind, *range(load.lanes - behind)]
             return self._permuted(kind, ahead, load.lanes, constants("i32", picks))
-        name, kind = self._masked("load", load.dtype, load.lanes)
-        lanes = f"<{load.lanes} x i1>"
-        self.builder.declare(name, f"declare {kind} @{name}(ptr, i32 immarg, {lanes}, {kind})")
-        pointer, align = (
-            self.addresses.address(load.buffer, index),
-            self.addresses.alignment(load.buffer, index),
-        )
-        loaded = self.builder.define(
-            f"call {kind} @{name}(ptr {pointer}, i32 {align}, {lanes} {mask.ref}, "
-            f"{kind} zeroinitializer)"
-        )
+        pointer = self.addresses.address(load.buffer, index)
+        align = self.addresses.alignment(load.buffer, index)
+        loaded = self._masked("load", load.dtype, load.lanes, pointer, align, mask.ref)
         return self.conversions.from_memory(loaded, load.dtype, load.lanes)
 
     def _gather(self, load: Load, mask: Mask) -> str:
         """Load the active lanes from any addresses."""
-        name, kind = self._masked("gather", load.dtype, load.lanes)
-        masks, pointers = f"<{load.lanes} x i1>", f"<{load.lanes} x ptr>"
-        self.builder.declare(
-            name, f"declare {kind} @{name}({pointers}, i32 immarg, {masks}, {kind})"
-        )
         places = self.addresses.lane_pointers(load.buffer, load.index)
-        loaded = self.builder.define(
-            f"call {kind} @{name}({pointers} {places}, "
-            f"i32 {dtypes.itemsize(load.dtype)}, {masks} {mask.ref}, {kind} zeroinitializer)"
-        )
+        size = dtypes.itemsize(load.dtype)
+        loaded = self._masked("gather", load.dtype, load.lanes, places, size, mask.ref)
         return self.conversions.from_memory(loaded, load.dtype, load.lanes)
 
-    @staticmethod
-    def _masked(what: str, dtype: str, lanes: int) -> tuple[str, str]:
-        """Return the name of a masked intrinsic and its value type."""
-        element = memory_suffix(dtype, lanes)
-        pointers = "p0" if what in ("load", "store") else f"v{lanes}p0"
-        return f"llvm.masked.{what}.{element}.{pointers}", memory_type(dtype, lanes)
+    def _masked(
+        self,
+        what: Literal["load", "gather", "store", "scatter"],
+        dtype: str,
+        lanes: int,
+        at: str,
+        align: int,
+        mask: str,
+        value: str = "zeroinitializer",
+    ) -> str:
+        """Access the lanes of a mask: at a pointer, or at a vector of pointers.
+
+        `value`: what is stored, or what the other lanes of what is loaded have.
+        """
+        kind, masks = memory_type(dtype, lanes), f"<{lanes} x i1>"
+        pointers, short = ("ptr", "p0")
+        if what in ("gather", "scatter"):
+            pointers, short = f"<{lanes} x ptr>", f"v{lanes}p0"
+        name = f"llvm.masked.{what}.{memory_suffix(dtype, lanes)}.{short}"
+        places = f"{pointers} {at}, i32 {align}, {masks} {mask}"
+        if what in ("load", "gather"):
+            self.builder.declare(
+                name, f"declare {kind} @{name}({pointers}, i32 immarg, {masks}, {kind})"
+            )
+            return self.builder.define(f"call {kind} @{name}({places}, {kind} {value})")
+        self.builder.declare(name, f"declare void @{name}({kind}, {pointers}, i32 immarg, {masks})")
+        self.builder.line(f"call void @{name}({kind} {value}, {places})")
+        return ""
 
     # -- stores ------------------------------------------------------------------------------------
 
@@ -277,27 +269,23 @@ class LoadsStores:
     def _store(self, buffer: Buffer, index: Linear, value: str, lanes: int, mask: str) -> None:
         """Store consecutive elements, only those in `mask` if there is one."""
         dtype = buffer.dtype
-        kind, masks = memory_type(dtype, lanes), f"<{lanes} x i1>"
-        pointer, align = (
-            self.addresses.address(buffer, index),
-            self.addresses.alignment(buffer, index),
-        )
+        kind = memory_type(dtype, lanes)
+        pointer = self.addresses.address(buffer, index)
+        align = self.addresses.alignment(buffer, index)
         if mask and self.addresses.is_private(buffer, index, range(lanes)):
             old = self.builder.define(f"load {kind}, ptr {pointer}, align {align}")
-            value = self.builder.define(f"select {masks} {mask}, {kind} {value}, {kind} {old}")
+            value = self.builder.select(mask, lanes, kind, value, old)
             mask = ""
         if not mask and self._is_part(buffer, lanes):
             self._store_part(buffer, lanes, pointer, align, value)
             return
         if not mask:
             hint = self.hints.store_metadata(buffer, lanes)
+            if hint and buffer in self.addresses.lines:
+                align = ALIGNMENT  # what is not masked there is whole cache lines
             self.builder.line(f"store {kind} {value}, ptr {pointer}, align {align}{hint}")
             return
-        name, _ = self._masked("store", dtype, lanes)
-        self.builder.declare(name, f"declare void @{name}({kind}, ptr, i32 immarg, {masks})")
-        self.builder.line(
-            f"call void @{name}({kind} {value}, ptr {pointer}, i32 {align}, {masks} {mask})"
-        )
+        self._masked("store", dtype, lanes, pointer, align, mask, value)
 
     def _permuted(self, kind: str, value: str, lanes: int, picks: str) -> str:
         return self.builder.define(
@@ -306,8 +294,7 @@ class LoadsStores:
 
     def _scatter(self, buffer: Buffer, index: Expr, value: str) -> None:
         """Store lanes to any addresses, in order."""
-        name, kind = self._masked("scatter", buffer.dtype, index.lanes)
-        align = dtypes.itemsize(buffer.dtype)
+        kind, align = memory_type(buffer.dtype, index.lanes), dtypes.itemsize(buffer.dtype)
         if self.masks.mask is None:
             for lane, form in enumerate(self.index.lanes(index)):
                 one = self.builder.define(f"extractelement {kind} {value}, i64 {lane}")
@@ -316,10 +303,6 @@ class LoadsStores:
                     f"store {memory_type(buffer.dtype)} {one}, ptr {pointer}, align {align}"
                 )
             return
-        masks, pointers = f"<{index.lanes} x i1>", f"<{index.lanes} x ptr>"
-        self.builder.declare(name, f"declare void @{name}({kind}, {pointers}, i32 immarg, {masks})")
         places = self.addresses.lane_pointers(buffer, index)
-        self.builder.line(
-            f"call void @{name}({kind} {value}, {pointers} {places}, "
-            f"i32 {align}, {masks} {self.masks.mask.ref})"
-        )
+        mask = self.masks.mask.ref
+        self._masked("scatter", buffer.dtype, index.lanes, places, align, mask, value)

@@ -20,14 +20,19 @@ from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant
 from autotune.codegen.llvm.llvm_types import llvm_type
-from autotune.codegen.llvm.memory.loads_stores import LoadsStores
+from autotune.codegen.llvm.memory.loads_stores import LoadsStores, whole_lanes
 from autotune.codegen.llvm.vector_ops import VectorOps, constants
+from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, Load, Var
 from autotune.ir.stmt import For, Seq, Stmt, Store
 from autotune.ir.visitor import walk_expr
 
 #: Distances of lanes at which all elements in between are loaded.
 _NEAR: Final = (2, 4, 8)
+
+#: Most columns that are kept, and most bytes of a row of them: a vector.
+_COLUMNS: Final = 16
+_ROW_BYTES: Final = 64
 
 
 @dataclass(eq=False, repr=False)
@@ -59,15 +64,16 @@ class TransposedLoads:
             return
         buffer, lanes, stride = load.buffer, load.lanes, offsets.step
         scalar = llvm_type(load.dtype)
-        far = abs(stride) > max(count, *_NEAR) and _is_power_of_two(count) and count <= lanes
-        if not (far or stride in _NEAR) or not self._is_steady(load.index, var, count, place):
+        most = min(_COLUMNS, _ROW_BYTES // dtypes.itemsize(load.dtype), abs(stride))
+        far = count <= most and abs(stride) > max(_NEAR)
+        near_by = stride in _NEAR and lanes == whole_lanes(lanes)
+        if not (far or near_by) or not self._is_steady(load.index, var, count, place):
             return
         if far:
-            rows = [
-                self.memory.load_consecutive(buffer, base + constant(o), count) for o in offsets
-            ]
+            starts = [base + constant(o) for o in offsets]
+            rows = [self.memory.load_consecutive(buffer, at, count) for at in starts]
             for i, column in enumerate(self._transposed(rows, count, scalar)):
-                self.memory.keep(buffer, base + constant(i), offsets, column)
+                self.memory.keep(buffer, starts[0] + constant(i), offsets, column)
             return
         for first in range(0, count - stride + 1, stride):
             starts = [constant(first + lanes * n) for n in range(stride)]
@@ -111,6 +117,19 @@ class TransposedLoads:
 
     def _transposed(self, rows: list[str], count: int, scalar: str) -> list[str]:
         """Return `count` columns, as long as there are rows of `count` elements."""
+        lanes, width = len(rows), whole_lanes(count)
+        if count < width:
+            wide = [*range(count), *[0] * (width - count)]
+            rows = [self._shuffle(row, "poison", count, scalar, wide) for row in rows]
+        size = max(width, whole_lanes(lanes))
+        rows += ["poison"] * (size - lanes)
+        columns = self._exchanged(rows, width, scalar)[:count]
+        if size == lanes:
+            return columns
+        return [self._shuffle(c, "poison", size, scalar, range(lanes)) for c in columns]
+
+    def _exchanged(self, rows: list[str], count: int, scalar: str) -> list[str]:
+        """Return `count` columns of rows of `count` elements; both numbers are powers of two."""
         width = count
         while len(rows) > count:
             rows = [
@@ -136,23 +155,17 @@ class TransposedLoads:
         return self.builder.define(f"shufflevector {kind} {a}, {kind} {b}, {mask}")
 
 
-def _is_power_of_two(n: int) -> bool:
-    return n & (n - 1) == 0
-
-
 def _is_straight(stmt: Stmt) -> bool:
     """Whether a statement consists of stores alone."""
     return isinstance(stmt, Store) or (isinstance(stmt, Seq) and all(map(_is_straight, stmt.stmts)))
 
 
 def _vector_loads(stmt: Stmt) -> Iterable[Load]:
-    """Yield loads of 2, 4, 8, ... lanes from buffers that a statement does not store to."""
+    """Yield loads of vectors from buffers that a statement does not store to."""
     stores = list(stmt.stmts) if isinstance(stmt, Seq) else [stmt]
     written = {store.buffer for store in stores if isinstance(store, Store)}
     for store in stores:
         if isinstance(store, Store):
             for node in walk_expr(store.value):
-                if not isinstance(node, Load) or node.buffer in written:
-                    continue
-                if node.lanes > 1 and _is_power_of_two(node.lanes):
+                if isinstance(node, Load) and node.lanes > 1 and node.buffer not in written:
                     yield node

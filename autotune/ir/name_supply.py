@@ -1,7 +1,8 @@
-"""Unique names for buffers that passes add to a function."""
+"""Unique names: of buffers that passes add to a function, of tensors that are generated."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 from autotune.ir.stmt import Allocate, PrimFunc
@@ -13,6 +14,8 @@ class NameSupply:
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
+        #: The new names.
+        self.made: set[str] = set()
 
     @classmethod
     def of_buffers(cls, function: PrimFunc) -> NameSupply:
@@ -22,9 +25,14 @@ class NameSupply:
 
     def unused(self, name: str) -> str:
         """Return `name`, numbered if it is taken."""
-        unused, count = name, 0
-        while unused in self._taken:
-            count += 1
-            unused = f"{name}_{count}"
-        self._taken.add(unused)
-        return unused
+        return self.numbered(name) if name in self._taken else self._add(name)
+
+    def numbered(self, stem: str) -> str:
+        """Return an unused name with the least number."""
+        names = (f"{stem}_{count}" for count in itertools.count(1))
+        return self._add(next(name for name in names if name not in self._taken))
+
+    def _add(self, name: str) -> str:
+        self._taken.add(name)
+        self.made.add(name)
+        return name

@@ -1,4 +1,4 @@
-"""Loop interchange of scans: moves parallel loops around the loop over steps, where it is legal.
+"""Loop interchange of scans: parallel loops around the steps, unrolled steps into column loops.
 
     for (t, 0, m)                                parallel (x, 0, 8)
       parallel (x, 0, 8)               ->          for (t, 0, m)
@@ -6,6 +6,12 @@
 
 Threads are then started once and not in every step. This is legal if all stores of the scan are in
 parallel loops of one length, and an iteration reads only columns that it wrote.
+
+    unrolled (t, 0, 4)                           for (i, 0, 32)
+      for (i, 0, 32)                     ->        unrolled (t, 0, 4)
+        S[t + 1, i] = S[t, i] + X[t, i]              S[t + 1, i] = S[t, i] + X[t, i]
+
+Values that one step passes to the next then stay in registers.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Seq
 from autotune.ir.visitor import (
     all_written,
     child_stmts,
+    free_vars,
     substitute_stmt,
     transform,
     walk,
@@ -82,3 +89,35 @@ def _covers(stmt: Stmt) -> bool:
             return all(map(_covers, child_stmts(stmt)))
         case _:
             return False
+
+
+def interchange_steps(function: PrimFunc) -> PrimFunc:
+    """Return an analysed function with unrolled steps inside loops over independent columns."""
+    states = function.info.scan_states
+
+    def interchanged(steps: Stmt) -> Stmt | None:
+        if isinstance(steps, For) and steps.kind is LoopKind.UNROLLED:
+            return _interchanged(steps, states)
+        return None
+
+    return function.with_body(transform(function.body, after=interchanged)) if states else function
+
+
+def _interchanged(steps: For, states: Mapping[str, bool]) -> For:
+    """Return unrolled steps inside the loops over columns that are all they hold."""
+    guard, columns = None, steps.body
+    if isinstance(columns, If) and columns.orelse is None:
+        guard, columns = columns.condition, columns.then
+    if not isinstance(columns, For) or columns.kind is not LoopKind.SERIAL:
+        return steps
+    inner = steps.with_body(columns.body)
+    written = all_written(inner)
+    carries = any(buffer.name in states for buffer in written)
+    if not carries or any(var is steps.var for var in free_vars(columns.extent)):
+        return steps
+    found = [access for access in accesses(inner) if access.buffer in written]
+    if DependenceTest({columns.var: columns.extent}, states).shared(found) is not None:
+        return steps
+    if guard is not None:
+        inner = steps.with_body(If(guard, columns.body))
+    return columns.with_body(_interchanged(inner, states))

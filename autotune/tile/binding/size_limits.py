@@ -1,20 +1,22 @@
-"""Counts the operations of a contraction, and limits them."""
+"""Limits of contractions and tensors: numbers of operations and of elements."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from numbers import Integral
 from typing import Final
 
 from autotune.errors import UsageError
 from autotune.system.environment_variables import OPERATIONS_VARIABLE
+from autotune.tile.check.dimension_arithmetic import dimension
 from autotune.tile.index_sets.index_conditions import RangeCondition
 from autotune.tile.index_sets.index_set import IndexSet
 from autotune.tile.syntax.error_locations import tile_error
-from autotune.tile.syntax.syntax_tree import Contraction, Function
+from autotune.tile.syntax.syntax_tree import Contraction, Expr, Function, Number, Span
+from autotune.tile.syntax.unparser import expr_code
 
 #: Default limit of operations of a contraction, one for each set of index values: minutes of CPU
 #: time.
@@ -102,3 +104,31 @@ def _shown(number: int) -> str:
     if number & (number - 1) == 0:
         return f"2^{number.bit_length() - 1}"
     return f"{number:.3g}" if math.log10(number) < 300 else f"2^{number.bit_length()}"
+
+
+#: Tensors with more elements than this are refused.
+MAX_ELEMENTS: Final = 2**40
+
+
+def shape_of(
+    function: Function, name: str, sizes: Sequence[Expr], known: Mapping[str, int]
+) -> tuple[int, ...]:
+    """Return the shape of a tensor of some sizes.
+
+    Raises TileError if one is less than 1.
+    """
+    shape = tuple(dimension(function, size, known) for size in sizes)
+    for axis, (expr, size) in enumerate(zip(sizes, shape, strict=True)):
+        if size < 1:
+            said = str(size) if isinstance(expr, Number) else f"{expr_code(expr)} = {size}"
+            raise tile_error(
+                function, expr.span,
+                f"dimension {axis} of {name} would be {said}: sizes are at least 1",
+            )  # fmt: skip
+    return shape
+
+
+def check_elements(function: Function, span: Span, name: str, shape: Sequence[int]) -> None:
+    """Refuse a tensor with too many elements."""
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise tile_error(function, span, f"{name} would have {math.prod(shape)} elements")
