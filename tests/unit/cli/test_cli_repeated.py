@@ -44,6 +44,12 @@ def test_the_best_of_several_logs_is_found(logs, capsys, words):
     assert json.loads(capsys.readouterr().out)["cost_s"] == 1e-3
 
 
+def test_the_template_may_come_after_the_values_of_set(logs, capsys):
+    words = ["best", "--set", "m=8", "n=8", "k=8", "matmul", "--json", "--log", logs[1]]
+    assert main(words) == 0, capsys.readouterr().err
+    assert json.loads(capsys.readouterr().out)["cost_s"] == 1e-3
+
+
 def test_a_library_is_built_of_the_best_of_several_logs(logs, tmp_path, capsys):
     out = tmp_path / "f.so"
     assert main(["build", "matmul", *SET, "-o", str(out), "--log", *logs]) == 0
