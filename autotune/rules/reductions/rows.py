@@ -103,11 +103,6 @@ class RowLoops:
         else:
             schedule_transposed(knobs, self.schedule, tensor, axis, seconds)
 
-    def parts(self, lanes: LaneReduction) -> None:
-        """Schedule the parts of a reduction."""
-        stages = RowGroup(lanes.whole, (), ())
-        self.apart(lanes.result, self.seconds(stages))
-
     def rows(self, group: RowGroup, seconds: float) -> None:
         """Compute a whole group in the loop of its root over rows."""
         root, stage = group.root, self.schedule[group.root]

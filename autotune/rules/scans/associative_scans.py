@@ -188,11 +188,15 @@ class ScanSeries(SeriesRewriter):
         self._loops.append(loops)
         return loops.result
 
-    def apply(self, s: Schedule) -> list[te.Tensor]:
-        """Schedule all series; return their stages."""
+    @property
+    def stages(self) -> list[te.Tensor]:
+        """What replaces all series."""
+        return [t for loops in self._loops for t in loops.stages]
+
+    def apply(self, s: Schedule) -> None:
+        """Schedule all series."""
         for loops in self._loops:
             loops.apply(s)
-        return [t for loops in self._loops for t in loops.stages]
 
 
 class SeriesLoops:
