@@ -64,6 +64,18 @@ def test_logs_without_a_record_of_it_are_all_named(logs, capsys):
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--constant", "5"], "template 'matmul' has no input 5; the positions of its inputs are"),
+        (["--set", "dtype=float8"], "dtype must be one of float16, "),
+    ],
+)
+def test_a_workload_that_cannot_be_is_a_mistake_and_no_missing_record(logs, words, said, capsys):
+    assert main(["best", "matmul", *SET, *words, "--log", *logs]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("words", "option"),
     [
         (["run", "matmul", "--log", "a.jsonl", "--log", "b.jsonl"], "--log is given twice"),
