@@ -134,7 +134,7 @@ class RowLoops:
             for member, _ in group.members:
                 self.member(member, (), 0)
             return
-        at = stage.fuse(*front) if len(front) > 1 else front[0]
+        at = stage.fuse(*front)
         if not self.is_single(group):
             length = math.prod(lengths[a] for a in front)
             at = share(self.knobs(root), stage, at, length, seconds)
@@ -204,6 +204,6 @@ class RowLoops:
         for own in self.lanes.values():
             if any(read.tensor is tensor for read in self.reads[own.parts]):
                 return own.width  # both are computed in one loop then
-        if extent(tensor.op.axis[-1]) <= lanes:
+        if extent(tensor.op.axis[-1]) < lanes:
             return lanes
         return self.knobs(tensor).define_knob("lanes", [lanes, 2 * lanes, 4 * lanes])
