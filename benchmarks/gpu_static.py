@@ -130,7 +130,7 @@ def _facts(own: CUDAKernel, usage: Usage, listing: list[tuple[int, str, str]]) -
         _THREADS // block, _BLOCKS, _REGISTERS // of_warp // warps, _SHARED // (shared + 1024)
     )
     found = KernelFacts(
-        own.kernel.name, usage.registers, usage.stack_bytes, shared, grid, together,
+        own.kernel.function.name, usage.registers, usage.stack_bytes, shared, grid, together,
         round(grid / MULTIPROCESSORS, 2), round(worst_conflict(own.kernel), 2),
     )  # fmt: skip
     found.loads = _widths(listing, "LDG")

@@ -215,7 +215,7 @@ HOW = [
         's[B].vectorize(j)\ns[B].pragma(j, "nontemporal_store")',
         "The stage's vectors are stored past the caches. A kernel that writes more than the "
         "caches hold, in whole vectors, is then up to twice as fast; other kernels are slower. "
-        "On CPUs, loops over vectors begin at a cache line if rows are whole cache lines.",
+        "On CPUs, loops over vectors begin at a cache line, wherever their rows begin.",
         "It takes no value.",
         's[B].pragma(j, "nontemporal_store", 1)',
         final=True,

@@ -9,7 +9,7 @@ transparent. The text is the simplified index, or its normal form for all knob v
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from autotune.extract.index_forms import (
     FALSE,
@@ -41,19 +41,6 @@ class Touch(NamedTuple):
 
 
 ABSENT = Touch(0, NO_MODULUS)
-
-
-class Analysis(Protocol):
-    """What is known about lengths and indices at one place of a function."""
-
-    def enter(self, var: Var, extent: Expr) -> None:
-        """Enter a loop."""
-
-    def length(self, extent: Expr) -> int | Expr:
-        """Return the number of iterations, `SYMBOLIC` where only a call decides it."""
-
-    def touches(self, index: Expr) -> Mapping[Var, Touch]:
-        """Return the touch of each variable in a flat index."""
 
 
 class FormAnalysis:
@@ -134,19 +121,18 @@ class TextAnalysis:
         return int(extent.value) if isinstance(extent, Const) else SYMBOLIC
 
     def touches(self, index: Expr) -> Mapping[Var, Touch]:
-        """Return the touches in a simplified index."""
-        return text_touches(index)
+        """Return the touches in a simplified index, in order of first appearance.
+
+        `mod` is the innermost constant modulus around a variable's first appearance, else
+        `NO_MODULUS`.
+        """
+        walk = _TextWalk()
+        walk.visit(index, NO_MODULUS)
+        return walk.found
 
 
-def text_touches(index: Expr) -> dict[Var, Touch]:
-    """Return the touch of every variable in a simplified index, in order of first appearance.
-
-    `mod` is the innermost constant modulus around the variable's first appearance, else
-    `NO_MODULUS`.
-    """
-    walk = _TextWalk()
-    walk.visit(index, NO_MODULUS)
-    return walk.found
+#: What is known about lengths and indices at one place of a function.
+Analysis: TypeAlias = FormAnalysis | TextAnalysis
 
 
 class _TextWalk:

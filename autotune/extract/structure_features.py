@@ -72,16 +72,8 @@ class StructureColumns:
         `out`: float32 (n, any)
         """
         kernel = self._kernel
-        if kernel is None or not kernel.fill(columns, names, places, out):
-            self._fill_from_arrays(columns, names, places, out)
-
-    def _fill_from_arrays(
-        self,
-        columns: Mapping[str, Column],
-        names: Sequence[str],
-        places: IntArray,
-        out: FloatMatrix,
-    ) -> None:
+        if kernel is not None and kernel.fill(columns, names, places, out):
+            return
         try:
             scratches = self._scratches.pop()
         except IndexError:

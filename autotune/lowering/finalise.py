@@ -12,8 +12,6 @@ from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Const, Expr, KnobVar, Var, is_const
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
 from autotune.ir.visitor import AccessRewriter, recursive, stmt_exprs, transform, walk, walk_expr
-from autotune.lowering.gpu.shared_memory_reduction import share_reductions
-from autotune.lowering.gpu.unify_thread_axes import unify_threads
 from autotune.lowering.guards.facts import has_conditions
 from autotune.lowering.guards.hoist_guards import hoist_guards
 from autotune.lowering.guards.loop_partition import partition, shorten
@@ -107,8 +105,7 @@ def finalise(function: PrimFunc) -> PrimFunc:
 
 def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     """Yield an analysed function after each pass of `finalise`; the last is the final form."""
-    function = share_reductions(unify_threads(rejoin(function)))
-    result = interchange_parallel_loops(listing(mark_unrolled(function)))
+    result = interchange_parallel_loops(listing(mark_unrolled(rejoin(function))))
     yield (result := drop_marks(interchange_steps(result)))
     yield (result := store_in_outputs(result))
     yield (result := share_storage(result))

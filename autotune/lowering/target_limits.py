@@ -154,24 +154,27 @@ def block_threads(kernel: For) -> Expr:
 
 
 def _thread_extents(kernel: For) -> dict[str, Expr]:
-    """Return the extent of each thread axis of a launch: that of the largest loop bound to it.
-
-    A loop inside another one of the same axis shares its threads and does not count.
-    """
+    """Return the extent of each thread axis of a launch: that of the largest loop bound to it."""
     extents: dict[str, Expr] = {}
-
-    def visit(stmt: Stmt, around: frozenset[str]) -> None:
-        if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD:
-            tag = stmt.thread_tag
-            if tag not in around:
-                known = extents.get(tag)
-                extents[tag] = stmt.extent if known is None else binary("max", known, stmt.extent)
-            around |= {tag}
-        for child in child_stmts(stmt):
-            visit(child, around)
-
-    visit(kernel, frozenset())
+    for loop in thread_loops(kernel):
+        known = extents.get(loop.thread_tag)
+        own = loop.extent if known is None else binary("max", known, loop.extent)
+        extents[loop.thread_tag] = own
     return extents
+
+
+def thread_loops(stmt: Stmt, around: Set[str] = frozenset()) -> Iterator[For]:
+    """Yield the loops of a launch that are bound to thread axes.
+
+    A loop inside another one of the same axis shares its threads and does not count; `around` has
+    the axes of outer loops.
+    """
+    if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD:
+        if stmt.thread_tag not in around:
+            yield stmt
+        around = {*around, stmt.thread_tag}
+    for child in child_stmts(stmt):
+        yield from thread_loops(child, around)
 
 
 def _allocated(kernel: For, scope: str) -> list[Buffer]:

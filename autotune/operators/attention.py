@@ -6,21 +6,19 @@ The scores of one block of keys exist at a time, and not those of all.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.operators.elements import widened
+from autotune.operators.elements import Array, widened
 from autotune.operators.operator_arguments import check_arguments
 from autotune.template import Knobs, template
 
 
-def reference(
-    q: npt.NDArray[Any], k: npt.NDArray[Any], v: npt.NDArray[Any], *, causal: bool
-) -> npt.NDArray[Any]:
+def reference(q: Array, k: Array, v: Array, *, causal: bool) -> Array:
     """Return softmax(q @ k^T / sqrt(d)) @ v; with `causal` no query sees later keys."""
     q, k, v = map(widened, (q, k, v))
     scores = q @ k.swapaxes(2, 3) * q.dtype.type(1 / math.sqrt(q.shape[3]))
@@ -81,19 +79,20 @@ def attention(
 
     # Step t takes block t - 1. Past the last key, the last one is read again and not counted.
     steps = te.ceildiv(s, block) + 1
+    of_rows, of_results, of_scores = (
+        partial(te.compute, (steps, *shape)) for shape in (rows, out, (b, heads, block, s))
+    )
     top, total = (te.placeholder((steps, *rows), wide, name=name) for name in ("top", "total"))
     mixed = te.placeholder((steps, *out), wide, name="mixed")
 
     def key(t: Any, j: Any) -> Any:
         return te.max(te.min((t - 1) * block + j, s - 1), 0)
 
-    S = te.compute(
-        (steps, b, heads, block, s),
-        lambda t, n, h, j, i: te.sum(
-            Q[n, h, i, r].astype(wide) * K[n, h, key(t, j), r].astype(wide), axis=r
-        ),
-        name="S",
-    )
+    def product(t: Any, n: Any, h: Any, j: Any, i: Any) -> Any:
+        own = Q[n, h, i, r].astype(wide) * K[n, h, key(t, j), r].astype(wide)
+        return te.sum(own, axis=r)
+
+    S = of_scores(product, name="S")
 
     def score(t: Any, n: Any, h: Any, j: Any, i: Any) -> Any:
         """Return a scaled score, or the lowest number where the query does not see the key."""
@@ -101,48 +100,34 @@ def attention(
         seen = at <= i if causal else at < s
         return te.if_then_else(seen, S[t, n, h, j, i] * scale, lowest)
 
-    own_top = te.compute(
-        (steps, *rows), lambda t, n, h, i: te.max(score(t, n, h, j1, i), axis=j1), name="own_top"
+    own_top = of_rows(lambda t, n, h, i: te.max(score(t, n, h, j1, i), axis=j1), name="own_top")
+    new_top = of_rows(lambda t, *at: te.max(top[(t - 1, *at)], own_top[(t, *at)]), name="new_top")
+    kept = of_rows(lambda t, *at: te.exp(top[(t - 1, *at)] - new_top[(t, *at)]), name="kept")
+    P = of_scores(
+        lambda t, n, h, j, i: te.exp(score(t, n, h, j, i) - new_top[t, n, h, i]), name="P"
     )
-    new_top = te.compute(
-        (steps, *rows), lambda t, n, h, i: te.max(top[t - 1, n, h, i], own_top[t, n, h, i]),
-        name="new_top",
-    )
-    kept = te.compute(
-        (steps, *rows), lambda t, n, h, i: te.exp(top[t - 1, n, h, i] - new_top[t, n, h, i]),
-        name="kept",
-    )
-    P = te.compute(
-        (steps, b, heads, block, s),
-        lambda t, n, h, j, i: te.exp(score(t, n, h, j, i) - new_top[t, n, h, i]),
-        name="P",
-    )
-    own_total = te.compute(
-        (steps, *rows), lambda t, n, h, i: te.sum(P[t, n, h, j2, i], axis=j2), name="own_total"
-    )
-    own_mixed = te.compute(
-        (steps, *out),
-        lambda t, n, h, i, c: te.sum(
-            P[t, n, h, j3, i] * V[n, h, key(t, j3), c].astype(wide), axis=j3
-        ),
-        name="own_mixed",
-    )
-    new_total = te.compute(
-        (steps, *rows),
-        lambda t, n, h, i: total[t - 1, n, h, i] * kept[t, n, h, i] + own_total[t, n, h, i],
+    own_total = of_rows(lambda t, n, h, i: te.sum(P[t, n, h, j2, i], axis=j2), name="own_total")
+
+    def weighted(t: Any, n: Any, h: Any, i: Any, c: Any) -> Any:
+        return te.sum(P[t, n, h, j3, i] * V[n, h, key(t, j3), c].astype(wide), axis=j3)
+
+    own_mixed = of_results(weighted, name="own_mixed")
+    new_total = of_rows(
+        lambda t, *at: total[(t - 1, *at)] * kept[(t, *at)] + own_total[(t, *at)],
         name="new_total",
     )
-    new_mixed = te.compute(
-        (steps, *out),
+    new_mixed = of_results(
         lambda t, n, h, i, c: mixed[t - 1, n, h, i, c] * kept[t, n, h, i]
         + own_mixed[t, n, h, i, c],
         name="new_mixed",
     )
-    first_top = te.compute((1, *rows), lambda *_: lowest, name="first_top")
-    first_total = te.compute((1, *rows), lambda *_: zero, name="first_total")
-    first_mixed = te.compute((1, *out), lambda *_: zero, name="first_mixed")
+    starts = (("top", rows, lowest), ("total", rows, zero), ("mixed", out, zero))
+    first = [
+        te.compute((1, *shape), lambda *_, value=value: value, name=f"first_{name}")
+        for name, shape, value in starts
+    ]
     _, totals, mixtures = te.scan(
-        [first_top, first_total, first_mixed],
+        first,
         [new_top, new_total, new_mixed],
         [top, total, mixed],
         inputs=[Q, K, V],
@@ -151,9 +136,7 @@ def attention(
 
     def mean(n: Any, h: Any, i: Any, c: Any) -> Any:
         """Return a result after the last step that any of its neighbours needs."""
-        last = steps - 1
-        if causal:
-            last = i // block + 1
+        last = i // block + 1 if causal else steps - 1
         return (mixtures[last, n, h, i, c] / totals[last, n, h, i]).astype(dtype)
 
     O = te.compute(out, mean, name="O")  # noqa: E741 - the operator's name in the literature

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy.typing as npt
-
 from autotune import te
 from autotune.ir import dtypes
 from autotune.operators.operator_arguments import check_arguments, result_type
-from autotune.operators.products import product, product_reference
+from autotune.operators.products import product, product_flops, product_reference
 from autotune.template import template
 
 
-def reference(
-    a: npt.NDArray[Any],
-    b: npt.NDArray[Any],
-    *,
-    transpose_a: bool,
-    transpose_b: bool,
-    out_dtype: str,
-) -> npt.NDArray[Any]:
-    """Matrix products of arrays with one batch dimension."""
-    return product_reference(a, b, transpose_a, transpose_b, out_dtype)
-
-
-@template("batch_matmul", reference=reference, flops=lambda b, m, n, k, **_: 2.0 * b * m * n * k)
+@template("batch_matmul", reference=product_reference, flops=product_flops)
 def batch_matmul(
     b: int,
     m: int,

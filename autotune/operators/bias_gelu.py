@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy.typing as npt
-
 from autotune import te
 from autotune.ir import dtypes
-from autotune.operators.elements import gelu, gelu_reference, widened
+from autotune.operators.elements import Array, gelu, gelu_reference, widened
 from autotune.operators.operator_arguments import check_arguments
 from autotune.template import template
 
 
-def reference(x: npt.NDArray[Any], bias: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def reference(x: Array, bias: Array) -> Array:
     """Return gelu(x + bias)."""
     return gelu_reference(widened(x) + widened(bias))
 

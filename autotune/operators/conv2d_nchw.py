@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from autotune import te
-from autotune.ir import dtypes
-from autotune.operators.elements import computed_in
-from autotune.operators.images import check_groups, output_size, output_sizes, padded, windows
-from autotune.operators.operator_arguments import check_arguments
+from autotune.operators.elements import Array
+from autotune.operators.images import convolution, output_size, windows
 from autotune.template import template
 
 
@@ -25,15 +21,9 @@ def flops(
 
 
 def reference(
-    data: npt.NDArray[Any],
-    weight: npt.NDArray[Any],
-    *,
-    stride: int = 1,
-    pad: int = 0,
-    groups: int = 1,
-    dilation: int = 1,
-    **_: Any,
-) -> npt.NDArray[Any]:
+    data: Array, weight: Array, *, stride: int = 1, pad: int = 0, groups: int = 1,
+    dilation: int = 1, **_: Any,
+) -> Array:
     """Convolution as matrix products over unfolded windows, one for each group.
 
     Parameters
@@ -86,21 +76,6 @@ def conv2d_nchw(
         Parts of the channels; output channels of a part read the input channels of that part.
     dtype : str
     """
-    sizes = {"n": n, "c": c, "h": h, "w": w, "o": o, "kh": kh, "kw": kw}
-    steps = {"stride": stride, "groups": groups, "dilation": dilation}
-    check_arguments("conv2d_nchw", dtype, dtypes.NUMBERS, **sizes, **steps)
-    check_groups("conv2d_nchw", groups, c, o)
-    oh, ow = output_sizes("conv2d_nchw", (h, w), (kh, kw), stride, pad, dilation)
-    own, per_group = c // groups, o // groups
-    D = te.placeholder((n, c, h, w), dtype, name="D")
-    F = te.placeholder((o, own, kh, kw), dtype, name="F")
-    P = padded(D, pad, 2, te.const(0, dtype))
-    rc, ry, rx = (te.reduce_axis((0, s), name=r) for s, r in ((own, "rc"), (kh, "ry"), (kw, "rx")))
-
-    def element(b: Any, oc: Any, y: Any, x: Any) -> Any:
-        channel = rc if groups == 1 else oc // per_group * own + rc
-        pixel = P[b, channel, y * stride + ry * dilation, x * stride + rx * dilation]
-        return te.sum(pixel * F[oc, rc, ry, rx], axis=[rc, ry, rx])
-
-    O = computed_in(dtypes.accumulator(dtype), dtype, (n, o, oh, ow), element, "O")  # noqa: E741
-    return [D, F, O]
+    return convolution(
+        "conv2d_nchw", (n, c, h, w), (o, kh, kw), stride, pad, groups, dilation, dtype
+    )

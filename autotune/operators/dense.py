@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy.typing as npt
-
 from autotune import te
 from autotune.ir import dtypes
-from autotune.operators.elements import ACTIVATIONS, widened
+from autotune.operators.elements import ACTIVATIONS, Array, widened
 from autotune.operators.operator_arguments import check_arguments, check_choice
-from autotune.operators.products import product
+from autotune.operators.products import product, product_flops
 from autotune.template import template
 
 
-def reference(
-    x: npt.NDArray[Any], w: npt.NDArray[Any], bias: npt.NDArray[Any], *, activation: str
-) -> npt.NDArray[Any]:
+def reference(x: Array, w: Array, bias: Array, *, activation: str) -> Array:
     """Return activation(x @ w + bias)."""
     return ACTIVATIONS[activation][1](widened(x) @ widened(w) + widened(bias))
 
 
-@template("dense", reference=reference, flops=lambda m, n, k, **_: 2.0 * m * n * k)
+@template("dense", reference=reference, flops=product_flops)
 def dense(m: int, n: int, k: int, activation: str = "", dtype: str = "float32") -> list[Any]:
     """Y[m, n] = activation(X[m, k] @ W[k, n] + bias[n]); half floats are computed in float32.
 

@@ -1,17 +1,16 @@
-"""Windows of images: sizes, padding and checks for convolutions and pooling, and NumPy's views."""
+"""Images: convolutions, sizes and padding for them and for pooling, and windows in NumPy."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune import te
 from autotune.errors import UsageError
-from autotune.operators.operator_arguments import LARGEST
-
-Array = npt.NDArray[Any]
+from autotune.ir import dtypes
+from autotune.operators.elements import Array, computed_in
+from autotune.operators.operator_arguments import LARGEST, check_arguments
 
 
 def output_size(size: int, kernel: int, stride: int, pad: int, dilation: int = 1) -> int:
@@ -46,13 +45,55 @@ def output_sizes(
     return oh, ow
 
 
-def check_groups(template: str, groups: int, c: int, o: int) -> None:
-    """Raise `UsageError` if channels are not divided into `groups` of equal size."""
+def convolution(
+    template: str,
+    image: tuple[int, int, int, int],
+    kernel: tuple[int, int, int],
+    stride: int,
+    pad: int,
+    groups: int,
+    dilation: int,
+    dtype: str,
+    channels_last: bool = False,
+) -> list[Any]:
+    """Return images D, weights F and their convolution O, for a template's arguments.
+
+    `image`: images n, channels c, rows h and columns w.
+    `kernel`: output channels o, rows kh and columns kw of the kernel.
+    `channels_last`: whether D is [n, h, w, c] and F [kh, kw, c / groups, o], else D is [n, c, h, w]
+    and F [o, c / groups, kh, kw].
+
+    Raises UsageError if an argument cannot be, or channels are not divided into `groups` of equal
+    size.
+    """
+    (n, c, h, w), (o, kh, kw) = image, kernel
+    sizes = {"n": n, "c": c, "h": h, "w": w, "o": o, "kh": kh, "kw": kw}
+    steps = {"stride": stride, "groups": groups, "dilation": dilation}
+    check_arguments(template, dtype, dtypes.NUMBERS, **sizes, **steps)
     for name, channels in (("c", c), ("o", o)):
         if channels % groups:
             raise UsageError(
                 f"{template}: {name} must be a multiple of groups ({groups}), got {channels}"
             )
+    oh, ow = output_sizes(template, (h, w), (kh, kw), stride, pad, dilation)
+    own, per_group = c // groups, o // groups
+    D = te.placeholder((n, h, w, c) if channels_last else (n, c, h, w), dtype, name="D")
+    F = te.placeholder((kh, kw, own, o) if channels_last else (o, own, kh, kw), dtype, name="F")
+    P = padded(D, pad, 1 if channels_last else 2, te.const(0, dtype))
+    rc, ry, rx = (te.reduce_axis((0, s), name=r) for s, r in ((own, "rc"), (kh, "ry"), (kw, "rx")))
+
+    def element(b: Any, oc: Any, y: Any, x: Any) -> Any:
+        channel = rc if groups == 1 else oc // per_group * own + rc
+        row, column = y * stride + ry * dilation, x * stride + rx * dilation
+        if channels_last:
+            return te.sum(P[b, row, column, channel] * F[ry, rx, rc, oc], axis=[ry, rx, rc])
+        return te.sum(P[b, channel, row, column] * F[oc, rc, ry, rx], axis=[rc, ry, rx])
+
+    def pixel(b: Any, y: Any, x: Any, oc: Any) -> Any:
+        return element(b, oc, y, x)
+
+    shape, value = ((n, oh, ow, o), pixel) if channels_last else ((n, o, oh, ow), element)
+    return [D, F, computed_in(dtypes.accumulator(dtype), dtype, shape, value, "O")]
 
 
 def padded(data: Any, pad: int, first: int, value: Any) -> Any:

@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.operators.elements import widened
+from autotune.operators.elements import Array, widened
 from autotune.operators.operator_arguments import check_arguments, check_positive
 from autotune.template import template
 
 
-def reference(
-    x: npt.NDArray[Any], gamma: npt.NDArray[Any], beta: npt.NDArray[Any], *, eps: float
-) -> npt.NDArray[Any]:
+def reference(x: Array, gamma: Array, beta: Array, *, eps: float) -> Array:
     """Return (x - mean) / sqrt(variance + eps) * gamma + beta, by rows."""
     x, gamma, beta = map(widened, (x, gamma, beta))
     apart = x - x.mean(axis=1, keepdims=True)

@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from autotune import te
 from autotune.operators.operator_arguments import check_arguments
+from autotune.operators.recurrent_cells import TYPES
 from autotune.template import template
-
-TYPES = ("float32", "float64")
 
 
 def reference(a: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune import te
+from autotune.operators.elements import Array
 from autotune.operators.operator_arguments import check_arguments
-from autotune.operators.recurrent_cells import TYPES, state_products, zeros
+from autotune.operators.recurrent_cells import TYPES, product_flops, state_products, zeros
 from autotune.template import template
 
 
-def reference(
-    x: npt.NDArray[Any], u: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def reference(x: Array, u: Array) -> tuple[Array, Array]:
     """Return the states H and C of all steps, both from 0."""
     h = np.zeros((len(x), *x.shape[2:]), x.dtype)
     c = np.zeros_like(h)
@@ -27,12 +26,7 @@ def reference(
     return h, c
 
 
-def _flops(steps: int, batch: int, units: int, **_: Any) -> float:
-    """Return the operations of the products with the state."""
-    return 8.0 * (steps - 1) * batch * units * units
-
-
-@template("lstm_cell", reference=reference, flops=_flops)
+@template("lstm_cell", reference=reference, flops=partial(product_flops, 4))
 def lstm_cell(steps: int, batch: int, units: int, dtype: str = "float32") -> list[Any]:
     """Compute the states H and C of a long short-term memory, both from 0.
 

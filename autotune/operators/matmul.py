@@ -4,33 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy.typing as npt
-
 from autotune import te
 from autotune.ir import dtypes
 from autotune.operators.operator_arguments import check_arguments, result_type
-from autotune.operators.products import product, product_reference
+from autotune.operators.products import product, product_flops, product_reference
 from autotune.template import template
 
 
-def reference(
-    a: npt.NDArray[Any],
-    b: npt.NDArray[Any],
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    out_dtype: str = "",
-) -> npt.NDArray[Any]:
-    """Matrix product of two arrays."""
-    return product_reference(a, b, transpose_a, transpose_b, out_dtype)
-
-
-def flops(m: int, n: int, k: int, **_: Any) -> float:
-    """Return the multiplications and additions of a product."""
-    return 2.0 * m * n * k
-
-
-@template("matmul", reference=reference, flops=flops)
+@template("matmul", reference=product_reference, flops=product_flops)
 def matmul(
     m: int,
     n: int,

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune import te
 from autotune.errors import UsageError
 from autotune.ir import dtypes
+from autotune.operators.elements import Array
 from autotune.operators.images import output_sizes, padded, windows
 from autotune.operators.operator_arguments import check_arguments, check_choice
 from autotune.template import template
 
 
-def reference(
-    data: npt.NDArray[Any], *, kernel: int, stride: int, pad: int, how: str
-) -> npt.NDArray[Any]:
+def reference(data: Array, *, kernel: int, stride: int, pad: int, how: str) -> Array:
     """Maximum or mean of the windows of (n, c, h, w) images; padding belongs to none."""
     square = (kernel, kernel)
     if how == "max":

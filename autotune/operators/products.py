@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune import te
-from autotune.operators.elements import computed_in
+from autotune.operators.elements import Array, computed_in
 from autotune.operators.operator_arguments import sum_type
-
-Array = npt.NDArray[Any]
 
 
 def product(
@@ -53,7 +50,7 @@ def product(
 
 
 def product_reference(
-    a: Array, b: Array, transpose_a: bool, transpose_b: bool, out_dtype: str
+    a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, out_dtype: str
 ) -> Array:
     """Return the matrix products of two arrays; those of integers in `out_dtype`."""
     if a.dtype.kind in "iu" and out_dtype:
@@ -62,3 +59,8 @@ def product_reference(
         a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b
     )
     return found
+
+
+def product_flops(m: int, n: int, k: int, b: int = 1, **_: Any) -> float:
+    """Return the multiplications and additions of `b` products."""
+    return 2.0 * b * m * n * k

@@ -9,6 +9,11 @@ from autotune import te
 TYPES = ("float32", "float64")
 
 
+def product_flops(gates: int, steps: int, batch: int, units: int, **_: Any) -> float:
+    """Return the operations of the products with the state, for some gates."""
+    return 2.0 * gates * (steps - 1) * batch * units * units
+
+
 def state_products(h: Any, U: Any) -> Any:
     """Return h[t - 1] @ U[g] for each gate g, a tensor (steps, gates, batch, units)."""
     steps, batch, units = h.shape

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.operators.elements import computed_in, widened
+from autotune.operators.elements import Array, computed_in, widened
 from autotune.operators.operator_arguments import check_arguments, check_choice
 from autotune.template import template
 
@@ -23,7 +22,7 @@ _REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-def reference(x: npt.NDArray[Any], *, how: str, axis: int) -> npt.NDArray[Any]:
+def reference(x: Array, *, how: str, axis: int) -> Array:
     """Sum, mean, largest or smallest element along an axis of an (m, n) array."""
     wide = widened(x)
     options = {"dtype": wide.dtype} if how == "sum" else {}

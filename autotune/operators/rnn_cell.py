@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from autotune import te
 from autotune.operators.operator_arguments import check_arguments
-from autotune.operators.recurrent_cells import TYPES, state_products, zeros
+from autotune.operators.recurrent_cells import TYPES, product_flops, state_products, zeros
 from autotune.template import template
 
 
@@ -21,12 +22,7 @@ def reference(x: npt.NDArray[Any], u: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return h
 
 
-def _flops(steps: int, batch: int, units: int, **_: Any) -> float:
-    """Return the operations of the products with the state."""
-    return 2.0 * (steps - 1) * batch * units * units
-
-
-@template("rnn_cell", reference=reference, flops=_flops)
+@template("rnn_cell", reference=reference, flops=partial(product_flops, 1))
 def rnn_cell(steps: int, batch: int, units: int, dtype: str = "float32") -> list[Any]:
     """H[t] = tanh(X[t] + H[t - 1] @ U), from H[0] = 0.
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.operators.elements import widened
+from autotune.operators.elements import Array, widened
 from autotune.operators.operator_arguments import check_arguments
 from autotune.template import template
 
 
-def reference(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def reference(x: Array) -> Array:
     """Softmax of the rows of an (m, n) array, computed in at least float32."""
     wide = widened(x)
     e = np.exp(wide - wide.max(axis=1, keepdims=True))

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from autotune import rules
+from autotune import rules, te
 from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.rules.apply_rules import scheduled_outputs
-from autotune.rules.plain_loops import fallback_schedule
+from autotune.rules.gpu.thread_loops import schedule_on_gpu
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
-from autotune.te.tensor import Tensor
+from autotune.te.tensor import ComputeOp, Tensor, producers_first
 from autotune.template import Knobs, Template
 from autotune.tile.binding.bind_function import bind
 from autotune.tile.binding.bound_program import Contract, Program, TensorType
@@ -105,6 +105,19 @@ def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[T
         tensors = to_te(program)
         return fallback_schedule(tensors.outputs, target), [*tensors.inputs, *tensors.outputs]
     return found.schedule, list(found.tensors)
+
+
+def fallback_schedule(outputs: Sequence[Tensor], target: Target) -> Schedule:
+    """Return a schedule that is legal for every computation without scans.
+
+    Stages are plain loops on a CPU; on a GPU each output element has a thread.
+    """
+    ops = [t.op for t in outputs]
+    schedule: Schedule = te.create_schedule(ops)
+    for op in producers_first(ops) if target.kind != "llvm" else ():
+        if isinstance(op, ComputeOp):
+            schedule_on_gpu(schedule, op.output())
+    return schedule
 
 
 def template_of_file(path: str, kind: str) -> Template:

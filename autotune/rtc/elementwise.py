@@ -16,8 +16,9 @@ from autotune.ir import dtypes
 from autotune.rtc.rtc_function import RTCFunction, get_function, launch
 from autotune.rtc.unary_operators import UnaryOperator, accumulation, find_unary
 from autotune.rtc.vector_plan import VectorPlan, plan_vectors
+from autotune.rtc.vectorized_launcher import MAX_BLOCKS, THREADS
 from autotune.runtime.cuda import cupy_driver
-from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, gpu_array
+from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, named_array
 
 Request = Literal["null", "write", "add"]
 
@@ -25,11 +26,8 @@ Request = Literal["null", "write", "add"]
 # added to it.
 REQUESTS: dict[str, str] = {"null": "kNullOp", "write": "kWriteTo", "add": "kAddTo"}
 
-THREADS = 512  # Threads of a block.
-_MAX_BLOCKS = 1 << 14  # Blocks of a launch; their threads take what is left over in further steps.
-
 # Elements from which on indices are 64-bit: a thread steps so far beyond the last one.
-_MAX_INT32 = 2**31 - _MAX_BLOCKS * THREADS
+_MAX_INT32 = 2**31 - MAX_BLOCKS * THREADS
 
 
 class Unary:
@@ -151,7 +149,7 @@ class Unary:
         _request(request)
         device = device_of(x)
         handle = cupy_driver.stream_handle(stream, device)
-        source = self._array("x", x, device, handle)
+        source = named_array(f"{self}: x", x, device, handle)
         if out is None:
             if request != "write":
                 raise ArgumentError(f"{self}: request={request!r} needs an output to start from")
@@ -159,17 +157,11 @@ class Unary:
             out = cupy_driver.empty(source.shape, dtypes.numpy_dtype(kind), device)
         elif dtype is not None:
             raise ArgumentError(f"{self}: dtype is for a new output; the one given has its own")
-        target = self._array("out", out, device, handle)
+        target = named_array(f"{self}: out", out, device, handle)
         self._check(source, target)
         if request != "null" and source.size:
             self._run(source, target, request, vectorized, handle)
         return out
-
-    def _array(self, name: str, array: Any, device: int, stream: int) -> GpuArray:
-        try:
-            return gpu_array(array, device, stream)
-        except ArgumentError as error:
-            raise ArgumentError(f"{self}: {name} {error}") from None
 
     def _check(self, source: GpuArray, target: GpuArray) -> None:
         if source.shape != target.shape:
@@ -193,7 +185,7 @@ class Unary:
             source.dtype, target.dtype, request, source.device, plan if vectorized else None, index
         )
         items = plan.vectors if vectorized else source.size
-        blocks = min(-(-items // THREADS), _MAX_BLOCKS)
+        blocks = min(-(-items // THREADS), MAX_BLOCKS)
         launch(kernel, blocks, THREADS, 0, stream, [source, target, source.size])
 
     def reference(

@@ -16,15 +16,15 @@ from autotune.errors import ArgumentError, UsageError
 from autotune.rtc.rtc_function import RTCFunction, get_function, launch
 from autotune.rtc.vector_plan import VectorPlan, plan_vectors
 from autotune.runtime.cuda import cupy_driver
-from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, gpu_array
+from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, named_array
 
 THREADS = 512  # Threads of a block: `kRTCMaxThreadsPerBlock` of the device header.
-_MAX_BLOCKS = 1 << 14  # Blocks of a launch; their threads take what is left over in further steps.
+MAX_BLOCKS = 1 << 14  # Blocks of a launch; their threads take what is left over in further steps.
 
 _MAX_LANES = 64
 
 # Elements from which on indices are 64-bit: a thread steps so far beyond the last one.
-_MAX_INT32 = 2**31 - _MAX_BLOCKS * THREADS * _MAX_LANES
+_MAX_INT32 = 2**31 - MAX_BLOCKS * THREADS * _MAX_LANES
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class VectorizedKernel:
     @property
     def blocks(self) -> int:
         """Blocks that it is launched with: a thread for each vector, as far as they go."""
-        return max(1, min(-(-self.plan.vectors * self.other_dim // THREADS), _MAX_BLOCKS))
+        return max(1, min(-(-self.plan.vectors * self.other_dim // THREADS), MAX_BLOCKS))
 
 
 def VectorizedKernelRTCLauncher(
@@ -177,7 +177,7 @@ def VectorizedKernelRTCLauncher(
         device = device_of(given[0]) if given else 0
     handle = cupy_driver.stream_handle(stream, device)
     arrays = [
-        _array(f"{kernel_name}: {_place(number, len(inputs))}", array, device, handle)
+        named_array(f"{kernel_name}: {_place(number, len(inputs))}", array, device, handle)
         for number, array in enumerate(given)
     ]
     described = [(array.address, array.dtype) for array in arrays]
@@ -209,13 +209,6 @@ def _listed(kernel: str, what: str, arrays: Any) -> list[Any]:
 
 def _place(number: int, inputs: int) -> str:
     return f"input {number}" if number < inputs else f"output {number - inputs}"
-
-
-def _array(place: str, array: Any, device: int, stream: int) -> GpuArray:
-    try:
-        return gpu_array(array, device, stream)
-    except ArgumentError as error:
-        raise ArgumentError(f"{place} {error}") from None
 
 
 def _check(place: str, array: GpuArray, count: int, is_output: bool) -> None:

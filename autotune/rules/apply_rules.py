@@ -59,6 +59,7 @@ from autotune.rules.stage_graph import (
     row_groups,
     written_out,
 )
+from autotune.rules.threads import serial_seconds
 from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp, producers_first
@@ -190,7 +191,8 @@ class _Rules:
         for stage in self.schedule.stages:
             if stage.op.output() in self.inlined:
                 stage.compute_inline()
-        apart = [*self.tiles(), *self.series.apply(self.schedule), *self.columns]
+        apart = [*self.tiles(), *self.series.stages, *self.columns]
+        self.series.apply(self.schedule)
         apart += self.cells.apply(self.schedule, apart)
         for tensor, (whole, parts) in self.columns.items():
             knobs = StageKnobs(cfg, self.numbers[tensor])
@@ -200,7 +202,7 @@ class _Rules:
         split = set(self.joined.values())
         for lanes in {own.result: own for own in self.lanes.values()}.values():
             if lanes.whole in split:
-                loops.parts(lanes)
+                loops.apart(lanes.result, serial_seconds(cfg.target, [lanes.whole]))
                 apart += lanes.stages
         choices = 0
         for group in row_groups(self.schedule, stages, apart):
@@ -290,7 +292,7 @@ class _Rules:
             apart += [*panels.packed, *panels.converted, panels.tile, *panels.folds, end]
             knobs = StageKnobs(self.cfg, self.numbers[panels.result])
             own = [t for made in self.panels for t in (made.tile, *made.folds, made.result)]
-            own += [*apart, *self.lanes, *self.joined, *self.columns]
+            own += [*apart, *self.lanes, *self.joined, *self.columns, *self.series.stages]
             apart += schedule_tiles(knobs, self.schedule, panels, end, effort, own)
         return apart
 

@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from autotune import te
-from autotune.ir.expr import Call, Read
-from autotune.ir.visitor import free_vars, reads, walk_expr
+from autotune.ir.expr import Call
+from autotune.ir.visitor import free_vars, walk_expr
 from autotune.rules.rewrite_graph import parts_of
-from autotune.rules.stage_graph import iterations
+from autotune.rules.stage_graph import iterations, reads_in
 from autotune.te.scan import ScanOp
-from autotune.te.tensor import ComputeOp, producers_first
+from autotune.te.tensor import ComputeOp, Operation, producers_first
 
 #: Largest number of expressions of an inlined stage, to limit copies and nesting.
 _LONGEST: Final = 500
@@ -76,15 +76,16 @@ def _suits(op: ComputeOp, readers: Sequence[ComputeOp], inlined: Collection[te.T
     return suits and _length(op, inlined) <= _LONGEST
 
 
-def has_calls(op: ComputeOp) -> bool:
+def has_calls(op: Operation) -> bool:
     """Whether a stage calls functions such as exp."""
+    assert isinstance(op, ComputeOp)
     nodes = (node for value in op.body for node in walk_expr(value))
     return any(isinstance(node, Call) and node.name not in _FREE for node in nodes)
 
 
 def _is_window(reader: ComputeOp) -> bool:
     """Whether a stage reduces elements of one tensor, so that conditions are most of its work."""
-    read = {r.tensor for v in reader.body for r in reads(v) if isinstance(r, Read)}
+    read = {r.tensor for r in reads_in(reader)}
     return bool(reader.reduce_axis) and len(read) == 1
 
 
@@ -103,5 +104,4 @@ def _repeats(reader: ComputeOp, size: int) -> bool:
 def _length(op: ComputeOp, inlined: Collection[te.Tensor]) -> int:
     """Return the number of expressions of a stage, including stages inlined into it."""
     own = sum(1 for value in op.body for _ in walk_expr(value))
-    read = [r.tensor for value in op.body for r in reads(value) if isinstance(r, Read)]
-    return own + sum(_length(t.op, inlined) for t in read if t in inlined)
+    return own + sum(_length(r.tensor.op, inlined) for r in reads_in(op) if r.tensor in inlined)

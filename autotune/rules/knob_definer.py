@@ -32,12 +32,9 @@ class StageKnobs:
     def __init__(self, cfg: KnobDefiner, number: int) -> None:
         self.cfg = cfg
         self.target = cfg.target
+        self.add_constraint = cfg.add_constraint
         self.suffix = f"_{number}" if number > 1 else ""
 
     def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
         """Define a knob of this stage and return its value, as `KnobDefiner.define_knob`."""
         return self.cfg.define_knob(f"{name}{self.suffix}", values, default)
-
-    def add_constraint(self, condition: Any, message: str) -> None:
-        """Make configurations infeasible in which a condition is false."""
-        self.cfg.add_constraint(condition, message)

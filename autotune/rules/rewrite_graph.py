@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from autotune import te
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Const, Expr, Read, Reduce
-from autotune.ir.visitor import ReadRewriter, substitute
-from autotune.te.reduction import reduction
+from autotune.ir.visitor import ReadRewriter
+from autotune.rules.stage_graph import reduced_over
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, producers_first
 
@@ -112,6 +112,5 @@ def _moved(value: Expr, moved: Mapping[IterVar, IterVar]) -> Expr:
         return value
     assert isinstance(value, Reduce)
     places = {a.var: new.var + a.dom.min for a, new in moved.items() if a.dom is not None}
-    sources = [substitute(source, places) for source in value.sources]
-    axes, where = [moved.get(a, a) for a in value.axes], substitute(value.condition, places)
-    return reduction(value.combiner, sources, axes, where)[value.index]
+    moved_value: Expr = reduced_over(value, [moved.get(a, a) for a in value.axes], places)
+    return moved_value

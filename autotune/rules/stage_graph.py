@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ from autotune.ir.expr import BinaryOp, Const, Expr, Read, Reduce
 from autotune.ir.ops import cast
 from autotune.ir.visitor import ReadRewriter, free_vars, reads, substitute, walk_expr
 from autotune.schedule.schedule import Schedule
-from autotune.te.tensor import ComputeOp
+from autotune.te.reduction import reduction
+from autotune.te.tensor import ComputeOp, Operation
 
 
 def extent(axis: Any) -> int:
@@ -37,6 +38,25 @@ def reduction_of(tensor: te.Tensor) -> Reduce:
     (body,) = tensor.op.body
     assert isinstance(body, Reduce)
     return body
+
+
+def reads_in(op: Operation) -> list[Read]:
+    """Return the reads of a stage, each once."""
+    assert isinstance(op, ComputeOp)
+    return list(dict.fromkeys(r for value in op.body for r in reads(value)))
+
+
+def reduced_over(body: Reduce, axes: Any, values: Mapping[Any, Any], inside: Any = None) -> Any:
+    """Return a reduction over other axes, given values of the variables that it uses.
+
+    `inside`: a condition of the elements that count, besides its own.
+    """
+    where = substitute(body.condition, values)
+    if inside is not None:
+        is_always = isinstance(where, Const) and where.value
+        where = inside if is_always else te.all(where, inside)
+    sources = [substitute(source, values) for source in body.sources]
+    return reduction(body.combiner, sources, axes, where)[body.index]
 
 
 def is_dense(tensor: te.Tensor, reads: Iterable[Read], longest: int) -> bool:
@@ -97,15 +117,9 @@ class Reading:
 def readings(schedule: Schedule) -> list[Reading]:
     """Return the stages of a schedule that are not inlined, in the order of computation."""
     return [
-        Reading(stage.op.output(), tuple(r for value in body for r in _all_reads(value)))
+        Reading(stage.op.output(), tuple(r for value in body for r in reads(value)))
         for stage, body in schedule.bodies().items()
     ]
-
-
-def _all_reads(value: Expr) -> Iterable[Read]:
-    if not isinstance(value, Reduce):
-        return reads(value)
-    return [r for part in (*value.sources, value.condition) for r in reads(part)]
 
 
 def readers_of(tensor: te.Tensor, stages: Sequence[Reading]) -> list[Reading]:

@@ -118,7 +118,7 @@ class Schedule:
                 f"cache_read: expected a tensor first, got {tensor!r}; give one, as in C"
             )
         producer = self[tensor]
-        listed = readers if isinstance(readers, (list, tuple)) else [readers]
+        listed: Sequence[Any] = readers if isinstance(readers, (list, tuple)) else [readers]
         reader_stages = [self[reader] for reader in listed]
         names = ", ".join(reader.name for reader in self.readers(tensor)) or "none"
         if not reader_stages:

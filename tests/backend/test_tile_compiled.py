@@ -12,8 +12,7 @@ from support.tile_tools import bound, floats, run
 import autotune
 from autotune import tile
 from autotune.errors import ArgumentError, TileError, UsageError
-from autotune.operators.tile_template import default_schedule
-from autotune.rules.plain_loops import fallback_schedule
+from autotune.operators.tile_template import default_schedule, fallback_schedule
 from autotune.target import Target
 from autotune.tile.to_te.program_to_te import to_te
 

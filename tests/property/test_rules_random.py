@@ -13,9 +13,11 @@ from autotune import rules
 from autotune.builder import BuiltFunction
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.rules.apply_rules import scheduled_outputs
+from autotune.rules.stage_graph import iterations
 from autotune.runtime.backends import backend_of
 from autotune.target import Target
 from autotune.task.task import Task
+from autotune.te.tensor import ComputeOp, producers_first
 from autotune.template import Template
 from autotune.trace.template_knobs import Knobs
 
@@ -59,9 +61,14 @@ def check(seed: int, target: str) -> None:
             np.testing.assert_array_equal(result, value, err_msg=why)
 
 
+def iterations_of(made: RandomComputation) -> int:
+    ops = producers_first([tensor.op for tensor in made.outputs])
+    return sum(iterations(op.output()) for op in ops if isinstance(op, ComputeOp))
+
+
 def check_interpreted(seed: int) -> None:
     made = RandomComputation(seed)
-    if sum(array.size for array in (*made.arrays, *made.expected())) > INTERPRETED // 20:
+    if iterations_of(made) > INTERPRETED:
         return
     task = task_of(made, "llvm")
     results = poisoned(made)

@@ -38,12 +38,10 @@ class CUDAKernel:
 
     #: Its symbol: `void entry(array pointers..., int64 sizes...)`.
     entry: str
-    #: Its parameters, sizes, grid and block. Arrays begin at multiples of `alignment` bytes.
+    #: Its parameters, sizes, grid and block. Arrays begin at multiples of 16 bytes.
     kernel: DeviceKernel
     #: Shared storage to request at the launch.
     dynamic_shared_bytes: int
-    #: Alignment of its arrays in bytes.
-    alignment: int = PACK_BYTES
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +86,7 @@ class _Body(Statements):
     def __init__(self, kernel: DeviceKernel) -> None:
         super().__init__(CNameSupply(frozenset(NAMES)))
         self.kernel = kernel
-        self.entry = f"{re.sub(r'[^A-Za-z0-9_]', '_', kernel.name)}_kernel"
+        self.entry = f"{re.sub(r'[^A-Za-z0-9_]', '_', kernel.function.name)}_kernel"
         self.names.fresh(self.entry)
         self.types: set[str] = set()
         self.dynamic_bytes = 0

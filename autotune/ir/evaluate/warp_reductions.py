@@ -17,6 +17,7 @@ from autotune.ir.stmt import (
     allocated,
     seq,
 )
+from autotune.ir.tuple_stores import store_together
 from autotune.ir.visitor import StmtRewriter, is_thread_loop, walk
 
 
@@ -82,7 +83,8 @@ class _Written(StmtRewriter):
             [Load(result, node.index) for result in node.results],
             [Load(buffer, place) for buffer in together],
         )
-        step = self._all_at_once(node, values)
+        stores = [Store(r, node.index, v) for r, v in zip(node.results, values, strict=True)]
+        step = store_together(stores, self.names.unused)
         rest = For(var, const(node.width - 1), LoopKind.SERIAL, step)
         return seq(*share, Barrier(), *first, rest, Barrier())
 
@@ -93,21 +95,3 @@ class _Written(StmtRewriter):
             name = self.names.unused(key)
             self.shared[key] = Buffer(name, result.dtype, (const(count),), "shared")
         return self.shared[key]
-
-    def _all_at_once(self, node: WarpReduce, values: tuple[Expr, ...]) -> Stmt:
-        """Store the combined values, all computed before the first is stored."""
-        if len(values) == 1:
-            return Store(node.results[0], node.index, values[0])
-        zero = const(0)
-        new = [
-            Buffer(self.names.unused(f"{result.name}.new"), result.dtype, (const(1),), "local")
-            for result in node.results
-        ]
-        body = seq(
-            *(Store(buffer, zero, value) for buffer, value in zip(new, values, strict=True)),
-            *(
-                Store(result, node.index, Load(buffer, zero))
-                for buffer, result in zip(new, node.results, strict=True)
-            ),
-        )
-        return allocated(new[::-1], body)

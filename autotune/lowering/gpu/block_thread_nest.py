@@ -9,7 +9,8 @@
 
 A kernel is one stage at the root, with all stages that are computed inside it. Its threads run
 concurrently; barriers, which a later pass inserts, order them. Only the first thread executes
-statements without a loop over threads.
+statements without a loop over threads. A loop inside another one over the same axis, which in
+listings and features is a loop of its own, has the other one's index.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Iterator
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Call, Const, Expr, Var
 from autotune.ir.name_supply import NameSupply
-from autotune.ir.ops import binary, const
+from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import (
     Allocate,
     For,
@@ -153,12 +154,14 @@ class _Gathered(Rewriter):
             return rebuilt
         if node.kind is not LoopKind.THREAD:
             return self.rebuild_stmt(node)
-        var, longest = self.axes.vars[node.thread_tag], self.axes.extents[node.thread_tag]
-        around = self.open
-        self.open = {node.thread_tag: node.extent, **around}
+        tag, around = node.thread_tag, self.open
+        self.open = {tag: node.extent, **around}
         body = self.stmt(node.body)
         self.open = around
-        return body if node.extent is longest else If(binary("<", var, node.extent), body)
+        if node.extent is around.get(tag, self.axes.extents[tag]):
+            return body
+        inside = binary("<", self.axes.vars[tag], node.extent)
+        return If(likely(inside) if tag in around else inside, body)
 
     def visit_If(self, node: If) -> Stmt:
         """Collect the axes that a condition tests; a guard of a loop's end selects no threads."""

@@ -26,7 +26,7 @@ from autotune.ir.stmt import (
     allocated,
     seq,
 )
-from autotune.lowering.nest.tuple_stores import store_together
+from autotune.ir.tuple_stores import store_together
 
 #: Threads of a warp.
 WARP = 32

@@ -21,7 +21,6 @@ from autotune.lowering.finalise import drop_marks, finalise, listing, rejoin
 from autotune.lowering.gpu.block_thread_nest import lift_shared, merge_thread_loops
 from autotune.lowering.gpu.insert_barriers import insert_barriers
 from autotune.lowering.gpu.software_pipelining import pipeline_loads
-from autotune.lowering.gpu.unify_thread_axes import unify_threads
 from autotune.lowering.gpu.virtual_threads import inject_virtual_threads
 from autotune.lowering.gpu.whole_vectors import separate_whole_vectors
 from autotune.lowering.guards.facts import has_conditions
@@ -64,7 +63,7 @@ def final_form(function: PrimFunc, target: Target) -> PrimFunc:
 
 def finalising_kernels(function: PrimFunc) -> Iterator[PrimFunc]:
     """Yield an analysed function after each pass of `finalise_kernels`."""
-    yield (result := merge_thread_loops(listing(mark_unrolled(unify_threads(rejoin(function))))))
+    yield (result := merge_thread_loops(listing(mark_unrolled(rejoin(function)))))
     yield (result := drop_marks(inject_virtual_threads(result)))
     yield (result := share_storage(result))
     if has_conditions(result.body):
@@ -85,11 +84,6 @@ class DeviceKernel:
     #: Blocks, and threads of each, along x, y and z; the grid may depend on sizes.
     grid: Extents
     block: Extents
-
-    @property
-    def name(self) -> str:
-        """Name of the kernel."""
-        return self.function.name
 
 
 def split_kernels(function: PrimFunc) -> list[DeviceKernel]:

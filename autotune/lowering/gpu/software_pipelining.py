@@ -23,7 +23,6 @@ from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
 from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
-    Allocate,
     Arrive,
     CopyAhead,
     For,
@@ -98,10 +97,7 @@ class _Loops(StmtRewriter):
             late.append(cut.stores)
         used = [part for part in parts if not any(part is other for other in fetched)]
         body = allocated(around, seq(together(seq(*early)), *used, together(seq(*late))))
-        result: Stmt = loop.with_body(body)
-        for buffer in registers:
-            result = Allocate(buffer, result)
-        return result
+        return allocated(registers[::-1], loop.with_body(body))
 
     def _is_copied(self, part: Stmt) -> bool:
         return all(buffer.name in self.copied for buffer in all_written(part))

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from autotune.ir.expr import Const, Var
 from autotune.ir.ops import const
-from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt
-from autotune.ir.visitor import child_stmts
-from autotune.lowering.target_limits import Rule, launches
+from autotune.ir.stmt import PrimFunc, Stmt
+from autotune.lowering.target_limits import Rule, launches, thread_loops
 from autotune.target import GpuLimits
 
 
@@ -36,20 +35,13 @@ def thread_limit_rules(function: PrimFunc, gpu: GpuLimits) -> list[Rule]:
 
 
 def _longest(kernel: Stmt, names: Mapping[Var, tuple[str, str]]) -> dict[str, _Bound]:
-    """Return the longest loop that opens each axis of blocks or threads in a kernel."""
+    """Return the longest loop that is bound to each axis of blocks or threads in a kernel."""
     found: dict[str, _Bound] = {}
-
-    def visit(stmt: Stmt, around: frozenset[str]) -> None:
-        if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD:
-            tag, extent = stmt.thread_tag, stmt.extent
-            if tag not in around and stmt.var in names and isinstance(extent, Const):
-                own = _Bound(*names[stmt.var], tag, int(extent.value))
-                found[tag] = max(found.get(tag, own), own, key=lambda bound: bound.length)
-            around |= {tag}
-        for child in child_stmts(stmt):
-            visit(child, around)
-
-    visit(kernel, frozenset())
+    for loop in thread_loops(kernel):
+        tag, extent = loop.thread_tag, loop.extent
+        if loop.var in names and isinstance(extent, Const):
+            own = _Bound(*names[loop.var], tag, int(extent.value))
+            found[tag] = max(found.get(tag, own), own, key=lambda bound: bound.length)
     return found
 
 

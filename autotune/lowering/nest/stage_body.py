@@ -10,12 +10,12 @@ from autotune.ir.axes import AxisKind, IterVar
 from autotune.ir.expr import Buffer, Const, Expr, Load, Reduce
 from autotune.ir.ops import const, if_then_else
 from autotune.ir.stmt import If, Seq, Stmt, Store, ThreadReduce, allocated, seq
+from autotune.ir.tuple_stores import store_together
 from autotune.ir.visitor import free_vars, substitute
 from autotune.lowering.nest.axis_guards import guarded, stage_guards
 from autotune.lowering.nest.axis_loops import Threads
 from autotune.lowering.nest.buffer_layout import StorageLayout
 from autotune.lowering.nest.stage_placement import loop_path
-from autotune.lowering.nest.tuple_stores import store_together
 from autotune.schedule.stage import Stage
 from autotune.te.tensor import ComputeOp
 

@@ -11,7 +11,7 @@ from autotune.ir import dtypes
 from autotune.ir.algebra.polynomials import Poly, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Var
-from autotune.ir.ops import binary, const
+from autotune.ir.ops import binary, cast, const
 from autotune.ir.stmt import For, If, LoopKind, Seq, Stmt, Store, split_guards, under_guards
 from autotune.ir.visitor import (
     all_written,
@@ -68,7 +68,8 @@ class AlignableLoops:
             return None
         if any(vector.extent is not lanes for vector in vectors):
             return None
-        if place_in_line(loop, goal) is None:
+        place = place_in_line(loop, goal)
+        if place is None or (place and goal.name in self.states):  # steps follow each other
             return None
         return goal if self._is_row(loop, vectors) else None
 
@@ -98,7 +99,9 @@ class AlignableLoops:
             return False
         length = binary("*", own[0].extent, lanes)
         for row in own:
-            step = {v.var: binary("-", v.var, length) for v in vectors_in(row)}
+            step = {
+                v.var: cast(v.var.dtype, binary("-", v.var, length)) for v in vectors_in(row)
+            }
             following = {task.var: binary("+", task.var, const(1)), **step}
             if not _same(row.body, substitute_stmt(row.body, following)):
                 return False
@@ -116,7 +119,7 @@ class AlignableLoops:
 
     def _is_row(self, loop: For, vectors: list[For]) -> bool:
         """Whether the elements of a loop are independent, and its vectors are parts of them."""
-        step = {vector.var: binary("-", vector.var, vector.extent) for vector in vectors}
+        step = {v.var: cast(v.var.dtype, binary("-", v.var, v.extent)) for v in vectors}
         following = {loop.var: binary("+", loop.var, const(1)), **step}
         if not _same(loop.body, substitute_stmt(loop.body, following)):
             return False
@@ -171,7 +174,9 @@ def place_in_line(loop: For, goal: Buffer) -> Poly | None:
         for store in stores_in(vector)
         if store.buffer is goal
     ]
-    if first is None or any(place != first for place in others) or _mentions(first, loop.var):
+    if first is None or any(place != first for place in others):
+        return None
+    if any(_mentions(first, stmt.var) for stmt in walk(loop) if isinstance(stmt, For)):
         return None
     return first
 

@@ -18,6 +18,7 @@ import numpy as np
 from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.measure.checks.check_inputs import (
+    SATURATED,
     Array,
     Draw,
     InputSpec,
@@ -64,7 +65,7 @@ _MIN_SAMPLES = 2
 _PER_ELEMENT = 64  # Operations that an element of an argument counts as in that.
 
 # Functions that have exact values where they are saturated.
-_SATURATING = frozenset({"exp", "tanh", "sigmoid"})
+_SATURATING = frozenset({"exp", "tanh", "sigmoid", "erf"})
 
 # Functions that round nothing.
 _EXACT = frozenset({"if_then_else", "likely", "abs", "floor", "ceil", "round", "trunc", "fmod"})
@@ -303,8 +304,8 @@ def _families(workload: CheckSpec) -> Iterator[tuple[str, Draw, int]]:
             for shifted in (True, False):
                 what = f"inputs whose exp is 0 or 1 along axis {axis}"
                 yield what, saturated_along(axis, shifted), _ULPS_OF_EXP
-    if functions:
-        yield "inputs that saturate tanh and sigmoid", saturated, 0
+    for size in (SATURATED, SATURATED / 8) if functions else ():  # bfloat16 has sums of the second
+        yield f"inputs of {size:g} that saturate tanh, sigmoid and erf", saturated(size), 0
 
 
 def _at_whole_numbers(workload: CheckSpec, reference: Reference) -> AnswerCheck | None:

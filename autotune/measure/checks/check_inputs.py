@@ -171,6 +171,8 @@ def _integers(
     if signed and info.min < 0:
         np.negative(drawn, out=drawn, where=rng.random(spec.shape) < 0.5)
         drawn[drawn == info.min] = info.max
+    if signed:
+        _put_ends(drawn, info.max, spec.use.sign, rng)
     return drawn
 
 
@@ -186,15 +188,33 @@ def whole_numbers(largest: int, part: int = 0, parts: int = 1) -> Draw:
             return _small(spec, rng, zeros=True, signed=True)
         if spec.use.divides:
             return powers_of_two(spec, rng)
-        most = math.log2(min(largest, _whole_up_to(spec.dtype)) + 1)
-        values = np.exp2(rng.random(spec.shape) * most).astype(np.int64)
+        most = min(largest, _whole_up_to(spec.dtype))
+        values = np.exp2(rng.random(spec.shape) * math.log2(max(most, 2))).astype(np.int64)
         if not dtypes.is_unsigned(spec.dtype):
             np.negative(values, out=values, where=rng.random(spec.shape) < 0.5)
+        _put_ends(values, most, spec.use.sign, rng)
         if parts > 1:
             values[rng.integers(0, parts, spec.shape) != part] = 0
         return values.astype(_kind(spec))
 
     return draw
+
+
+def _put_ends(values: Array, largest: int, sign: int, rng: np.random.Generator) -> None:
+    """Put the largest magnitude at some ends of each axis, and one sign into a slice of each.
+
+    So the maximum of some rows and columns is at an end, and that of others is less than 0.
+    """
+    signed = bool(values.min(initial=0) < 0)
+    along = [np.moveaxis(values, n, 0) for n, length in enumerate(values.shape) if length > 1]
+    for slices in along:
+        turn = (np.arange(slices[0].size) + rng.integers(7)).reshape(slices.shape[1:]) % 7
+        for at, kind, own in ((-1, 1, 0), (-1, -1, 1), (0, 1, 2), (0, -1, 3)):
+            if kind > 0 or signed:
+                slices[at, ...][turn == own] = kind * largest
+    for slices in along if signed and values.ndim > 1 else ():
+        one = slices[rng.integers(len(slices)), ...]
+        one[...] = sign * np.maximum(np.abs(one), 1)
 
 
 def powers_of_two(spec: InputSpec, rng: np.random.Generator) -> Array:
@@ -234,12 +254,16 @@ def saturated_along(axis: int, shifted: bool) -> Draw:
     return draw
 
 
-def saturated(spec: InputSpec, rng: np.random.Generator) -> Array:
-    """Draw floats whose sums are 0 or so large that tanh and sigmoid of them are constant."""
-    if not spec.is_float:
-        return realistic()(spec, rng)
-    values = np.float32(SATURATED) * rng.integers(-1, 2, spec.shape).astype(np.float32)
-    return values.astype(_kind(spec))
+def saturated(size: float) -> Draw:
+    """Return how 0 and floats of a size are drawn, for which tanh and sigmoid are constant."""
+
+    def draw(spec: InputSpec, rng: np.random.Generator) -> Array:
+        if not spec.is_float:
+            return realistic()(spec, rng)
+        values = np.float32(size) * rng.integers(-1, 2, spec.shape).astype(np.float32)
+        return values.astype(_kind(spec))
+
+    return draw
 
 
 def _whole_up_to(dtype: str) -> int:

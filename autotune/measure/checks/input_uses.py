@@ -28,6 +28,7 @@ class InputUse:
     factors: int = 1
     # It is an integer in a computation that converts integers to floats: it stays small.
     converted: bool = False
+    sign: int = -1  # Sign of some rows: 1 if the smallest elements of rows are computed.
 
 
 def input_uses(inputs: Sequence[Tensor], operations: Iterable[ComputeOp]) -> list[InputUse]:
@@ -52,11 +53,13 @@ class _Uses:
         self._divides: set[Tensor] = set()
         self._factors: dict[Tensor, int] = {}
         self._converts = False
+        self._least: set[Tensor] = set()
 
     def of(self, tensor: Tensor) -> InputUse:
         limit, divides = self._limit.get(tensor), tensor in self._divides
         converted = self._converts and dtypes.is_integer(tensor.dtype)
-        return InputUse(limit, divides, self._factors.get(tensor, 1), converted)
+        sign = 1 if tensor in self._least else -1
+        return InputUse(limit, divides, self._factors.get(tensor, 1), converted, sign)
 
     def visit(self, op: ComputeOp, body: Expr) -> None:
         """Take in the expression of an element."""
@@ -70,6 +73,8 @@ class _Uses:
                     self._divides.update(self._inputs(divisor))
                 case ir.Cast(dtype=dtype, a=a) if dtypes.is_float(dtype):
                     self._converts |= dtypes.is_integer(a.dtype) and any(True for _ in reads(a))
+                case ir.Reduce(combiner=combiner) if combiner.name == "min":
+                    self._least |= self._inputs(node)
                 case ir.Reduce(combiner=combiner, sources=sources) if combiner.name == "sum":
                     domains = (axis.dom for axis in op.reduce_axis)
                     terms = math.prod([_constant(dom.extent) for dom in domains if dom])

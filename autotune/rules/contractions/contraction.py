@@ -12,9 +12,8 @@ from autotune import te
 from autotune.ir.algebra.polynomials import Poly, add, multiply, to_poly
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Read
-from autotune.ir.visitor import free_vars, reads, substitute, walk_expr
-from autotune.rules.stage_graph import extent, iterations, reduction_of
-from autotune.te.reduction import reduction
+from autotune.ir.visitor import free_vars, reads, walk_expr
+from autotune.rules.stage_graph import extent, iterations, reduced_over, reduction_of
 
 #: Vectors with fewer lanes than this part of a register are not considered.
 _FEWEST: Final = 4
@@ -401,12 +400,8 @@ def _in_lanes(tensor: te.Tensor, lanes: int) -> te.Tensor | None:
         values = {a.var: copy.var for a, copy in copies.items()}
         values |= {a.var: i for a, i in zip(tensor.op.axis, place, strict=True)}
         values[axis.var] = at
-        where = substitute(reduced.condition, values)
-        if length % lanes:
-            always = isinstance(where, Const) and where.value
-            where = at < length if always else te.all(where, at < length)
-        sources = [substitute(source, values) for source in reduced.sources]
-        return reduction(reduced.combiner, sources, list(copies.values()), where)[0]
+        inside = at < length if length % lanes else None
+        return reduced_over(reduced, list(copies.values()), values, inside)
 
     found: te.Tensor = te.compute((*tensor.shape, lanes), part, name=f"{tensor.name}_lanes")
     return found

@@ -174,8 +174,9 @@ def _panel(way: TiledContraction, value: Expr, columns: Any, number: int) -> te.
         groups, tile, over = front[: len(used)], front[len(used)], front[len(used) + 1 :]
         at = tile * columns + lane
         values = {a.var: i for a, i in zip(reduced, over, strict=True)}
-        for group, place in zip(used, groups, strict=True):
-            values |= group.values(place)
+        places = dict(zip(used, groups, strict=True))
+        for group in way.groups:  # the panel is the same along those that are not in use
+            values |= group.values(places.get(group, te.const(0, at.dtype)))
         values |= way.vector.values(at)
         moved = [substitute(i, values) for i in read.children]
         if guarded:  # elements that the condition excludes may have any value

@@ -357,13 +357,13 @@ def _pack(stage: Stage, way: TiledContraction, read: Read) -> None:
         else:
             stage.reorder(*front, lane, inner)
     if way.panel_size(read) >= PARALLEL:
-        stage.parallel(stage.fuse(*front) if len(front) > 1 else front[0])
+        stage.parallel(stage.fuse(*front))
 
 
 def _convert(stage: Stage, lanes: int) -> None:
     """Write the loops of an operand that is converted as a whole."""
     size = math.prod(map(extent, stage.op.axis))
-    outer, inner = stage.split(_fused(stage, list(stage.op.axis)), factor=lanes)
+    outer, inner = stage.split(stage.fuse(*stage.op.axis), factor=lanes)
     stage.vectorize(inner)
     if size >= PARALLEL:
         stage.parallel(outer)
@@ -377,7 +377,7 @@ def _blocks(
     groups = [g for g in way.groups if not (way.sums is not None and g is way.vector)]
     outer: list[IterVar] = [axes[n] for g in groups for n in g.places if n not in g.long]
     stage.reorder(*outer, *(axes[n] for g in groups for n in g.long))
-    fused = {g: _fused(stage, [axes[n] for n in g.long]) for g in groups}
+    fused = {g: stage.fuse(*(axes[n] for n in g.long)) for g in groups}
     outer += [fused[g] for g in way.batches]
     counts: list[Any] = [g.size for g in way.batches]
     inner: dict[AxisGroup, IterVar] = {}
@@ -413,7 +413,7 @@ def _blocks(
         middle.append(tile)
     if row_tiles:
         count = 1
-        rows = _fused(stage, row_tiles)
+        rows = stage.fuse(*row_tiles)
         if effort:
             heights, likely = panels.choices.block_rows, panels.choices.likely_rows
             count = cfg.define_knob("block_rows", heights, default=likely)
@@ -440,7 +440,7 @@ def _blocks(
     seconds = max(operation_seconds(cfg.target, [way.whole]), _moving_seconds(way))
     length = math.prod(counts)  # not plain: the same loops for any values of the knobs
     length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length
-    task = share(cfg, stage, _fused(stage, [*outer, *blocks]), length, seconds)
+    task = share(cfg, stage, stage.fuse(*outer, *blocks), length, seconds)
     for axis in ends[:-1] if is_last else ends[1:]:
         stage.unroll(axis)
     if is_last and panels.streams:
@@ -469,10 +469,6 @@ def _is_wide(way: TiledContraction) -> bool:
     own = dict.fromkeys(way.operands.values())
     sizes = [(way.uses(r, way.vector), bytes_of(r.tensor)) for r in own]
     return sum(n for wide, n in sizes if wide) >= sum(n for wide, n in sizes if not wide)
-
-
-def _fused(stage: Stage, axes: list[IterVar]) -> IterVar:
-    return stage.fuse(*axes) if len(axes) > 1 else axes[0]
 
 
 def _vectors(stage: Stage, axis: IterVar, lanes: int) -> None:

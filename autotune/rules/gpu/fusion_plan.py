@@ -13,17 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from autotune import te
-from autotune.ir.expr import Call, Expr, Read, Var
+from autotune.ir.expr import Expr, Read, Var
 from autotune.ir.ops import cast
-from autotune.ir.visitor import reads, substitute, walk_expr
+from autotune.ir.visitor import substitute, walk_expr
 from autotune.rules.gpu.matrix_products import Product, is_same_element, product_of
+from autotune.rules.inline import has_calls
 from autotune.rules.rewrite_graph import parts_of
-from autotune.rules.stage_graph import extent, iterations
+from autotune.rules.stage_graph import extent, iterations, reads_in
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, producers_first
 
-#: Calls that only select or hint.
-FREE: Final = ("if_then_else", "likely")
 #: Largest number of operations that are repeated for each reader.
 _MAX_REPEATED: Final = 64
 
@@ -101,12 +100,6 @@ def is_reduction(tensor: te.Tensor) -> bool:
     return bool(tensor.op.reduce_axis)
 
 
-def reads_in(tensor: te.Tensor) -> list[Read]:
-    """Return the reads of a stage; of one that computes several tensors, of all of them."""
-    assert isinstance(tensor.op, ComputeOp)
-    return [r for value in tensor.op.body for r in reads(value)]
-
-
 class _Planner:
     """Places stages, the last one first, so that the readers of a stage are already placed."""
 
@@ -136,7 +129,7 @@ class _Planner:
             self.products[tensor] = product
         nodes = [node for value in tensor.op.body for node in walk_expr(value)]
         operations = sum(1 for node in nodes if node.children and not isinstance(node, Read))
-        for source in dict.fromkeys(r.tensor.op.output() for r in reads_in(tensor)):
+        for source in dict.fromkeys(r.tensor.op.output() for r in reads_in(tensor.op)):
             if source not in self.readers:
                 continue
             self.readers[source].append(tensor)
@@ -144,8 +137,7 @@ class _Planner:
             reduces = is_reduction(source) and source not in self.products
             if reduces or (source in self.of_rows and source in self.repeated):
                 self.of_rows.add(tensor)
-        dear = any(isinstance(node, Call) and node.name not in FREE for node in nodes)
-        if not is_reduction(tensor) and not dear and operations <= _MAX_REPEATED:
+        if not is_reduction(tensor) and not has_calls(tensor.op) and operations <= _MAX_REPEATED:
             self.repeated[tensor] = operations
 
     def _can_be_rewritten(self, tensor: te.Tensor) -> bool:
@@ -202,7 +194,7 @@ class _Planner:
             and t not in self.kept
             and all(reader is tensor for reader in self.readers[t])
             and is_same_element(t, tensor)
-            for t in dict.fromkeys(r.tensor for r in reads_in(tensor))
+            for t in dict.fromkeys(r.tensor for r in reads_in(tensor.op))
         )
 
     def _users(self, tensor: te.Tensor) -> set[te.Tensor]:
@@ -255,7 +247,7 @@ class _Planner:
     def _uses(self, tensor: te.Tensor) -> Iterator[tuple[te.Tensor, tuple[Expr, ...]]]:
         """Yield the readers of a tensor with their indices, inlined stages expanded."""
         for reader in self.readers[tensor]:
-            own = [r.children for r in reads_in(reader) if r.tensor is tensor]
+            own = [r.children for r in reads_in(reader.op) if r.tensor is tensor]
             if reader not in self.inline:
                 yield from ((reader, indices) for indices in own)
                 continue

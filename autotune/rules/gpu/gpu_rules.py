@@ -13,15 +13,13 @@ from typing import Any
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.ir.expr import Reduce
-from autotune.ir.visitor import free_vars, substitute
+from autotune.ir.visitor import free_vars
 from autotune.rules.gpu.fusion_plan import (
     FusedKernel,
     FusionPlan,
     is_reduction,
     long_axes,
     plan,
-    reads_in,
 )
 from autotune.rules.gpu.kernel_knobs import GpuKnobs
 from autotune.rules.gpu.matrix_products import (
@@ -41,11 +39,10 @@ from autotune.rules.gpu.scan_series import GpuSeries
 from autotune.rules.gpu.scan_threads import schedule_scan
 from autotune.rules.gpu.split_sums import split_sums
 from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
-from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes
+from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes, schedule_on_gpu
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
-from autotune.rules.plain_loops import schedule_on_gpu
 from autotune.rules.rewrite_graph import rewrite
-from autotune.rules.stage_graph import extent, reduction_of, written_out
+from autotune.rules.stage_graph import extent, reads_in, reduced_over, reduction_of, written_out
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
 
@@ -128,7 +125,8 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
             return (tensor,)
         product = product_of(tensor) if kernels[0].product is not None else None
         if product is not None:
-            widths = lane_counts(cfg.target, _widest(kernels[0], product))
+            sums = [product.tensor.dtype] if parts else []  # which may be stored in parts
+            widths = lane_counts(cfg.target, _widest(kernels[0], product, sums))
             made_tiles = tiled(product, knobs.tiles(kernels[0], product, widths))
             products[kernels[0].tail] = made_tiles
             return made_tiles.stages
@@ -190,9 +188,9 @@ def _rewritten(
     return found
 
 
-def _widest(kernel: FusedKernel, product: Product) -> str:
-    """Return the type of the largest elements that a product moves."""
-    types = [r.dtype for r, _ in product.sides] + [kernel.tail.dtype]
+def _widest(kernel: FusedKernel, product: Product, others: Sequence[str]) -> str:
+    """Return the type of the largest elements that a product moves, or of some others."""
+    types = [r.dtype for r, _ in product.sides] + [kernel.tail.dtype, *others]
     return max(types, key=dtypes.itemsize)
 
 
@@ -201,10 +199,7 @@ def _flattened(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
     axes, body = list(tensor.op.axis), reduction_of(tensor)
 
     def element(number: Any) -> Any:
-        values = digits(axes, number)
-        sources = tuple(substitute(source, values) for source in body.sources)
-        condition = substitute(body.condition, values)
-        return Reduce(body.combiner, sources, body.axes, condition, 0)
+        return reduced_over(body, body.axes, digits(axes, number))
 
     size = math.prod(map(extent, axes))
     flat: te.Tensor = te.compute((size,), element, name=f"{tensor.name}_flat")
@@ -253,8 +248,7 @@ class _Loops:
             return
         stage = self.s[tail]
         threads = self.knobs.of(kernel).define_knob("threads", [256, 32, 64, 128, 512, 1024])
-        along = stage.fuse(*reduced) if len(reduced) > 1 else reduced[0]
-        bind(stage, {"threadIdx.x": stage.split(along, factor=threads)[1]})
+        bind(stage, {"threadIdx.x": stage.split(stage.fuse(*reduced), factor=threads)[1]})
 
     def _elements(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Compute each element by itself."""
@@ -264,8 +258,7 @@ class _Loops:
         lanes = cfg.define_knob("lanes", counts)
         threads = cfg.define_knob("threads", [256, 32, 64, 128, 512, 1024])
         each = cfg.define_knob("each", [1, 2, 4, 8])
-        fused = stage.fuse(*axes) if len(axes) > 1 else axes[0]
-        fused, vector = stage.split(fused, factor=lanes)
+        fused, vector = stage.split(stage.fuse(*axes), factor=lanes)
         block, thread = stage.split(fused, factor=threads)
         block, some = stage.split(block, factor=each)
         stage.reorder(block, some, thread, vector)
@@ -277,8 +270,7 @@ class _Loops:
         members = [self.flattened[t] for t in kernel.reductions]
         elements = math.prod(map(extent, tail.op.axis))
         how = self.knobs.cells(kernel, elements, kernel.longest, goes_along(kernel.reductions[0]))
-        axes = list(tail.op.axis)
-        fused = self.s[tail].fuse(*axes) if len(axes) > 1 else axes[0]
+        fused = self.s[tail].fuse(*tail.op.axis)
         reductions = [(m, m.op.axis[0], _steps(m)) for m in members]
         schedule_rows(self.s, tail, ((), fused, None), reductions, how)
 
@@ -291,7 +283,7 @@ class _Loops:
         lanes = row_lanes(self.knobs.target, _type_of(tail), columns)
         how = self.knobs.rows(kernel, columns, lanes)
         members = [self.new[t] for t in kernel.reductions]
-        fused = self.s[tail].fuse(*along) if len(along) > 1 else along[0]
+        fused = self.s[tail].fuse(*along)
         reductions = [(m, long_axes(m)[-1], _steps(m)) for m in members]
         schedule_rows(self.s, tail, (around, row, fused), reductions, how)
 
@@ -299,7 +291,7 @@ class _Loops:
 def _type_of(tail: te.Tensor) -> str:
     """Return the type of the largest elements that a stage moves along its last axis."""
     last = tail.op.axis[-1].var
-    along = (r for r in reads_in(tail) if any(last in set(free_vars(i)) for i in r.children))
+    along = (r for r in reads_in(tail.op) if any(last in set(free_vars(i)) for i in r.children))
     return max((tail.dtype, *(r.dtype for r in along)), key=dtypes.itemsize)
 
 

@@ -10,7 +10,7 @@ from autotune import te
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
 from autotune.rules.gpu.matrix_products import Product, runs_of
 from autotune.rules.gpu.product_loops import Tiles, define_tiles
-from autotune.rules.gpu.register_rows import MOST_KEPT, KeptRows
+from autotune.rules.gpu.register_rows import MOST_KEPT, KeptRows, kept_rows
 from autotune.rules.gpu.row_loops import OCCUPIED, RowMapping, most_threads, source_along
 from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, row_lanes
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
@@ -49,7 +49,7 @@ class GpuKnobs:
         by_kind: bool,
         untuned: Collection[te.Tensor],
     ) -> None:
-        self.cfg = cfg
+        self.cfg, self.target = cfg, cfg.target
         largest: dict[str, FusedKernel] = {}
         for kernel in (k for tail, k in made.kernels.items() if tail not in untuned):
             most = largest.setdefault(_kind(kernel), kernel)
@@ -63,12 +63,9 @@ class GpuKnobs:
         self.numbers |= {tail: n for n, tail in enumerate(others, 1 + len(product))}
         if by_kind:
             kinds = {tail: _KINDS.index(_kind(made.kernels[tail])) for tail in others}
+            kept = [tail for tail in others if kept_rows(made.kernels[tail], made) is not None]
+            kinds |= dict.fromkeys(kept, len(_KINDS))  # their knobs have other values
             self.numbers |= {tail: 1 + parts + kind for tail, kind in kinds.items()}
-
-    @property
-    def target(self) -> Target:
-        """What the kernels are for."""
-        return self.cfg.target
 
     def of(self, kernel: FusedKernel) -> KnobDefiner:
         """Return what defines the knobs of a kernel."""

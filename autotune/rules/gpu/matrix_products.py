@@ -19,8 +19,7 @@ from autotune.ir.ops import cast, const
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.nest.regions import Interval, Relaxer
 from autotune.rules.gpu.product_loops import Operand, Tiles
-from autotune.rules.stage_graph import extent, reduction_of
-from autotune.te.tensor import ComputeOp
+from autotune.rules.stage_graph import extent, reads_in, reduction_of
 
 #: Rows, columns and steps of the smallest product with tiles.
 LEAST: Final = 8
@@ -60,7 +59,7 @@ class Product:
             for axes in (self.batch, self.rows, self.columns)
         )
         stage.reorder(*batch, *kinds[0], *kinds[1])
-        rows, columns = (stage.fuse(*axes) if len(axes) > 1 else axes[0] for axes in kinds)
+        rows, columns = (stage.fuse(*axes) for axes in kinds)
         return batch, rows, columns
 
     def is_steps_last(self, read: Read, way: int) -> bool:
@@ -150,11 +149,9 @@ def is_same_element(tensor: te.Tensor, reader: te.Tensor) -> bool:
     """Whether a stage reads only the element of a tensor at the index that it stores."""
     if list(map(extent, tensor.op.axis)) != list(map(extent, reader.op.axis)):
         return False
-    assert isinstance(reader.op, ComputeOp)
     return all(
         index is axis.var or extent(axis) == 1
-        for value in reader.op.body
-        for r in reads(value)
+        for r in reads_in(reader.op)
         if r.tensor is tensor
         for index, axis in zip(r.children, reader.op.axis, strict=True)
     )

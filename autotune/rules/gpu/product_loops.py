@@ -28,25 +28,14 @@ MAX_SIDE_BY_SIDE = 1024  # Threads of blocks side by side on a multiprocessor.
 
 @dataclass(frozen=True, slots=True)
 class Tiles(BlockTile):
-    """How a product is cut up into tiles of blocks."""
+    """How a product is cut up into tiles of blocks, by the knobs that `gpu_schedule` describes."""
 
-    #: Steps of the reduction whose operands lie in shared memory together.
     depth: Any
-    #: Steps of the reduction that are unrolled.
     unroll: Any
-    #: Elements that a thread fetches together.
     fetch: Any
-    #: Elements between the rows of a tile that lies transposed in shared memory, against bank
-    #: conflicts when it is stored there.
     pad: Any
-    #: Whether the next tiles are fetched while the present ones are used: "registers" keeps them
-    #: there until then, "copies" has them copied meanwhile, "shared" stores them at once.
     ahead: str
-    #: Rows of tiles that neighbouring blocks go down before they go right, so that they find what
-    #: the others loaded in the L2 cache.
     group: Any
-    #: Blocks that are to run side by side on a multiprocessor, which limits their registers; 0
-    #: leaves it to the compiler.
     resident: Any
     #: Elements in the widest access there is.
     widest: int

@@ -21,21 +21,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from autotune import te
-from autotune.ir.expr import Call, Const, Expr, Read
-from autotune.ir.visitor import ReadRewriter, reads, substitute, walk_expr
+from autotune.ir.expr import Expr, Read, Reduce
+from autotune.ir.visitor import ReadRewriter, reads, substitute
 from autotune.rules.gpu.fusion_plan import (
-    FREE,
     FusedKernel,
     FusionPlan,
     is_reduction,
     long_axes,
-    reads_in,
 )
 from autotune.rules.gpu.matrix_products import digits, joined
 from autotune.rules.gpu.thread_loops import before_row, bind
-from autotune.rules.stage_graph import extent, reduction_of, written_out
+from autotune.rules.inline import has_calls
+from autotune.rules.stage_graph import extent, reads_in, reduced_over, reduction_of, written_out
 from autotune.schedule.schedule import Schedule
-from autotune.te.reduction import reduction
 from autotune.te.tensor import ComputeOp
 
 #: Largest number of elements that a thread keeps, and of threads of a row.
@@ -66,7 +64,7 @@ def kept_rows(kernel: FusedKernel, made: FusionPlan) -> KeptRows | None:
     if any(_lengths(t, rows) != lengths for t in kernel.reductions):
         return None
     inline = [t for t, hosts in made.hosts.items() if t in made.inline and tail in hosts]
-    held = {t for t in inline if t in own and _is_dear(t) and _lengths(t, rows) == lengths}
+    held = {t for t in inline if t in own and has_calls(t.op) and _lengths(t, rows) == lengths}
     while True:
         inlined = frozenset(inline) - held
         users = [written_out(t, inlined) for t in (*kernel.reductions, *held, tail)]
@@ -74,7 +72,7 @@ def kept_rows(kernel: FusedKernel, made: FusionPlan) -> KeptRows | None:
         if often == held:
             break
         held = often
-    sources = dict.fromkeys(r.tensor for user in users for r in reads_in(user))
+    sources = dict.fromkeys(r.tensor for user in users for r in reads_in(user.op))
     given = {t for t in sources if t not in own and _times(t, users, rows) > 1}
     columns = math.prod(lengths[rows:])
     if columns * len(held | given) > MOST_KEPT * _MOST_THREADS:
@@ -82,22 +80,19 @@ def kept_rows(kernel: FusedKernel, made: FusionPlan) -> KeptRows | None:
     return KeptRows(kernel, columns, frozenset(held | given), inlined)
 
 
-def _lengths(tensor: te.Tensor, rows: int) -> list[int]:
-    """Return the lengths of rows and of a row: of a reduction, of what it reduces."""
+def _place_of(tensor: te.Tensor, rows: int) -> list[Any]:
+    """Return the axes over rows and along a row: of a reduction, those of what it reduces."""
     axes = long_axes(tensor)
-    along = [a for a in tensor.op.reduce_axis if extent(a) > 1] or axes[rows:]
-    return list(map(extent, (*axes[:rows], *along)))
+    return axes[:rows] + ([a for a in tensor.op.reduce_axis if extent(a) > 1] or axes[rows:])
 
 
-def _is_dear(tensor: te.Tensor) -> bool:
-    assert isinstance(tensor.op, ComputeOp)
-    calls = (e for e in walk_expr(tensor.op.body[0]) if isinstance(e, Call))
-    return any(call.name not in FREE for call in calls)
+def _lengths(tensor: te.Tensor, rows: int) -> list[int]:
+    return list(map(extent, _place_of(tensor, rows)))
 
 
 def _times(tensor: te.Tensor, users: Sequence[te.Tensor], rows: int) -> int:
     """Return how many stages read the elements of their own place of a tensor; 0 for others."""
-    own = [[r for r in reads_in(user) if r.tensor is tensor] for user in users]
+    own = [[r for r in reads_in(user.op) if r.tensor is tensor] for user in users]
     if not all(
         _is_place(r, _place_of(user, rows)) for user, found in zip(users, own, strict=True)
         for r in found
@@ -106,16 +101,12 @@ def _times(tensor: te.Tensor, users: Sequence[te.Tensor], rows: int) -> int:
     return sum(map(bool, own))
 
 
-def _place_of(tensor: te.Tensor, rows: int) -> list[Any]:
-    """Return the variables of a stage's element: of its row, and along it."""
-    axes = long_axes(tensor)
-    along = [a for a in tensor.op.reduce_axis if extent(a) > 1] or axes[rows:]
-    return [axis.var for axis in (*axes[:rows], *along)]
-
-
 def _is_place(read: Read, place: Sequence[Any]) -> bool:
+    """Whether the element is read to which axes belong."""
     indices = [i for i, n in zip(read.children, read.tensor.shape, strict=True) if n != 1]
-    return len(indices) == len(place) and all(a is b for a, b in zip(indices, place, strict=True))
+    return len(indices) == len(place) and all(
+        i is axis.var for i, axis in zip(indices, place, strict=True)
+    )
 
 
 @dataclass(slots=True)
@@ -164,17 +155,15 @@ class RegisterRows:
     def _moved(self, user: te.Tensor, body: Expr, place: Sequence[Any]) -> Expr:
         """Return an expression of a stage that reads what threads keep at a place."""
         rows = self.kept.kernel.rows
-        variables = _place_of(user, rows)
+        axes = _place_of(user, rows)
 
         def read(source: te.Tensor, indices: tuple[Expr, ...]) -> Expr:
             plain = Read(source, indices)
-            if self.old.get(source, source) not in self.kept.held:
-                return plain
-            if not _is_place(plain, variables):
+            if self.old.get(source, source) not in self.kept.held or not _is_place(plain, axes):
                 return plain
             if source not in self.own:
                 self.own[source] = self._of_threads(source, None)
-            return Read(self.own[source], (*variables[:rows], *place))
+            return Read(self.own[source], (*(axis.var for axis in axes[:rows]), *place))
 
         return ReadRewriter(read).expr(body)
 
@@ -232,14 +221,13 @@ class RegisterRows:
 
     def _values(self, tensor: te.Tensor, front: Sequence[Any], place: Sequence[Any]) -> Any:
         """Return the values of a stage's axes at a place of a row."""
-        axes, rows = long_axes(tensor), self.kept.kernel.rows
-        along = [a for a in tensor.op.reduce_axis if extent(a) > 1] or axes[rows:]
+        rows = self.kept.kernel.rows
+        axes = _place_of(tensor, rows)
         values: dict[Any, Any] = {
             a.var: te.const(0, a.var.dtype) for a in (*tensor.op.axis, *tensor.op.reduce_axis)
         }
         values |= dict(zip((a.var for a in axes[:rows]), front, strict=True))
-        values |= digits(along, self._number(front, place))
-        return values
+        return values | digits(axes[rows:], self._number(front, place))
 
     def _reduced(self, tensor: te.Tensor) -> te.Tensor:
         """Return a reduction over the places of all threads."""
@@ -252,15 +240,10 @@ class RegisterRows:
 
         def element(*index: Any) -> Any:
             front = [i for i, axis in zip(index, tensor.op.axis, strict=True) if extent(axis) > 1]
-            values = self._values(tensor, front, place)
-
-            def at(part: Expr) -> Any:
-                return substitute(self._moved(tensor, part, place), values)
-
-            inside, where = self._is_inside(front, place), at(body.condition)
-            if not (isinstance(where, Const) and where.value):
-                inside = te.all(inside, where)
-            return reduction(body.combiner, list(map(at, body.sources)), every, inside)[0]
+            moved = self._moved(tensor, body, place)
+            assert isinstance(moved, Reduce)
+            values, inside = self._values(tensor, front, place), self._is_inside(front, place)
+            return reduced_over(moved, every, values, inside)
 
         made: te.Tensor = te.compute(tensor.shape, element, name=tensor.name)
         self.reductions.append((made, every))
@@ -270,9 +253,9 @@ class RegisterRows:
         """Compute all stages in the threads of a row."""
         stage, axes, rows = s[tail], list(tail.op.axis), self.kept.kernel.rows
         last = _rows_end(tail, rows)
-        block, row = stage.split(_fused(stage, axes[:last]), factor=self.rows)
+        block, row = stage.split(stage.fuse(*axes[:last]), factor=self.rows)
         before = self._before([axis.var for axis in long_axes(tail)[:rows]])
-        step, lane = stage.split(_fused(stage, axes[last:]), factor=self.lanes, offset=before)
+        step, lane = stage.split(stage.fuse(*axes[last:]), factor=self.lanes, offset=before)
         step, thread = stage.split(step, factor=self.threads)
         stage.reorder(block, row, thread, step, lane)
         bind(stage, {"blockIdx.x": block, "threadIdx.y": row, "threadIdx.x": thread})
@@ -295,8 +278,4 @@ class RegisterRows:
 def _rows_end(tail: te.Tensor, rows: int) -> int:
     """Return the number of a stage's axes up to the last one that indexes rows."""
     return list(tail.op.axis).index(long_axes(tail)[rows - 1]) + 1
-
-
-def _fused(stage: Any, axes: Sequence[Any]) -> Any:
-    return stage.fuse(*axes) if len(axes) > 1 else axes[0]
 

@@ -82,7 +82,7 @@ def schedule_rows(
     block, row = stage.split(rows, factor=how.rows)
     block, some = stage.split(block, factor=how.each)
     stage.reorder(*around, block, some, row, *([] if columns is None else [columns]))
-    block = stage.fuse(*around, block) if around else block
+    block = stage.fuse(*around, block)
     bind(stage, {"blockIdx.x": block, how.tags[0]: row})
     for tensor, axis, reduced in reductions:
         loaded = _loaded(s, tensor, how)
@@ -90,7 +90,7 @@ def schedule_rows(
         own.set_scope("shared")
         own.compute_at(stage, block)
         own.reorder(*reduced)
-        along = own.fuse(*reduced) if len(reduced) > 1 else reduced[0]
+        along = own.fuse(*reduced)
         if loaded is None:
             step, thread = own.split(along, factor=how.threads)
             own.reorder(thread, step)

@@ -209,7 +209,7 @@ class BlockScan:
         tasks = [axis for axis in columns if axis is not main]
         inner = [axis for axis in outside.op.axis if not any(axis is c for c in columns)]
         stage.reorder(*tasks, block, row, *inner)
-        block = stage.fuse(*tasks, block) if tasks else block
+        block = stage.fuse(*tasks, block)
         bind(stage, {"blockIdx.x": block})
         loop = s[scan.outputs[0]]
         loop.compute_at(stage, block)
@@ -256,8 +256,7 @@ class BlockScan:
         others = [a for a in stage.leaf_axes if not any(a is b for b in (*axes, *reduced))]
         stage.reorder(*others, *axes)
         lanes = 1 if reduced or has_sums else self._lanes(tensor)
-        fused = stage.fuse(*axes) if len(axes) > 1 else axes[0]
-        fused, lane = stage.split(fused, factor=lanes)
+        fused, lane = stage.split(stage.fuse(*axes), factor=lanes)
         elements = math.prod(self._length(tensor.op, axis) for axis in self._own(tensor.op))
         step, thread = stage.split(fused, factor=min(self.threads, elements // lanes))
         stage.reorder(step, thread, *reduced, lane)

@@ -180,7 +180,7 @@ class GpuSeries(SeriesRewriter):
                 blocks = [block, tile]
             own_loops = [thread] if row is None else [row, thread]
             stage.reorder(*blocks, *own_loops, vector, lane)
-            block = stage.fuse(*blocks) if len(blocks) > 1 else blocks[0]
+            block = stage.fuse(*blocks)
             bind(stage, {"blockIdx.x": block, "threadIdx.x": thread})
             if row is not None:
                 bind(stage, {"threadIdx.y": row})

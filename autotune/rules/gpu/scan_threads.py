@@ -51,8 +51,7 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
         for op in _parts(scan):
             axes = [axis for axis in cell.columns[op] if axis is not None]
             if axes:
-                fused = s[op].fuse(*axes) if len(axes) > 1 else axes[0]
-                block, thread = s[op].split(fused, factor=threads)
+                block, thread = s[op].split(s[op].fuse(*axes), factor=threads)
                 s[op].reorder(block, thread, *_others(cell, op))
                 bind(s[op], {"blockIdx.x": block, "threadIdx.x": thread})
         stage = s[scan.outputs[0]]
@@ -107,14 +106,13 @@ def _in_blocks(s: Schedule, cell: Cell, op: ComputeOp, threads: Any, rows: Any) 
     if not others:
         stage.reorder(*around, *some)
         if around:
-            bind(stage, {"blockIdx.x": stage.fuse(*around) if len(around) > 1 else around[0]})
+            bind(stage, {"blockIdx.x": stage.fuse(*around)})
         return stage.leaf_axes[-1]
     stage.reorder(*around, *others, *some)
-    inner = stage.fuse(*others) if len(others) > 1 else others[0]
-    outer, thread = stage.split(inner, factor=threads)
+    outer, thread = stage.split(stage.fuse(*others), factor=threads)
     stage.reorder(*around, thread, outer, *some)
     if around:
-        loops["blockIdx.x"] = stage.fuse(*around) if len(around) > 1 else around[0]
+        loops["blockIdx.x"] = stage.fuse(*around)
     bind(stage, {**loops, "threadIdx.x": thread})
     return outer
 

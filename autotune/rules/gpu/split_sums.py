@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from autotune import te
-from autotune.ir.expr import Const
-from autotune.ir.visitor import substitute
 from autotune.rules.gpu.default_tiles import blocks_of, default_tile
 from autotune.rules.gpu.fusion_plan import FusionPlan
 from autotune.rules.gpu.matrix_products import digits, joined, product_of
@@ -28,8 +26,10 @@ from autotune.rules.gpu.register_rows import kept_rows
 from autotune.rules.gpu.row_loops import ACROSS, OCCUPIED, goes_along, most_threads
 from autotune.rules.gpu.thread_loops import MULTIPROCESSORS
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.reductions.split_reductions import joined as whole_of
+from autotune.rules.reductions.split_reductions import partial_results
 from autotune.rules.rewrite_graph import rewrite
-from autotune.rules.stage_graph import extent, reduction_of
+from autotune.rules.stage_graph import extent, reduced_over, reduction_of
 from autotune.te.reduction import reduction
 
 #: Steps of a thread from which on sums are split, and least steps of a thread and of a part of a
@@ -92,39 +92,25 @@ def _split(tensor: te.Tensor, parts: int, is_product: bool) -> tuple[te.Tensor, 
     body, axes = reduction_of(tensor), tensor.op.axis
     longest = max(body.axes, key=extent)
     length = extent(longest)
+    if is_product:
+        made = partial_results(tensor, parts, 1, is_even=length % parts == 0, along=longest)
+        return made, whole_of(tensor, made)
     inner = te.reduce_axis((0, -(-length // parts)), longest.name)
-    others = {a: te.reduce_axis((0, extent(a)), a.name) for a in body.axes if a is not longest}
-    is_last = not is_product and goes_along(tensor)
+    own = {a: inner if a is longest else te.reduce_axis((0, extent(a)), a.name) for a in body.axes}
+    is_last, elements = goes_along(tensor), math.prod(map(extent, axes))
 
-    elements = math.prod(map(extent, axes))
+    def part(number: Any) -> Any:
+        """Return an element of one axis, as elements are computed as one row of them."""
+        z, number = _parted(number, parts if is_last else elements, is_last)
+        step = inner.var * parts + z
+        values = digits(axes, number) | {a.var: copy.var for a, copy in own.items()}
+        inside = step < length if length % parts else None
+        return reduced_over(body, list(own.values()), {**values, longest.var: step}, inside)
 
-    def part(*index: Any) -> Any:
-        place: Sequence[Any]
-        if is_product:
-            z, place = index[0], index[1:]
-            step = z * -(-length // parts) + inner.var
-        else:  # one axis, as its elements are computed as one row of them
-            (number,) = index
-            z, number = _parted(number, parts if is_last else elements, is_last)
-            place = [digits(axes, number)[axis.var] for axis in axes]
-            step = inner.var * parts + z
-        values: dict[Any, Any] = {a.var: i for a, i in zip(axes, place, strict=True)}
-        values |= {a.var: other.var for a, other in others.items()} | {longest.var: step}
-        where = substitute(body.condition, values)
-        if length % parts:
-            is_always = isinstance(where, Const) and where.value
-            where = step < length if is_always else te.all(where, step < length)
-        sources = [substitute(source, values) for source in body.sources]
-        every = [inner if a is longest else others[a] for a in body.axes]
-        return reduction(body.combiner, sources, every, where)[0]
-
-    shape = (parts, *tensor.shape) if is_product else (parts * elements,)
-    made: te.Tensor = te.compute(shape, part, name=f"{tensor.name}.parts")
+    made = te.compute((parts * elements,), part, name=f"{tensor.name}.parts")
     z = te.reduce_axis((0, parts), "part")
 
     def whole(*index: Any) -> Any:
-        if is_product:
-            return reduction(body.combiner, [made[(z.var, *index)]], z, None)[0]
         number = joined(axes, dict(zip(axes, index, strict=True))) if axes else 0
         at = number * parts + z.var if is_last else z.var * elements + number
         return reduction(body.combiner, [made[at]], z, None)[0]

@@ -21,9 +21,9 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Expr, Read
 from autotune.ir.visitor import ReadRewriter, free_vars
-from autotune.rules.gpu.fusion_plan import long_axes, reads_in
+from autotune.rules.gpu.fusion_plan import long_axes
 from autotune.rules.gpu.thread_loops import bind
-from autotune.rules.stage_graph import extent, written_out
+from autotune.rules.stage_graph import extent, reads_in, written_out
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp
 
@@ -56,7 +56,7 @@ def transposed_reads(tail: te.Tensor, vector_bytes: int) -> Transposed | None:
         return None
     along: dict[Any, int] = {axis.var: n for n, axis in enumerate(axes)}
     found: dict[int, set[te.Tensor]] = {}
-    for read in reads_in(tail):
+    for read in reads_in(tail.op):
         last = axes[-1].var
         if _position(read.children[:-1], last) is None or read.children[-1] is last:
             continue

@@ -7,6 +7,7 @@ from typing import Any
 
 from autotune import te
 from autotune.ir import dtypes
+from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
 
@@ -16,6 +17,8 @@ WARP = 32
 #: Multiprocessors of a GPU, for defaults: those of the largest one of sm_90.
 MULTIPROCESSORS = 132
 
+#: Threads of a block, where each thread computes an element.
+_PLAIN_THREADS = 256
 
 #: Least length of rows, in vectors, whose vectors begin where those of the array begin.
 _LEAST_ALIGNED = 8
@@ -54,3 +57,21 @@ def before_row(tensor: Tensor, indices: Sequence[Any], lanes: Any) -> Any:
     for index, size in zip(indices, tensor.shape, strict=True):
         number = number * size + index
     return number % lanes
+
+
+def schedule_on_gpu(schedule: Schedule, tensor: te.Tensor) -> None:
+    """Compute each element of a stage in a thread; a single one in the threads of one block.
+
+    ::
+
+        for (i)                       block (i.outer)
+          for (j)               ->      thread (i.inner)
+            C[i, j] = ...                 C[(i.outer * 256 + i.inner) // n, ...] = ...
+    """
+    stage, axes = schedule[tensor], list(tensor.op.axis)
+    reduced = list(tensor.op.reduce_axis)
+    if axes:
+        block, thread = stage.split(stage.fuse(*axes), factor=_PLAIN_THREADS)
+        bind(stage, {"blockIdx.x": block, "threadIdx.x": thread})
+    elif reduced:
+        bind(stage, {"threadIdx.x": stage.split(stage.fuse(*reduced), factor=_PLAIN_THREADS)[1]})

@@ -103,11 +103,6 @@ class RowLoops:
         else:
             schedule_transposed(knobs, self.schedule, tensor, axis, seconds)
 
-    def parts(self, lanes: LaneReduction) -> None:
-        """Schedule the parts of a reduction."""
-        stages = RowGroup(lanes.whole, (), ())
-        self.apart(lanes.result, self.seconds(stages))
-
     def rows(self, group: RowGroup, seconds: float) -> None:
         """Compute a whole group in the loop of its root over rows."""
         root, stage = group.root, self.schedule[group.root]
@@ -139,7 +134,7 @@ class RowLoops:
             for member, _ in group.members:
                 self.member(member, (), 0)
             return
-        at = stage.fuse(*front) if len(front) > 1 else front[0]
+        at = stage.fuse(*front)
         if not self.is_single(group):
             length = math.prod(lengths[a] for a in front)
             at = share(self.knobs(root), stage, at, length, seconds)
@@ -209,6 +204,6 @@ class RowLoops:
         for own in self.lanes.values():
             if any(read.tensor is tensor for read in self.reads[own.parts]):
                 return own.width  # both are computed in one loop then
-        if extent(tensor.op.axis[-1]) <= lanes:
+        if extent(tensor.op.axis[-1]) < lanes:
             return lanes
         return self.knobs(tensor).define_knob("lanes", [lanes, 2 * lanes, 4 * lanes])

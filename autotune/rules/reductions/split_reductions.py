@@ -19,10 +19,11 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.ir.expr import Const, Read
-from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.ir.axes import IterVar
+from autotune.ir.expr import Read
+from autotune.ir.visitor import free_vars, reads
 from autotune.rules.knob_definer import StageKnobs
-from autotune.rules.stage_graph import extent, iterations, reduction_of
+from autotune.rules.stage_graph import extent, iterations, reduced_over, reduction_of
 from autotune.rules.threads import COUNTS, LAUNCH, serial_seconds, share
 from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
@@ -93,7 +94,7 @@ def column_tasks(tensor: te.Tensor) -> int:
 
 
 def partial_results(
-    tensor: te.Tensor, parts: Any, unit: int, is_even: bool = False
+    tensor: te.Tensor, parts: Any, unit: int, is_even: bool = False, along: IterVar | None = None
 ) -> te.Tensor:
     """Return the results of the parts of a reduction: an axis for the parts, then its own.
 
@@ -101,9 +102,11 @@ def partial_results(
     `parts`: their number; an integer or a knob.
     `unit`: what the length of each part is a multiple of.
     `is_even`: whether all parts are known to have this length.
+    `along`: the axis that is divided; by default the first one.
     """
     reduced = reduction_of(tensor)
-    first, *rest = reduced.axes
+    first = reduced.axes[0] if along is None else along
+    rest = [a for a in reduced.axes if a is not first]
     size = extent(first)
     chunk = te.ceildiv(size, parts * unit) * unit
     step = te.reduce_axis((0, chunk), first.name)
@@ -114,12 +117,7 @@ def partial_results(
         values |= {a.var: copy.var for a, copy in zip(rest, copies, strict=True)}
         at = p * chunk + step.var
         values[first.var] = at
-        where = substitute(reduced.condition, values)
-        if not is_even:
-            inside = at < size
-            where = inside if isinstance(where, Const) and where.value else te.all(where, inside)
-        sources = [substitute(source, values) for source in reduced.sources]
-        return reduction(reduced.combiner, sources, [step, *copies], where)[0]
+        return reduced_over(reduced, [step, *copies], values, None if is_even else at < size)
 
     results: te.Tensor = te.compute((parts, *tensor.shape), part, name=f"{tensor.name}_parts")
     return results
@@ -162,7 +160,7 @@ def schedule_columns(
     count = math.prod(extent(a) for a in whole.op.axis[:-1])
     tasks = parts * count * te.ceildiv(length, lanes * width)
     share(
-        knobs, stage, stage.fuse(*front, outer) if front else outer, tasks,
+        knobs, stage, stage.fuse(*front, outer), tasks,
         serial_seconds(knobs.target, [whole]),
     )  # fmt: skip
 

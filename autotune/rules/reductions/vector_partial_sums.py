@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, Final
 
 from autotune import te
-from autotune.ir.expr import Const, Expr, Read, Reduce, Var
+from autotune.ir.expr import Expr, Read, Reduce, Var
 from autotune.ir.visitor import free_vars, reads, substitute
-from autotune.rules.stage_graph import extent, length_of, reduction_of
+from autotune.rules.stage_graph import extent, length_of, reduced_over, reduction_of
 from autotune.te.reduction import reduction
 
 #: Values that are combined in one expression.
@@ -80,11 +80,7 @@ def lanes_of(
         values = {a.var: i for a, i in zip(tensor.op.axis, place, strict=True)}
         values |= {a.var: copy.var for a, copy in zip(outer, copies, strict=True)}
         values[last.var] = at
-        where = substitute(reduced.condition, values)
-        inside = at < length
-        where = inside if isinstance(where, Const) and where.value else te.all(where, inside)
-        sources = [substitute(source, values) for source in reduced.sources]
-        return reduction(reduced.combiner, sources, [*copies, step], where)[0]
+        return reduced_over(reduced, [*copies, step], values, at < length)
 
     parts = te.compute((*tensor.shape, width), part, name=f"{tensor.name}_lanes")
     every = te.reduce_axis((0, vectors), "u")

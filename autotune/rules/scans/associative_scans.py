@@ -188,11 +188,15 @@ class ScanSeries(SeriesRewriter):
         self._loops.append(loops)
         return loops.result
 
-    def apply(self, s: Schedule) -> list[te.Tensor]:
-        """Schedule all series; return their stages."""
+    @property
+    def stages(self) -> list[te.Tensor]:
+        """What replaces all series."""
+        return [t for loops in self._loops for t in loops.stages]
+
+    def apply(self, s: Schedule) -> None:
+        """Schedule all series."""
         for loops in self._loops:
             loops.apply(s)
-        return [t for loops in self._loops for t in loops.stages]
 
 
 class SeriesLoops:
@@ -252,7 +256,7 @@ class SeriesLoops:
             for part in (*scan.op.init, *scan.op.update):
                 front = list(part.op.axis)[1:]
                 if way == "steps":
-                    axis = s[part].fuse(*front) if len(front) > 1 else front[-1]
+                    axis = s[part].fuse(*front)
                     outer, axis = s[part].split(axis, factor=columns)
                     if stream:
                         s[part].parallel(outer)
@@ -285,7 +289,7 @@ class SeriesLoops:
             s[Y].pragma(vectors, "nontemporal_store")
         if blocks is None:
             s[Y].reorder(*axes, outer, time, steps)
-            at = s[Y].fuse(*axes, outer) if axes else outer
+            at = s[Y].fuse(*axes, outer)
             at = self._share(s, Y, at, math.prod(self.recurrence.columns), columns)
         else:
             self._ends(s, blocks, lanes)
@@ -338,7 +342,7 @@ class SeriesLoops:
         Y, axes = self.result, list(self.result.op.axis)
         inner = axes.pop(self.series.time)
         s[Y].reorder(*axes, inner)
-        row = (s[Y].fuse(*axes) if len(axes) > 1 else axes[0]) if axes else None
+        row = s[Y].fuse(*axes) if axes else None
         self._within(s, sums)
         if length is not None:
             columns, inner = s[Y].split(inner, factor=length)
@@ -364,7 +368,7 @@ class SeriesLoops:
     def _row_ends(self, s: Schedule, sums: RowSums) -> None:
         """Schedule the sums of blocks of rows."""
         axes = sums.ends.op.axis
-        block = s[sums.ends].fuse(*axes) if len(axes) > 1 else axes[0]
+        block = s[sums.ends].fuse(*axes)
         s[sums.ends].parallel(block)
         lane = sums.lane_sums.op.axis[-1]
         s[sums.lane_sums].compute_at(s[sums.ends], block)
@@ -382,7 +386,7 @@ class SeriesLoops:
             time = axes.pop(self.series.time)
             if axes:
                 s[result].reorder(*axes, time)
-                row = s[result].fuse(*axes) if len(axes) > 1 else axes[0]
+                row = s[result].fuse(*axes)
                 rows, _ = s[result].split(row, factor=width)
                 count = math.prod(self.recurrence.columns)
                 rows = self._share(s, result, rows, count, width)

@@ -18,10 +18,9 @@ from autotune.rules.scans.cells import (
     Cell,
     cell_of,
     is_contraction,
-    op_reads,
     panels_and_tile,
 )
-from autotune.rules.stage_graph import extent
+from autotune.rules.stage_graph import extent, reads_in
 from autotune.rules.threads import serial_seconds, share
 from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
@@ -191,7 +190,7 @@ class CellLoops:
 
     def _shared(self, stage: Stage, tasks: list[Any], columns: Sequence[Any]) -> Any:
         """Share loops over columns among threads; return the loop over one thread's tasks."""
-        task = stage.fuse(*tasks) if len(tasks) > 1 else tasks[0]
+        task = stage.fuse(*tasks)
         length = math.prod(map(extent, columns))
         if self.main is not None:
             main = extent(columns[self.main])
@@ -216,7 +215,7 @@ class CellLoops:
         lanes = lanes_in(self.cfg.target, stage.outputs[0].dtype)
         if self._length(op, last) < lanes:
             return False
-        own = [i for r in op_reads(op) for i in r.children[:-1]]
+        own = [i for r in reads_in(op) for i in r.children[:-1]]
         return not any(last.var is v for i in own for v in free_vars(i))
 
     def _tile(self, op: ComputeOp, reductions: Sequence[ComputeOp]) -> None:
@@ -301,7 +300,7 @@ class CellLoops:
 
     def _copies(self, reduction: ComputeOp, end: ComputeOp, u: Any) -> int:
         """Return how many sums one element of a tile needs."""
-        (read, *_) = (r for r in op_reads(end) if r.tensor is reduction.output())
+        (read, *_) = (r for r in reads_in(end) if r.tensor is reduction.output())
         pairs = zip(reduction.axis, read.children, strict=True)
         return math.prod(self._length(reduction, a) for a, i in pairs if isinstance(i, Const))
 

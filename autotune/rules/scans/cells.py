@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune import te
-from autotune.ir.expr import BinaryOp, Const, Expr, Read, Reduce
+from autotune.ir.expr import BinaryOp, Const, Expr, Read
 from autotune.ir.visitor import free_vars, reads, substitute, walk_expr
 from autotune.rules.rewrite_graph import parts_of
-from autotune.rules.stage_graph import extent, reduction_of
+from autotune.rules.stage_graph import extent, reads_in, reduction_of
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation
 
@@ -63,7 +63,7 @@ class Cell:
         if len(readers) != 1 or len(op.outputs) > 1 or op.output() in self.scan.update:
             return None
         (end,) = readers
-        own = [r for r in op_reads(end) if r.tensor is op.output()]
+        own = [r for r in reads_in(end) if r.tensor is op.output()]
         axes = {a.var for a in end.axis}
         at = all(
             r.children[-1] is end.axis[-1].var
@@ -71,16 +71,6 @@ class Cell:
             for r in own
         )
         return end if at and not end.reduce_axis else None
-
-
-def op_reads(op: Operation) -> list[Read]:
-    """Return the distinct reads of an operation."""
-    assert isinstance(op, ComputeOp)
-    found: list[Read] = []
-    for value in op.body:
-        parts = (*value.sources, value.condition) if isinstance(value, Reduce) else (value,)
-        found += [r for part in parts for r in reads(part)]
-    return list(dict.fromkeys(found))
 
 
 def cell_of(
@@ -112,7 +102,7 @@ def cell_of(
         places = [
             {n for n, i in enumerate(read.children) if i is _step(cell, reader)}
             for reader in readers
-            for read in op_reads(reader)
+            for read in reads_in(reader)
             if read.tensor is op.output()
         ]
         shared = set.intersection(*places) if places else set()
@@ -130,7 +120,7 @@ def _step(cell: Cell, reader: Operation) -> Expr:
 
 def _follow(cell: Cell, op: ComputeOp) -> None:
     """Note the columns of what a stage of a cell reads."""
-    for read in op_reads(op):
+    for read in reads_in(op):
         inner = read.tensor.op
         if not isinstance(inner, ComputeOp) or any(t in cell.scan.update for t in inner.outputs):
             continue
@@ -160,7 +150,7 @@ def outside_of(
         return None
     if op.output() in inlined or any(op in parts_of(o) for o in ops if isinstance(o, ScanOp)):
         return None
-    own = [r for r in op_reads(op) if r.tensor in scan.outputs]
+    own = [r for r in reads_in(op) if r.tensor in scan.outputs]
     columns = []
     for n in sorted(scan.apart):
         at = [next((a for a in op.axis if a.var is r.children[n]), None) for r in own]
@@ -179,7 +169,7 @@ def outside_of(
 
 def is_contraction(op: ComputeOp) -> bool:
     """Whether a reduction reads two or more operands."""
-    return bool(op.reduce_axis) and len({r.tensor for r in op_reads(op)}) > 1
+    return bool(op.reduce_axis) and len({r.tensor for r in reads_in(op)}) > 1
 
 
 def work_of(op: ComputeOp) -> int:

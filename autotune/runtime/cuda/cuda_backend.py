@@ -15,9 +15,8 @@ from autotune.ir.stmt import PrimFunc
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.device.device_properties import gpu_facts
 from autotune.runtime.cuda.gpu_arrays import device_of
-from autotune.runtime.cuda.gpu_function import GPUFunction
+from autotune.runtime.cuda.gpu_function import GpuConstants, GPUFunction
 from autotune.runtime.cuda.gpu_program import GpuProgram, arch_for
-from autotune.runtime.cuda.prepared_constants import GpuConstants
 from autotune.runtime.device import Host
 from autotune.target import Target
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotune.errors import LaunchError, TargetError
+from autotune.runtime.cuda.launch_limits import LaunchSizes
 from autotune.runtime.cuda.nvrtc import Cubin, Usage
 from autotune.target import GpuLimits
 
@@ -244,9 +245,7 @@ class LoadedKernel:
 
     def bound(
         self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
+        sizes: LaunchSizes,
         stream: int,
         values: Sequence[ctypes._SimpleCData[Any] | ctypes.Array[Any]],
     ) -> Callable[[], None]:
@@ -254,8 +253,7 @@ class LoadedKernel:
 
         Its device must be the current one, now and then.
 
-        `grid`, `block`: as they were checked.
-        `shared_bytes`: dynamic shared memory.
+        `sizes`: as they were checked.
         `stream`: handle of the stream.
         `values`: the kernel's arguments by value.
 
@@ -263,8 +261,9 @@ class LoadedKernel:
         """
         addresses = [ctypes.addressof(value) for value in values]
         table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        sizes = (*grid, *block, shared_bytes, stream, ctypes.addressof(table), 0)
+        grid, block, dynamic_bytes = sizes.grid, sizes.block, sizes.shared_bytes
         driver, handle = cupy().cuda.driver, self._handle
+        numbers = (*grid, *block, dynamic_bytes, stream, ctypes.addressof(table), 0)
 
         def failed(error: RuntimeError) -> LaunchError:
             return LaunchError(
@@ -274,15 +273,15 @@ class LoadedKernel:
 
         def launch(_held: object = (self, table, values)) -> None:
             try:
-                driver.launchKernel(handle, *sizes)
+                driver.launchKernel(handle, *numbers)
             except RuntimeError as error:
                 raise failed(error) from error
 
         try:
-            if shared_bytes > self._dynamic_bytes:
+            if dynamic_bytes > self._dynamic_bytes:
                 what = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                driver.funcSetAttribute(handle, what, shared_bytes)
-                self._dynamic_bytes = shared_bytes
+                driver.funcSetAttribute(handle, what, dynamic_bytes)
+                self._dynamic_bytes = dynamic_bytes
         except RuntimeError as error:
             raise failed(error) from error
         return launch

@@ -110,6 +110,16 @@ def gpu_array(array: Any, device: int, stream: int, strided: bool = False) -> Gp
     return found
 
 
+def named_array(
+    label: str, array: Any, device: int, stream: int, strided: bool = False
+) -> GpuArray:
+    """As `gpu_array`, with the argument's name in messages."""
+    try:
+        return gpu_array(array, device, stream, strided)
+    except ArgumentError as error:
+        raise ArgumentError(f"{label} {error}") from None
+
+
 def _from_dlpack(array: Any, stream: int) -> GpuArray | None:
     where, number = (int(part) for part in array.__dlpack_device__())
     if where not in _CUDA_DEVICES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any
@@ -13,13 +13,52 @@ from autotune.errors import ArgumentError, TargetError
 from autotune.ir import dtypes
 from autotune.runtime.argument_checks import ArgumentChecker
 from autotune.runtime.cuda import cupy_driver
-from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, gpu_array
-from autotune.runtime.cuda.gpu_program import GpuProgram, GpuSource, arch_for
+from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, named_array
+from autotune.runtime.cuda.gpu_program import ALIGNMENT, GpuProgram, GpuSource, arch_for
 from autotune.runtime.cuda.loaded_program import LoadedProgram, check_arch
 from autotune.runtime.cuda.nvrtc import Cubin
-from autotune.runtime.cuda.prepared_constants import GpuConstants
-from autotune.runtime.device import DeviceArray
+from autotune.runtime.device import DeviceArray, Host
+from autotune.runtime.signature import ArrayParameter
 from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class GpuConstants:
+    """The constant inputs of a function; see `autotune.lowering.split_constants`."""
+
+    #: All of them, in order.
+    arrays: tuple[Host, ...]
+    #: Those that the function itself takes.
+    kept: tuple[int, ...]
+    #: Computes from them the arrays that the function takes after these.
+    prepare: GpuSource | None
+
+    @property
+    def count(self) -> int:
+        """Number of arrays that the function takes after those of its calls."""
+        outputs = () if self.prepare is None else self.prepare.signature.parameters
+        return len(self.kept) + sum(p.is_output for p in outputs)
+
+    def on(self, device: int, arch: str) -> list[DeviceArray]:
+        """Return these arrays in the memory of a GPU; waits until they are computed.
+
+        Raises CompileError or LaunchError or TargetError as `GpuSource.compiled`, and if the launch
+        fails.
+        """
+        arrays, made = cupy_driver.copied(self.arrays, device), list[DeviceArray]()
+        with cupy_driver.cupy().cuda.Device(device) as used:
+            if self.prepare is not None:
+                made = [_new(p, device) for p in self.prepare.signature.parameters[len(arrays) :]]
+                addresses = [int(array.data.ptr) for array in (*arrays, *made)]
+                program = LoadedProgram(self.prepare.compiled(arch), device)
+                program.bind(addresses, cupy_driver.stream_handle(None, device))()
+            used.synchronize()
+        return [*(arrays[number] for number in self.kept), *made]
+
+
+def _new(parameter: ArrayParameter, device: int) -> DeviceArray:
+    count = math.prod(parameter.fixed or ()) * dtypes.itemsize(parameter.dtype)
+    return cupy_driver.empty((count,), "uint8", device)
 
 
 class GPUFunction:
@@ -132,13 +171,10 @@ class GPUFunction:
         held = []
         for number, (array, param) in enumerate(zip(arrays, parameters, strict=True), start=1):
             label = f"{signature.name}: argument {number}, {param.name!r},"
-            try:
-                found = gpu_array(array, device, stream, strided=param.strides is not None)
-            except ArgumentError as error:
-                raise ArgumentError(f"{label} {error}") from None
-            if found.address % self.module.alignment and found.size:
+            found = named_array(label, array, device, stream, param.strides is not None)
+            if found.address % ALIGNMENT and found.size:
                 raise ArgumentError(
-                    f"{label} must begin at a multiple of {self.module.alignment} bytes, got "
+                    f"{label} must begin at a multiple of {ALIGNMENT} bytes, got "
                     f"address {found.address:#x}: a new array does"
                 )
             held.append(found)

@@ -24,6 +24,9 @@ from autotune.target import Target
 
 Extents = tuple[Extent, Extent, Extent]
 
+#: Bytes of which every array's address is a multiple.
+ALIGNMENT = 16
+
 
 @dataclass(frozen=True)
 class GpuLaunch:
@@ -60,8 +63,6 @@ class GpuProgram:
     launches: tuple[GpuLaunch, ...]
     #: Arrays that kernels hand on; who runs it provides them.
     workspace: tuple[ArrayParameter, ...] = ()
-    #: Bytes of which every array's address is a multiple.
-    alignment: int = 16
 
     def check(self) -> None:
         """Check its launches against the architecture's limits, as far as they are known.
@@ -107,8 +108,6 @@ class GpuSource:
     launches: tuple[GpuLaunch, ...]
     #: Arrays that kernels hand on; who runs it provides them.
     workspace: tuple[ArrayParameter, ...] = ()
-    #: Bytes of which every array's address is a multiple.
-    alignment: int = 16
     #: What stands before the text.
     header: str = field(default="", repr=False)
 
@@ -122,7 +121,7 @@ class GpuSource:
         names = [launch.symbol for launch in self.launches]
         cubin = compile_cubin(self.header + self.text, arch, names=names, cache=default_cache())
         launches = tuple(replace(each, symbol=cubin.symbols[each.symbol]) for each in self.launches)
-        made = GpuProgram(self.signature, cubin, launches, self.workspace, self.alignment)
+        made = GpuProgram(self.signature, cubin, launches, self.workspace)
         made.check()
         return made
 

@@ -5,8 +5,6 @@ Most are written by `codegen.cuda`; templates may return kernels as text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from autotune.codegen.cuda.cuda_source import CUDAKernel, emit
 from autotune.codegen.cuda.device_source import device_header
 from autotune.errors import UsageError
@@ -57,38 +55,14 @@ def kernel_source(function: PrimFunc) -> GpuSource:
         source.text,
         tuple(map(launch, source.kernels)),
         tuple(workspace),
-        max(kernel.alignment for kernel in source.kernels),
     )
 
 
-@dataclass(frozen=True)
-class RawLaunch:
-    """One configuration of a kernel as text: what is compiled, and how it is launched."""
+def raw_source(function: PrimFunc) -> GpuSource:
+    """Return an analysed function of kernels as text with its launches; needs no compiler.
 
-    #: The kernel's name.
-    name: str
-    #: Its knobs, as ``#define``s.
-    macros: str = field(repr=False)
-    #: The kernel.
-    text: str = field(repr=False)
-    sizes: LaunchSizes
-    #: After how many of its lines the text begins that the template gave, and with which line.
-    given: tuple[int, int] = (0, 1)
-
-    @property
-    def numbered(self) -> str:
-        """The text, in which a compiler counts lines as whoever wrote it does."""
-        (before, line), lines = self.given, self.text.split("\n")
-        return "\n".join([*lines[:before], f'#line {line} "text"', *lines[before:]])
-
-    @classmethod
-    def of(cls, function: PrimFunc) -> RawLaunch:
-        """Return the last launch of an analysed function of kernels as text."""
-        return raw_launches(function)[-1]
-
-
-def raw_launches(function: PrimFunc) -> list[RawLaunch]:
-    """Return what an analysed function of kernels as text launches, in order."""
+    Knobs are macros before the text, in which a compiler counts lines as whoever wrote it does.
+    """
     if not is_raw(function):
         raise TypeError(f"{function.name} is not a kernel as text")
     nests = list(launches(function.body))
@@ -96,13 +70,24 @@ def raw_launches(function: PrimFunc) -> list[RawLaunch]:
     first = inside[0]
     values = map(_value, first.values)
     macros = "".join(f"#define {n} {v}\n" for n, v in zip(first.defines, values, strict=True))
-    return [
-        RawLaunch(raw.name, macros, first.text, _sizes(raw.name, nest), first.given)
-        for raw, nest in zip(inside, nests, strict=True)
+    (before, line), lines = first.given, first.text.split("\n")
+    memory = [
+        ArrayParameter(s.buffer.name, s.buffer.dtype, tuple(map(_value, s.buffer.shape)), True)
+        for s in walk(function.body)
+        if isinstance(s, Allocate) and s.buffer.scope == "global"
     ]
+    numbers = tuple(range(len(function.params) + len(memory)))
+    return GpuSource(
+        Signature.of(function),
+        "\n".join([macros, *lines[:before], f'#line {line} "text"', *lines[before:]]),
+        tuple(_launch(raw.name, nest, numbers) for raw, nest in zip(inside, nests, strict=True)),
+        workspace=tuple(memory),
+        header=f"{device_header()}\n",
+    )
 
 
-def _sizes(name: str, nest: For) -> LaunchSizes:
+def _launch(name: str, nest: For, arrays: tuple[int, ...]) -> GpuLaunch:
+    """Return the launch of a kernel as text, of whose arguments `arrays` are the numbers."""
     extents: dict[str, int] = {}
     shared = 0
     for stmt in walk(nest):
@@ -114,33 +99,11 @@ def _sizes(name: str, nest: For) -> LaunchSizes:
     grid, block = (
         [extents.get(f"{level}.{axis}", 1) for axis in "xyz"] for level in ("blockIdx", "threadIdx")
     )
-    return LaunchSizes.of(name, grid, block, shared)
+    sizes = LaunchSizes.of(name, grid, block, shared)
+    return GpuLaunch(name, sizes.grid, sizes.block, sizes.shared_bytes, arrays)
 
 
 def _value(expr: Expr) -> int:
     if not isinstance(expr, Const):
         raise UsageError(f"`{expr}` depends on more than knobs and the template's arguments")
     return int(expr.value)
-
-
-def raw_source(function: PrimFunc) -> GpuSource:
-    """Return an analysed function of kernels as text with its launches; needs no compiler."""
-    found = raw_launches(function)
-    memory = [
-        ArrayParameter(s.buffer.name, s.buffer.dtype, tuple(map(_value, s.buffer.shape)), True)
-        for s in walk(function.body)
-        if isinstance(s, Allocate) and s.buffer.scope == "global"
-    ]
-    numbers = tuple(range(len(function.params) + len(memory)))
-    return GpuSource(
-        Signature.of(function),
-        f"{found[0].macros}\n{found[0].numbered}",
-        tuple(
-            GpuLaunch(
-                each.name, each.sizes.grid, each.sizes.block, each.sizes.shared_bytes, numbers
-            )
-            for each in found
-        ),
-        workspace=tuple(memory),
-        header=f"{device_header()}\n",
-    )

@@ -9,7 +9,6 @@ proposals are moves that need no model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -38,28 +37,21 @@ CLEARLY = 1.02  # An improvement of the best time by this factor counts.
 KEPT, CLIMBERS = 1024, 16
 
 
-@dataclass(frozen=True)
-class ModelSettings:
-    """What the tuner does when."""
+START = 8  # Measurements, spread over the space, before the model is used.
+START_VALID = 3  # Working candidates before the model is used.
+START_POOL = 256  # Random candidates from which the first ones are chosen.
 
-    start: int = 8  # Measurements, spread over the space, before the model is used.
-    start_valid: int = 3  # Working candidates before the model is used.
-    start_pool: int = 256  # Random candidates from which the first ones are chosen.
-    # Whether boosted trees are a trend, if features are given: over the knobs alone they say no
-    # more than the Gaussian process.
-    trees: bool = True
-    audit_from: int = 16  # Outcomes of its own proposals from which on the model is audited.
-    # Rank correlation of guesses with outcomes from which on every proposal is the model's.
-    trusted: float = 0.0
-    # With each measurement in vain, every other proposal has to better the best time by so much
-    # more for it to count, up to a limit; 1 is the deviation of the times measured. Who searches a
-    # plateau in vain so looks elsewhere, too.
-    exploration: float = 0.1
-    max_exploration: float = 1.0
-    exploration_half_life: float = 50.0  # Measurements after which boldness counts half, and so on.
-    # Times that, in a large space, the surroundings of the best candidates are judged, too.
-    climbs: int = 2
-    candidates: CandidateSettings = field(default_factory=CandidateSettings)
+AUDIT_FROM = 16  # Outcomes of its own proposals from which on the model is audited.
+# Rank correlation of guesses with outcomes from which on every proposal is the model's.
+TRUSTED = 0.0
+
+# With each measurement in vain, every other proposal has to better the best time by so much more
+# for it to count, up to a limit; 1 is the deviation of the times measured. Who searches a plateau
+# in vain so looks elsewhere, too.
+EXPLORATION, MAX_EXPLORATION = 0.1, 1.0
+EXPLORATION_HALF_LIFE = 50.0  # Measurements after which boldness counts half, and so on.
+
+CLIMBS = 2  # Times that, in a large space, the surroundings of the best candidates are judged, too.
 
 
 class ImprovementTracker:
@@ -100,7 +92,8 @@ class ModelTuner(Tuner):
         better without it.
     make_model : callable
         Makes an untrained cost model from a seed.
-    settings : ModelSettings
+    candidates : CandidateSettings
+        How many are judged.
     """
 
     estimates_gain: ClassVar[bool] = True
@@ -113,15 +106,15 @@ class ModelTuner(Tuner):
         features: FeatureSource | None = None,
         prior: TransferPrior | None = None,
         make_model: Callable[[int], CostModel] = default_model,
-        settings: ModelSettings | None = None,
+        candidates: CandidateSettings | None = None,
     ) -> None:
         super().__init__(space, seed)
-        self._settings = settings or ModelSettings()
+        # Over the knobs alone, boosted trees say no more than the Gaussian process.
         source = features or KnobFeatures(space)
         self._trees = TreeTrend(source, make_model, seed)
-        trends = [self._trees] if self._settings.trees and features is not None else []
+        trends = [self._trees] if features is not None else []
         self._surrogate = Surrogate(space, trends, prior)
-        self._candidates = Candidates(space, source, self._settings.candidates)
+        self._candidates = Candidates(space, source, candidates)
         self._knobs = KnobDistances(space)
         self._acquisition: Acquisition | None = None
         self._audit = Audit()
@@ -187,18 +180,18 @@ class ModelTuner(Tuner):
 
         Every other one is bold, the bolder the longer the search has been in vain.
         """
-        best, settings = self.best, self._settings
+        best = self.best
         known = len(self._told)
         vain = 0 if best is None else self._progress.in_vain(best.throughput, known)
-        bold = min(settings.exploration * vain, settings.max_exploration)
-        bold *= 0.5 ** (known / settings.exploration_half_life)
+        bold = min(EXPLORATION * vain, MAX_EXPLORATION)
+        bold *= 0.5 ** (known / EXPLORATION_HALF_LIFE)
         return [bold if (known + number) % 2 else 0.0 for number in range(n)]
 
     def _informed(self) -> bool:
         """Whether enough was measured, and enough of it worked, for a model to learn from."""
         working = sum(o.ok for o in self._told.values())
-        start = self._settings.start if self._surrogate.prior is None else 0
-        return len(self._told) >= start and working >= self._settings.start_valid
+        start = START if self._surrogate.prior is None else 0
+        return len(self._told) >= start and working >= START_VALID
 
     def _start(self, n: int, rng: np.random.Generator) -> list[int]:
         """Return the default configuration, and random ones as unlike as can be.
@@ -208,7 +201,7 @@ class ModelTuner(Tuner):
         prior = self._surrogate.prior
         if prior is not None:
             return self._expected_best(prior, n, rng)
-        return self._spread(self._knobs, n, self._settings.start_pool, rng)
+        return self._spread(self._knobs, n, START_POOL, rng)
 
     def _expected_best(self, prior: Trend, n: int, rng: np.random.Generator) -> list[int]:
         """Return up to `n` candidates that the prior likes best, unlike each other."""
@@ -228,8 +221,8 @@ class ModelTuner(Tuner):
 
     def _is_trusted(self) -> bool:
         audit = self.audit
-        few = audit.outcomes < self._settings.audit_from
-        return few or audit.rank_correlation >= self._settings.trusted
+        few = audit.outcomes < AUDIT_FROM
+        return few or audit.rank_correlation >= TRUSTED
 
     def _moves(self, n: int, picked: list[int], rng: np.random.Generator) -> list[int]:
         """Return up to `n` candidates without a model: neighbours of the best, then far ones."""
@@ -242,7 +235,7 @@ class ModelTuner(Tuner):
             near += [int(i) for i in rng.permutation(np.array(around, dtype=np.int64))]
         near = list(dict.fromkeys(near))[: n // 2 + rng.integers(2) * (n % 2)]
         picked = [*picked, *near]
-        sample = self._sample(max(n, self._settings.start_pool), rng, exclude=picked)
+        sample = self._sample(max(n, START_POOL), rng, exclude=picked)
         taken = [*self.seen.tolist(), *picked]
         return near + max_min_subset(self._knobs, sample, taken, n - len(near))
 
@@ -295,7 +288,7 @@ class ModelTuner(Tuner):
         best = [o.index for o in self.working]
         candidates = self._candidates.some(best, self.seen, rng)
         acquisition = Acquisition(self._surrogate, candidates)
-        for _ in range(self._settings.climbs):
+        for _ in range(CLIMBS):
             gains = acquisition.expected_improvements(
                 np.ones(len(acquisition.candidates), dtype=bool)
             )

@@ -111,7 +111,7 @@ def test_compiled_features_are_those_evaluated_on_arrays(
     expected = source.matrix(indices)
     monkeypatch.setattr("autotune.extract.structure_features.MANY", 2)
     what = "MAX_OPERATIONS" if limit is None else "VectorArithmetic.limit"
-    monkeypatch.setattr(f"autotune.extract.candidate_vectors.{what}", limit or 100)
+    monkeypatch.setattr(f"autotune.extract.feature_kernel.{what}", limit or 100)
     features = TaskFeatures(task)
     filled, fill = [], StructureColumns._fill_from_arrays
     monkeypatch.setattr(

@@ -27,7 +27,7 @@ DRAWS = {
     "largest": largest_integers,
     "whole numbers": whole_numbers(100),
     "powers of two": powers_of_two,
-    "saturated": saturated,
+    "saturated": saturated(1024.0),
     "saturated along": saturated_along(1, shifted=True),
 }
 
@@ -144,3 +144,14 @@ def test_along_an_axis_powers_of_two_are_ones_after_exp_and_the_others_zeros(dty
         assert {0, values.shape[-1] - 1} <= set(exps[counts == 1].argmax(axis=-1))
         assert largest.max() > 100
     assert drawn(saturated_along(1, shifted=False), dtype).max() == 0
+
+
+@pytest.mark.parametrize("draw", [whole_numbers(100), whole_numbers(2), whole_range])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_extremes_of_rows_and_columns_are_at_ends_and_of_one_sign_in_some(draw, axis, sign):
+    values = -sign * drawn(draw, "int32", (64, 20), InputUse(sign=sign))
+    most = values.max(axis)
+    assert (most < 0).any()
+    for end in (0, -1):
+        assert (np.delete(values, end, axis).max(axis) < most).any()

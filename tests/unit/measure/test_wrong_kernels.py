@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from support.benches import Fake, Quiet, run_bench
 from support.wrong_kernels import Workload, cases, workloads
+from support.wrong_layer_workloads import layers
 
 from autotune.measure.candidate import CandidateError
 from autotune.measure.result import MeasureErrorNo
@@ -12,7 +13,7 @@ from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
 
 ONCE = TimingPolicy(repeats=1, min_repeat_ms=0)
-WORKLOADS = list(workloads())
+WORKLOADS = [*workloads(), *layers()]
 
 
 @pytest.fixture(autouse=True)

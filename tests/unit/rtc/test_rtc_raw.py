@@ -24,7 +24,7 @@ from autotune.measure.result import MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import find_template
 from autotune.runtime.cuda import cupy_driver
-from autotune.runtime.cuda.gpu_source import RawLaunch, raw_source
+from autotune.runtime.cuda.gpu_source import raw_source
 from autotune.task.task import Task, code_hash
 from autotune.template import Knobs, template
 from autotune.tuner.factory import make_tuner
@@ -92,14 +92,16 @@ def test_limits_of_the_device_are_constraints():
 
 
 def test_a_configuration_is_macros_text_and_launch(task):
-    launch = RawLaunch.of(task.final_of({"lanes": 8, "threads": 64, "items": 2}))
-    assert launch.sizes.grid == (64, 1, 1)
-    assert launch.sizes.block == (64, 1, 1)
+    source = raw_source(task.final_of({"lanes": 8, "threads": 64, "items": 2}))
+    (launch,) = source.launches
+    assert launch.grid == (64, 1, 1)
+    assert launch.block == (64, 1, 1)
     macros = {"N": 65536, "LANES": 8, "THREADS": 64, "ITEMS": 2}
-    assert launch.macros == "".join(f"#define {n} {v}\n" for n, v in macros.items())
-    assert "#define OP op::sigmoid\n" in launch.text
-    shared = RawLaunch.of(Task(copy, {"n": 5}, TARGET).final_of({"threads": 128, "pages": 2}))
-    assert shared.sizes.shared_bytes == 128 * 1024
+    lines = [f"#define {n} {v}" for n, v in macros.items()]
+    assert source.text.startswith("\n".join([*lines, "", "#define "]))
+    assert "#define OP op::sigmoid\n" in source.text
+    shared = raw_source(Task(copy, {"n": 5}, TARGET).final_of({"threads": 128, "pages": 2}))
+    assert shared.launches[-1].shared_bytes == 128 * 1024
 
 
 def test_text_and_launch_tell_configurations_and_templates_apart(task):
@@ -161,9 +163,8 @@ def test_macros_may_be_numbers_flags_and_texts():
     Y = te.placeholder((4,), "float32", name="Y")
     defines = {"N": 4, "EPS": 0.5, "FAST": True, "T": "float16"}
     made = rtc.RawKernel("k", "TEXT", [], [Y], 1, 1, defines=defines).lowered("k")
-    launch = RawLaunch.of(made)
-    assert launch.macros == "#define N 4\n"
-    assert launch.text == "#define EPS 0.5\n#define FAST true\n#define T float16\nTEXT\n"
+    knobs, fixed = "#define N 4\n\n", "#define EPS 0.5\n#define FAST true\n#define T float16\n"
+    assert raw_source(made).text == f'{knobs}{fixed}#line 1 "text"\nTEXT\n'
 
 
 # -- what it computes ----------------------------------------------------------------------------
@@ -176,11 +177,11 @@ def test_the_example_computes_its_reference(tmp_path):
     parts = []
     for number, (n, dtype, lanes, threads, items) in enumerate(configs):
         task = Task(found, {"n": n, "dtype": dtype}, TARGET)
-        launch = RawLaunch.of(task.final_of({"lanes": lanes, "threads": threads, "items": items}))
+        source = raw_source(task.final_of({"lanes": lanes, "threads": threads, "items": items}))
         parts.append(
-            f"#define elementwise elementwise_{number}\n{launch.macros}{launch.text}"
+            f"#define elementwise elementwise_{number}\n{source.text}"
             f'extern "C" void run_{number}(const {dtype}* x, {dtype}* y) {{ run_threads('
-            f"{launch.sizes.grid[0]}, THREADS, [&] {{ elementwise_{number}(x, y); }}); }}\n"
+            f"{source.launches[-1].grid[0]}, THREADS, [&] {{ elementwise_{number}(x, y); }}); }}\n"
             "#undef elementwise\n"
             + "".join(f"#undef {m}\n" for m in ("N", "LANES", "THREADS", "ITEMS", "TYPE", "OP"))
         )

@@ -186,6 +186,7 @@ def odd_rows(a: Any, order: Any) -> Any:
         ("llvm", rows_by_int64, lambda a, i: odd_rows(a, i).T),
         ("cuda -on=cpu", rows_by_int64, lambda a, i: odd_rows(a, i).T),
         ("llvm", sums_by_int64, lambda a, i: odd_rows(a, i).sum(axis=1)),
+        ("cuda -on=cpu", sums_by_int64, lambda a, i: odd_rows(a, i).sum(axis=1)),
     ],
 )
 def test_elements_in_an_unusual_order_are_right(

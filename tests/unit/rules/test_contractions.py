@@ -150,6 +150,12 @@ def test_a_column_is_summed_in_vectors_as_a_row_is() -> None:
     assert "partial_vectors" in default_of(partial(product, 1, 1, 1000))
 
 
+def test_a_column_that_is_packed_is_a_configuration() -> None:
+    task = task_of(COMPUTATIONS["one column"])
+    packed = [i for i in range(len(task.space)) if task.space.config(i).values["pack"]]
+    assert any(not task.refusal(i) for i in packed)
+
+
 def test_operands_that_are_read_once_are_packed_only_if_they_are_constant() -> None:
     wide = partial(product, 7, 2048, 1024)
     assert default_of(wide, constants=(1,))["pack"]
@@ -164,6 +170,18 @@ def test_a_row_times_a_matrix_of_any_length_adds_eight_rows_at_a_time() -> None:
     in_parts = default_of(partial(product, 1, 1000, 1280))
     assert in_parts["vector"] == "axis2"
     assert in_parts["unroll"] == 8
+
+
+def test_a_row_may_be_packed_for_a_transposed_matrix() -> None:
+    made = partial(product, 1, 300, 290, "nt")
+    task, rng = task_of(made), np.random.default_rng(0)
+    inputs, _, expected = made()
+    arrays = [rng.integers(-3, 4, t.shape).astype("float32") for t in inputs]
+    given = {**task.space.config(task.default_index).values, "pack": True}
+    structure = task.concrete_structure(task.space.index_of(given))
+    out = np.full((1, 300), np.nan, "float32")
+    autotune.build(structure.schedule, list(structure.tensors))(*arrays, out)
+    np.testing.assert_array_equal(out, expected(*arrays))
 
 
 def test_a_contraction_has_few_structures() -> None:

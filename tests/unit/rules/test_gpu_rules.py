@@ -393,3 +393,16 @@ def test_a_row_is_scanned_in_registers_by_the_threads_of_one_block() -> None:
     text = text_of_operator("cumsum", m=4096, n=4096, axis=1)
     assert text.count("__global__") == 1
     assert text.count("pack<4>(&X[") == text.count("pack<4>(&Y[") == 1
+
+
+@pytest.mark.parametrize(
+    ("operator", "args"),
+    [
+        ("dense", {"m": 33, "n": 100, "k": 300, "dtype": "float16"}),
+        ("softmax", {"m": 64, "n": 50257}),
+    ],
+)
+def test_what_may_be_reduced_in_parts_has_one_space(operator: str, args: dict[str, Any]) -> None:
+    task = Task.from_reference(operator, args, "cuda -arch=sm_90")
+    assert any(knob.name.startswith("parts") for knob in task.space.knobs)
+    assert task.untraceable == ""

@@ -26,6 +26,15 @@ def transposed(m: int, n: int, dtype: str = "float32") -> Made:
     return [X], [te.compute((n, m), lambda i, j: X[j, i], name="Y")]
 
 
+def softmax(m: int, n: int) -> Made:
+    X = te.placeholder((m, n), "float32", name="X")
+    r, q = te.reduce_axis((0, n), name="r"), te.reduce_axis((0, n), name="q")
+    most = te.compute((m,), lambda i: te.max(X[i, r], axis=r), name="most")
+    E = te.compute((m, n), lambda i, j: te.exp(X[i, j] - most[i]), name="E")
+    total = te.compute((m,), lambda i: te.sum(E[i, q], axis=q), name="total")
+    return [X], [te.compute((m, n), lambda i, j: E[i, j] / total[i], name="Y")]
+
+
 def with_transposed(n: int) -> Made:
     X = te.placeholder((n, n), "float32", name="X")
     return [X], [te.compute((n, n), lambda i, j: X[i, j] + X[j, i] * 2.0, name="Y")]
@@ -170,3 +179,21 @@ def test_rows_that_begin_within_cache_lines_are_transposed_in_lower_tiles() -> N
     whole, within = (task_of(transposed, (64, n)) for n in (256, 257))
     tall, low = (t.space.config(t.default_index).values["tile_rows"] for t in (whole, within))
     assert low == tall // 2
+
+
+def loops_of_default(made: Callable[..., Made], *args: Any) -> str:
+    task = task_of(made, args)
+    structure = task.concrete_structure(task.default_index)
+    return str(autotune.build(structure.schedule, list(structure.tensors)).function)
+
+
+def test_rows_shorter_than_a_vector_are_computed_in_vectors() -> None:
+    loops = loops_of_default(softmax, 1000, 10)
+    assert loops.count("exp(") == loops.count("exp((X[ramp(") == 1
+
+
+@pytest.mark.parametrize("n", [1024, 1003])
+def test_the_sum_of_a_softmax_is_in_the_loop_of_its_exponentials(n: int) -> None:
+    lines = loops_of_default(softmax, 1000, n).splitlines()
+    for place in [number for number, line in enumerate(lines) if "exp(" in line]:
+        assert "total_lanes[" in lines[place + 1]

@@ -231,6 +231,24 @@ def blocked_product_of_all() -> Made:
     return blocked_product(causal=False)
 
 
+def product_of_sums(columns: int = 12) -> Made:
+    """Sums so far, at most 50, times a matrix."""
+    X = te.placeholder((85, 64), "int32", name="X")
+    W = te.placeholder((64, columns), "int32", name="W")
+    S = scan_of((85, 64), lambda i: X[0, i], lambda s, t, i: s + X[t, i], "int32")
+    T = te.compute((85, 64), lambda t, i: te.min(S[t, i], 50), name="T")
+    r = te.reduce_axis((0, 64), name="r")
+    return [X, W], [te.compute((85, columns), lambda i, j: te.sum(T[i, r] * W[r, j], axis=r))]
+
+
+def product_of_sums_with_a_column() -> Made:
+    return product_of_sums(1)
+
+
+def sums_reference(x: Any, w: Any) -> Any:
+    return np.minimum(np.cumsum(x, axis=0, dtype=x.dtype), 50) @ w
+
+
 def cell_reference(x: Any, w: Any) -> Any:
     h = np.array(x)
     for t in range(1, len(h)):
@@ -293,6 +311,8 @@ REFERENCES: dict[Callable[[], Made], Callable[..., Any]] = {
     cell_with_transposed_weights: lambda x, w: cell_reference(x, w.T),
     last_state_of_a_cell: lambda x, w: 2 * cell_reference(x, w)[-1],
     gated_cell: gated_reference,
+    product_of_sums: sums_reference,
+    product_of_sums_with_a_column: sums_reference,
     blocked_product: blocked_reference,
     blocked_product_of_keys_last: blocked_reference,
     blocked_product_of_all: lambda q, k, v: blocked_reference(q, k, v, causal=False),

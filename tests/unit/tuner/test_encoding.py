@@ -50,9 +50,9 @@ def test_members_of_tuples_count_by_themselves():
 
 def test_one_length_scale_serves_all_corners_of_a_category():
     space = Space([ChoiceKnob("kind", ["a", "b", "c"]), ChoiceKnob("x", [1, 2])])
-    prior = KnobEncoding(space).prior
-    assert prior.groups.tolist() == [0, 0, 0, 1]
-    assert len(prior.log_lengths) == 2
+    encoding = KnobEncoding(space)
+    assert encoding.groups.tolist() == [0, 0, 0, 1]
+    assert len(encoding.log_lengths) == 2
 
 
 def test_negative_and_mixed_values_stay_in_order():

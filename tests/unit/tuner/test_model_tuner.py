@@ -8,8 +8,9 @@ import pytest
 from autotune.tuner.base import Observation
 from autotune.tuner.diversity import max_min_subset, pick_diverse
 from autotune.tuner.encoding import KnobDistances, KnobFeatures
+from autotune.tuner.model import model_tuner
 from autotune.tuner.model.acquisition import Acquisition
-from autotune.tuner.model.model_tuner import ImprovementTracker, ModelSettings, ModelTuner
+from autotune.tuner.model.model_tuner import ImprovementTracker, ModelTuner
 from autotune.tuner.model.surrogate import Audit, AuditResult, Surrogate
 from autotune.tuner.model.transfer import TransferPrior
 from search_spaces import AnnotateKnob, ChoiceKnob, Space
@@ -92,15 +93,18 @@ def test_a_region_that_fails_is_left():
     assert space.positions(tuner.ask(1))[0, 0] < 10
 
 
-def test_a_model_whose_guesses_mean_nothing_shares_with_moves_that_need_none():
+def test_a_model_whose_guesses_mean_nothing_shares_with_moves_that_need_none(
+    monkeypatch: pytest.MonkeyPatch,
+):
     space = grid_space(20, knobs=3)
-    tuner = ModelTuner(space, 0, settings=ModelSettings(trees=False))
+    tuner = ModelTuner(space, 0)
     rng = np.random.default_rng(1)
     while tuner.audit.outcomes < 16:
         tuner.tell(Observation(index, 1.0 + rng.random()) for index in tuner.ask(8))
     assert abs(tuner.audit.rank_correlation) < 0.6
-    untrusting = ModelSettings(trees=False, audit_from=0, trusted=1.1)
-    other = ModelTuner(space, 0, settings=untrusting)
+    monkeypatch.setattr(model_tuner, "AUDIT_FROM", 0)
+    monkeypatch.setattr(model_tuner, "TRUSTED", 1.1)
+    other = ModelTuner(space, 0)
     other.tell(tuner.observations)
     best = min(tuner.observations, key=lambda o: o.order)
     assert set(space.neighbors(best.index).tolist()) & set(other.ask(8))

@@ -11,7 +11,7 @@ from autotune.feature import TaskFeatures
 from autotune.task.task import Task
 from autotune.tuner.base import Observation
 from autotune.tuner.model.evolutionary_search import PopulationSettings, evolve
-from autotune.tuner.model.model_tuner import ModelSettings, ModelTuner
+from autotune.tuner.model.model_tuner import ModelTuner
 from autotune.tuner.model.ranking import Candidates, CandidateSettings, RankingSettings, SpaceRanker
 from autotune.tuner.model.scoring import columns_read, score, top_rows, without
 from search_spaces import ChoiceKnob, Constraint, Space
@@ -342,8 +342,7 @@ def large_space_tuner(seed: int) -> tuple[ModelTuner, Columns]:
     ranking = RankingSettings(whole=1000, population=population, pool_min=256, kept=200)
     candidates = CandidateSettings(whole=1000, random=200, incumbents=2, ranking=ranking)
     features = Columns(space)
-    settings = ModelSettings(candidates=candidates)
-    return ModelTuner(space, seed, features, settings=settings), features
+    return ModelTuner(space, seed, features, candidates=candidates), features
 
 
 def run(tuner: ModelTuner, asks: int, before_telling: Callable[[], object]) -> list[int]:

@@ -97,8 +97,10 @@ def _by_table(w: MathWriter, x: str) -> str:
     Overflow, infinities and NaN are left to n, which the last instruction scales by.
     """
     steps = w.register_lanes
-    shifted = w.shifted(w.mul(x, w.number(1 / math.log(2))), steps)
-    n = w.unshifted(shifted, steps)
+    # The sum has the nearest multiple of 1 / steps in its low bits.
+    magic = w.number(w.form.round_to_integer / steps)
+    shifted = w.add(w.mul(x, w.number(1 / math.log(2))), magic)
+    n = w.sub(shifted, magic)
     r = w.within_one(_remainder(w, x, n))
     t = w.looked_up([2 ** (k / steps) for k in range(steps)], w.as_int(shifted))
     terms = _coefficients(_TERMS_AFTER_TABLE[w.form.dtype], steps)

@@ -182,22 +182,15 @@ class MathWriter:
         biased = self.int_op("add", exponent, self.integer(self.form.bias))
         return self.as_float(self.int_op("shl", biased, self.integer(self.form.mantissa)))
 
-    def shifted(self, x: str, steps: int = 1) -> str:
-        """Return a float whose low bits are x * steps, rounded to an integer.
-
-        For |x| * steps < 2 ** (mantissa - 1); other values, including NaN, give arbitrary bits.
-        """
-        return self.add(x, self.number(self.form.round_to_integer / steps))
-
-    def unshifted(self, shifted: str, steps: int = 1) -> str:
-        """Return the nearest multiple of 1 / steps from what `shifted` returned."""
-        return self.sub(shifted, self.number(self.form.round_to_integer / steps))
-
     def nearest(self, x: str) -> tuple[str, str]:
-        """Return the nearest integer, as float and as integer, within the limits of `shifted`."""
-        shifted, pattern = self.shifted(x), self.form.pattern(self.form.round_to_integer)
-        whole = self.int_op("sub", self.as_int(shifted), self.integer(pattern))
-        return self.unshifted(shifted), whole
+        """Return the nearest integer, as float and as integer, for |x| < 2 ** (mantissa - 1).
+
+        Other values, including NaN, give an arbitrary number.
+        """
+        magic = self.form.round_to_integer
+        shifted = self.add(x, self.number(magic))
+        whole = self.int_op("sub", self.as_int(shifted), self.integer(self.form.pattern(magic)))
+        return self.sub(shifted, self.number(magic)), whole
 
     # -- AVX-512 -----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -281,8 +282,8 @@ class LoadsStores:
             return
         if not mask:
             hint = self.hints.store_metadata(buffer, lanes)
-            if hint and buffer in self.addresses.lines:
-                align = ALIGNMENT  # what is not masked there is whole cache lines
+            if hint and buffer in self.addresses.lines:  # whole cache lines begin at one
+                align = math.gcd(ALIGNMENT, dtypes.itemsize(dtype) * lanes)
             self.builder.line(f"store {kind} {value}, ptr {pointer}, align {align}{hint}")
             return
         self._masked("store", dtype, lanes, pointer, align, mask, value)

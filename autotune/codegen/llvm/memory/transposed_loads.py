@@ -20,6 +20,7 @@ from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant
 from autotune.codegen.llvm.llvm_types import llvm_type
+from autotune.codegen.llvm.memory.addresses import ALIGNMENT
 from autotune.codegen.llvm.memory.loads_stores import LoadsStores, whole_lanes
 from autotune.codegen.llvm.vector_ops import VectorOps, constants
 from autotune.ir import dtypes
@@ -30,9 +31,8 @@ from autotune.ir.visitor import walk_expr
 #: Distances of lanes at which all elements in between are loaded.
 _NEAR: Final = (2, 4, 8)
 
-#: Most columns that are kept, and most bytes of a row of them: a vector.
-_COLUMNS: Final = 16
-_ROW_BYTES: Final = 64
+#: Sizes of elements of which vectors may have any number.
+_SIZES: Final = (4, 8)
 
 
 @dataclass(eq=False, repr=False)
@@ -64,8 +64,12 @@ class TransposedLoads:
             return
         buffer, lanes, stride = load.buffer, load.lanes, offsets.step
         scalar = llvm_type(load.dtype)
-        most = min(_COLUMNS, _ROW_BYTES // dtypes.itemsize(load.dtype), abs(stride))
-        far = count <= most and abs(stride) > max(_NEAR)
+        size = dtypes.itemsize(load.dtype)
+        if size in _SIZES and max(count, lanes) * size <= ALIGNMENT:
+            far = abs(stride) > max(count - 1, *_NEAR)
+        else:  # LLVM takes long to compile other vectors of odd length
+            whole = count == whole_lanes(count) <= lanes == whole_lanes(lanes)
+            far = whole and abs(stride) > max(count, *_NEAR)
         near_by = stride in _NEAR and lanes == whole_lanes(lanes)
         if not (far or near_by) or not self._is_steady(load.index, var, count, place):
             return

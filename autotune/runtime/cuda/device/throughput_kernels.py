@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.runtime.cuda import cupy_driver
+from autotune.runtime.cuda.launch_limits import LaunchSizes
 from autotune.runtime.cuda.nvrtc import compile_cubin
 from autotune.runtime.device import Call
 from autotune.runtime.object_cache import default_cache
@@ -120,4 +121,5 @@ class ThroughputKernels:
         """Compile a text; return a launch of one of its kernels."""
         cubin = compile_cubin(text, self._arch, cache=default_cache())
         loaded = cupy_driver.LoadedKernel(cubin, name, self._number)
-        return loaded.bound((blocks, 1, 1), (threads, 1, 1), 0, int(self._stream.ptr), values)
+        sizes = LaunchSizes((blocks, 1, 1), (threads, 1, 1))
+        return loaded.bound(sizes, int(self._stream.ptr), values)
