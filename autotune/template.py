@@ -176,17 +176,14 @@ class Template:
         signature = ", ".join(
             p.name if p.required else f"{p.name}={p.default!r}" for p in self.parameters
         )
+        takes = f"it takes: {signature}" if signature else "it takes none"
         for name in args:
             if name not in names:
-                raise UsageError(
-                    f"template {self.name!r} has no argument {name!r}; it takes: {signature}"
-                )
+                raise UsageError(f"template {self.name!r} has no argument {name!r}; {takes}")
         missing = [p.name for p in self.parameters if p.required and p.name not in args]
         if missing:
-            raise UsageError(
-                f"template {self.name!r} needs a value for {', '.join(missing)}; "
-                f"it takes: {signature}"
-            )
+            needed = ", ".join(missing)
+            raise UsageError(f"template {self.name!r} needs a value for {needed}; {takes}")
         return {
             p.name: self._checked(p, args[p.name]) if p.name in args else p.default
             for p in self.parameters
@@ -363,12 +360,15 @@ def _parameters(name: str, function: Callable[..., Any]) -> list[TemplateParamet
     for parameter in parameters[_takes_cfg(function) :]:
         text = parameter.annotation
         kind = _TYPES.get(text if isinstance(text, str) else getattr(text, "__name__", ""))
-        if parameter.kind is parameter.POSITIONAL_ONLY:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            remedy = "leave out the `/` after it"
+            if parameter.kind is not parameter.POSITIONAL_ONLY:
+                remedy = "write out each one, as in `n: int`"
             raise UsageError(
-                f"template {name!r}: parameter {parameter.name!r} must be one that is given by "
-                "name: leave out the `/` after it"
+                f"template {name!r}: parameter {str(parameter)!r} must be one that is given by "
+                f"name: {remedy}"
             )
-        if kind is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if kind is None:
             raise UsageError(
                 f"template {name!r}: parameter {str(parameter)!r} must be annotated as one of "
                 f"{', '.join(_TYPES)}, as in `{parameter.name}: int`"

@@ -45,6 +45,7 @@ from autotune.cli.options.job_files import load_job
 from autotune.cli.options.run_options import IN_JOB, read
 from autotune.errors import AutotuneError, UsageError
 from autotune.measure import environment
+from autotune.report.plots import check_picture
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 
@@ -95,6 +96,7 @@ def main(words: Sequence[str] | None = None) -> int:
         options.error(f"--rounds must be at least 1, got {args.rounds}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        _check_outputs(args)
         chosen = list(workloads(args))
         targets = {Target.of(workload.request.target) for workload in chosen}
     except AutotuneError as error:
@@ -135,6 +137,14 @@ def _options() -> argparse.ArgumentParser:
     )
     found.add_argument("--plot", type=Path, help="write the picture (.svg, .png) to this file")
     return found
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Raise UsageError unless the files that are written at the end can be."""
+    if args.plot is not None:
+        check_picture(args.plot)
+    if args.json not in (None, "-") and not Path(args.json).parent.is_dir():
+        raise UsageError(f"--json {args.json}: there is no folder {Path(args.json).parent}")
 
 
 def _report(args: argparse.Namespace, results: list[dict[str, Any]], target: str) -> None:
@@ -196,7 +206,7 @@ def workloads(args: argparse.Namespace) -> Iterator[Workload]:
         own = {**tables[number], "name": names[number]}
         given = {"trials": args.trials, "target": args.target}
         own |= {name: value for name, value in given.items() if value is not None}
-        read_ = read(own, IN_JOB, f"{args.job}, workload {number}: ")
+        read_ = read(own, IN_JOB, f"{args.job}, workload {names[number]!r}: ")
         request = Request(
             read_["template"], read_.get("target", "llvm"), "", read_.get("set", {}),
             read_.get("shape", {}), read_.get("constant", ()), args.rounds,
@@ -310,7 +320,8 @@ def tune(
     events = [json.loads(text) for text in done.stdout.splitlines()]
     finished = next((event for event in events if event["event"] == "finished"), None)
     if done.returncode or finished is None:
-        return {"tuning_s": seconds, "error": _why(done)}
+        why = _why(done).replace(f"{job}, workload 1: ", "")
+        return {"tuning_s": seconds, "error": why}
     kept = ("trials", "failures", "ceiling_s", "over_default")
     machine = [event for event in events if event["event"] == "machine"]
     first = {event["event"]: event for event in reversed(events)}

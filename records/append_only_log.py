@@ -27,6 +27,7 @@ MIN_WAIT_S = 2.0  # Seconds to wait after the end of the time, to append the las
 _BEGINNING = b'{"schema":'  # The beginning of all lines that are appended here.
 
 _LINES_NAMED = 5
+_SHOWN = 20  # characters of a line that is no JSON
 _TAIL_BLOCK = 1 << 16
 _BLOCK_LINES = 1024
 
@@ -233,7 +234,13 @@ def _loads(line: bytes) -> object:
     def refuse(constant: str) -> object:
         raise RecordError(f"{constant} is not valid JSON number")
 
-    return json.loads(line, parse_constant=refuse)
+    try:
+        text = line.decode("utf-8-sig", "surrogatepass")
+        return json.loads(text, parse_constant=refuse)
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not text in UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{text.strip()[:_SHOWN]!r} is not JSON") from error
 
 
 def _heal(fd: int, path: Path) -> None:

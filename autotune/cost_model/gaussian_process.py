@@ -23,6 +23,8 @@ JITTER = 1e-8  # Added to the kernel's diagonal because of rounding.
 CHUNK = 1024  # Number of places predicted at a time, so that intermediate values fit in a cache.
 ROOM = 0.25  # Extra space for later measurements, as a share of the present ones.
 THREADS = 2  # Of them at a time, and of the kernels that are fitted.
+# So many covariances of places and new measurements take one thread no longer than two.
+ALONE = 1 << 14
 
 
 # The prior of the kernel's parameters is normal in their logarithms: where the variance of the
@@ -295,7 +297,7 @@ class Posterior:
                 self._variance[part] -= np.square(fresh[part]).sum(axis=1)
 
         starts = range(0, len(self._places), CHUNK)
-        parts = min(THREADS, len(starts))
+        parts = min(THREADS, len(starts)) if len(x) * len(self._places) > ALONE else 1
         run_in_threads([partial(extend, starts[n::parts]) for n in range(parts)], THREADS)
         self._whitener = whitener
 

@@ -121,6 +121,10 @@ def find_template(
     kinds = [str(entry.target) for entry in entries if entry.name == reference]
     if kinds:
         raise UsageError(f"template {reference!r} is for {', '.join(kinds)} targets, not {kind!r}")
+    path, function = _file_and_function(reference)
+    if function and os.path.isfile(f"{path}.py"):
+        meant = f"{path}.py:{function}"
+        raise UsageError(f"there is no template {reference!r}: did you mean {meant!r}?")
     names = ", ".join(dict.fromkeys(entry.name for entry in entries))
     raise UsageError(
         f"there is no template {reference!r}: give one of {names}, path/to/file.py:function or "

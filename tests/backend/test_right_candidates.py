@@ -172,8 +172,12 @@ def test_no_right_candidate_of_a_template_is_refused(name: str, kind: str) -> No
     none_refused(name, kind, 2, 1000)
 
 
-def test_a_fused_multiply_add_in_the_argument_of_exp_is_right() -> None:
-    sizes = {"b": 1, "heads": 2, "s": 70, "d": 9}  # scores are multiplied by 1/3, which is rounded
+@pytest.mark.parametrize(
+    ("d", "causal", "dtype"), [(9, False, "float32"), (20, True, "float16"), (33, True, "float32")]
+)
+def test_a_fused_multiply_add_in_the_argument_of_exp_is_right(d, causal, dtype) -> None:
+    # Scores are multiplied by the root of 1 / d, which is rounded.
+    sizes = {"b": 1, "heads": 2, "s": 70, "d": d, "causal": causal, "dtype": dtype}
     found = refused("attention", "llvm", sizes, np.random.default_rng(0))
     assert not found, "\n".join(found)
 

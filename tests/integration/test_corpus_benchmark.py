@@ -79,7 +79,7 @@ def test_workloads_are_tuned_and_timed_and_the_same_command_goes_on_after_an_int
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
     assert lines[0] + "\n" == first
-    assert lines[1].startswith("[2/3] no such thing: failed: autotune: ")
+    assert lines[1].startswith("[2/3] no such thing: failed: autotune: there is no template")
     assert "there is no template 'matmull'" in lines[1]
     assert (folder / "a-product.json").read_text() == kept
 
@@ -173,6 +173,9 @@ def test_two_names_that_make_the_same_file_are_one_line(tmp_path: Path) -> None:
     [
         (["--only", "3"], r"corpus.py: --only 3: \S+ has the workloads 0 to 2\n"),
         (["--target", "cuda"], "no GPU to measure on: .*\n"),
+        (["--trials", "0"], "corpus.py: .*, workload 'a product': trials must be .*\n"),
+        (["--json", "no/folder/x.json"], "corpus.py: --json no/.*: there is no folder no/folder\n"),
+        (["--plot", "x.docx"], "corpus.py: .*[Mm]atplotlib.*\n|corpus.py: .*its suffix says .*\n"),
         (["--target", "llvm -threads=0"], "corpus.py: target option -threads is '0': .*\n"),
     ],
 )

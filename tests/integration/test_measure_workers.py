@@ -233,7 +233,7 @@ def test_a_device_of_its_own_goes_on_while_a_result_is_looked_at():
         wait_for(built)
         results = measurer.measure(asked)
         next(results)
-        time.sleep(0.3)
+        time.sleep(0.6)
         asked_at = time.time()
         ((_, second),) = results
     assert second.ok

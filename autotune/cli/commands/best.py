@@ -43,6 +43,8 @@ def best(
         task = make_task(template, settings, shapes, target, constant=constant)
         records = load_logs(logs)
         record, config = best_config(task, records)
+        if record is None:
+            _ = task.space  # a template may refuse its arguments or constant inputs
     if record is None or config is None:
         raise StopError(
             NOTHING_FOUND,

@@ -20,22 +20,32 @@ def takes_words(option: Any) -> bool:
 
 
 def expand_lists(
-    args: list[str], arguments: int, lists: Collection[str], flags: Collection[str]
+    args: list[str],
+    arguments: int,
+    lists: Collection[str],
+    flags: Collection[str],
+    pairs: Collection[str] = (),
 ) -> list[str]:
     """Return the words with an option of several values repeated before each of them.
 
     As long as fewer words than the command's arguments have come, an option takes one word only,
-    so that `--tuner model FILE` leaves the file to the command. Flags take no word.
+    so that `--tuner model FILE` leaves the file to the command. Options of `pairs` also take all
+    words with an equals sign that follow. Flags take no word.
 
     >>> expand_lists(["a.json", "--tuner", "model", "random", "--json"], 1, ["--tuner"], ["--json"])
     ['a.json', '--tuner', 'model', '--tuner', 'random', '--json']
+    >>> expand_lists(["--set", "m=1", "n=2", "matmul"], 1, ["--set"], [], ["--set"])
+    ['--set', 'm=1', '--set', 'n=2', 'matmul']
     """
     expanded: list[str] = []
     plain, current, taken = 0, "", 0
     for word in args:
         if word.startswith("-") and word != "-":
             current, taken = "" if word in flags else word, 0
-        elif current and taken and current in lists and plain >= arguments:
+        elif (
+            current and taken and current in lists
+            and (plain >= arguments or (current in pairs and "=" in word))
+        ):  # fmt: skip
             expanded.append(current)
         elif current and not taken and "=" not in current:
             taken = 1
@@ -51,11 +61,13 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat list options, look for others that are given twice, then parse as usual."""
         arguments = sum(p.param_type_name == "argument" for p in self.params)
-        lists = [name for p in self.params if takes_words(p) for name in p.opts]
+        several = [p for p in self.params if takes_words(p)]
+        lists = [name for p in several for name in p.opts]
+        pairs = [name for p in several if "=" in str(p.metavar) for name in p.opts]
         flags = [
             name for p in self.get_params(ctx) if getattr(p, "is_flag", False) for name in p.opts
         ]
-        args = expand_lists(args, arguments, lists, flags)
+        args = expand_lists(args, arguments, lists, flags, pairs)
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(args=list(args))
             for option, count in Counter(order).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,10 +15,13 @@ from autotune.cli.options.run_options import WorkloadOptions
 from autotune.cli.options.task_arguments import task_with, template_of
 from autotune.errors import TileError, UsageError
 from autotune.runtime.backends import backend_of
+from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.tuner.run.limits import Deadline
 from records import RecordStore
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,17 @@ def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
 
 
 def check_target(target: Target) -> None:
-    """Raise an error unless candidates for a target can be measured here."""
+    """Raise an error unless candidates for a target can be measured here.
+
+    Warns if the threads of their loops would wait for each other.
+    """
+    cpus = thread_count()
+    if target.threads is not None and target.threads > cpus:
+        _log.warning(
+            "target %s: its loops use up to %d threads, but this process has only %d CPU%s: "
+            "they are slow here, and many threads exceed the time limit of a candidate",
+            target, target.threads, cpus, "" if cpus == 1 else "s",
+        )  # fmt: skip
     if not target.on_cpu:
         backend_of(target).facts(target)
     if target.mcpu != "native":

@@ -8,11 +8,13 @@ import typer
 
 from autotune.cli.app import app
 from autotune.cli.main import main
+from autotune.cli.options import run_plans
 from autotune.cli.options.job_files import run_options
 from autotune.cli.options.run_options import TRIALS, WORKLOAD, duration
-from autotune.cli.options.run_plans import labels
+from autotune.cli.options.run_plans import check_target, labels
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.target import Target
 from autotune.task.task import Task
 from autotune.tuner.run.limits import BATCH, Goal, Limits
 
@@ -197,6 +199,16 @@ def test_workloads_are_called_by_what_sets_them_apart():
     assert labels(targets, [None] * 2, "f") == ["matmul on llvm", "matmul on llvm -threads=1"]
     with pytest.raises(UsageError, match="two workloads have the name 'a'"):
         labels(tasks[:2], ["a", "a"], "f")
+
+
+def test_more_threads_than_cpus_are_a_warning_with_both_numbers(monkeypatch, caplog):
+    monkeypatch.setattr(run_plans, "thread_count", lambda: 2)
+    check_target(Target.parse("llvm"))
+    check_target(Target.parse("llvm -threads=2"))
+    assert not caplog.messages
+    check_target(Target.parse("llvm -threads=1000"))
+    assert len(caplog.messages) == 1
+    assert "up to 1000 threads, but this process has only 2 CPUs" in caplog.messages[0]
 
 
 def test_labels_have_no_more_arguments_than_tell_workloads_apart():

@@ -44,6 +44,12 @@ def test_the_best_of_several_logs_is_found(logs, capsys, words):
     assert json.loads(capsys.readouterr().out)["cost_s"] == 1e-3
 
 
+def test_the_template_may_come_after_the_values_of_set(logs, capsys):
+    words = ["best", "--set", "m=8", "n=8", "k=8", "matmul", "--json", "--log", logs[1]]
+    assert main(words) == 0, capsys.readouterr().err
+    assert json.loads(capsys.readouterr().out)["cost_s"] == 1e-3
+
+
 def test_a_library_is_built_of_the_best_of_several_logs(logs, tmp_path, capsys):
     out = tmp_path / "f.so"
     assert main(["build", "matmul", *SET, "-o", str(out), "--log", *logs]) == 0
@@ -55,6 +61,18 @@ def test_a_library_is_built_of_the_best_of_several_logs(logs, tmp_path, capsys):
 def test_logs_without_a_record_of_it_are_all_named(logs, capsys):
     assert main(["best", "matmul", *SET, "--set", "dtype=float64", "--log", *logs]) == 3
     assert f"{logs[0]} and {logs[1]} hold no valid record" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--constant", "5"], "template 'matmul' has no input 5; the positions of its inputs are"),
+        (["--set", "dtype=float8"], "dtype must be one of float16, "),
+    ],
+)
+def test_a_workload_that_cannot_be_is_a_mistake_and_no_missing_record(logs, words, said, capsys):
+    assert main(["best", "matmul", *SET, *words, "--log", *logs]) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,19 @@ def test_a_parameter_without_a_plain_annotation_is_refused() -> None:
     def starred(cfg: Knobs, *n: int) -> Any:
         return n
 
-    for function in (unannotated, listed, starred):
+    for function in (unannotated, listed):
         with pytest.raises(UsageError, match=r"must be annotated as one of int, float, str, bool"):
             template("bad")(function)
+    with pytest.raises(UsageError, match=r"\*n: .* must be one that is given by name: write out"):
+        template("bad")(starred)
+
+
+def test_an_argument_of_a_template_without_parameters_is_refused() -> None:
+    def nothing() -> Any:
+        return None
+
+    with pytest.raises(UsageError, match=r"'nothing' has no argument 'n'; it takes none$"):
+        template("nothing")(nothing).bind({"n": 1})
 
 
 def test_a_reference_gets_the_arguments_it_names() -> None:

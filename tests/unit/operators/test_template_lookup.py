@@ -235,6 +235,8 @@ def test_a_function_that_returns_tensors_is_a_template_without_a_decorator(
     )
     with pytest.raises(UsageError, match=r"'others' does not exist; its templates are scaled$"):
         find_template(f"{path}:others", "llvm")
+    with pytest.raises(UsageError, match=r"plain:scaled': did you mean '\S+plain\.py:scaled'\?$"):
+        find_template(f"{tmp_path}/plain:scaled", "llvm")
 
 
 def test_a_template_for_one_kind_is_found_before_that_for_every_kind() -> None:

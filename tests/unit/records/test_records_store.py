@@ -177,6 +177,21 @@ def test_a_corrupt_line_in_the_middle_is_skipped_with_its_number(store, line):
     assert str(store.path) in str(caught[0].message)
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"\0" * 5000, r"'(\\x00){20}' is not JSON"),
+        (b"\xff\xfe{\0}\0", "it is not text in UTF-8"),
+        (b"hello", "'hello' is not JSON"),
+    ],
+)
+def test_a_line_that_is_no_json_is_described_without_terms_of_python(store, line, reason):
+    store.path.write_bytes(line + b"\n")
+    store.append([make(1)])
+    with pytest.warns(RecordWarning, match=rf"of no record: {reason}$"):
+        assert indices(store) == [1]
+
+
 def test_many_corrupt_lines_make_one_warning(store):
     store.path.write_text("x\n" * 100 + make(1).to_json_line() + "\n")
     with pytest.warns(
