@@ -9,12 +9,12 @@ from support import packed_templates
 from autotune.errors import CodegenError
 from autotune.extract.feature_kernel import ROWS
 from autotune.extract.space_features import CHUNK
-from autotune.extract.structure_features import MANY, StructureColumns
+from autotune.extract.structure_features import MANY
 from autotune.extract.to_loop_nest import LoopNestPlan, loop_nest
 from autotune.feature import TaskFeatures, get_flatten_name
 from autotune.ir.evaluate.column_arithmetic import LIMIT
 from autotune.task.task import Task
-from features import flatten_rows, itervar_rows
+from features import flatten_rows, itervar_columns, itervar_rows
 
 TARGET = "llvm -mcpu=x86-64-v4"  # the same spaces on every machine; no candidate is compiled
 TASKS = {
@@ -113,10 +113,14 @@ def test_compiled_features_are_those_evaluated_on_arrays(
     what = "MAX_OPERATIONS" if limit is None else "VectorArithmetic.limit"
     monkeypatch.setattr(f"autotune.extract.feature_kernel.{what}", limit or 100)
     features = TaskFeatures(task)
-    filled, fill = [], StructureColumns._fill_from_arrays
-    monkeypatch.setattr(
-        StructureColumns, "_fill_from_arrays", lambda *args: filled.append(fill(*args))
-    )
+    filled = []
+
+    def columns(nest, **options):
+        if "names" in options:
+            filled.append(options["names"])
+        return itervar_columns(nest, **options)
+
+    monkeypatch.setattr("autotune.extract.structure_features.itervar_columns", columns)
     assert np.array_equal(features.matrix(indices), expected)
     kernels = [structure._kernel is not None for structure in features._structures.values()]
     assert (all(kernels), bool(filled)) == (compiled, on_arrays)
