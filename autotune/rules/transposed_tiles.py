@@ -62,8 +62,9 @@ def schedule_transposed(
     lanes, most = min(most, length), 1 << int(math.log2(min(height, most, _MOST_ROWS)))
     # Half a line of each row, where rows of what is read begin within lines.
     line = height * dtypes.itemsize(tensor.dtype) % knobs.target.vector_bytes
-    heights = [most, max(most // 2, 2)]
-    tile = knobs.define_knob("tile_rows", heights, heights[line > 0])
+    heights = [most, most // 2] if most > 1 else [most]
+    likely = min(most, max(most // 2, 2)) if line else most
+    tile = knobs.define_knob("tile_rows", heights, likely)
     block = 16 if height * length >= _TASKS * (16 * lanes) ** 2 else 4
     block_rows = knobs.define_knob("block_rows", [4, 1, 16, 64], block)
     block_columns = knobs.define_knob("block_columns", [4, 1, 16, 64], block)
