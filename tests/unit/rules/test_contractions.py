@@ -113,13 +113,15 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
 }
 
 
-def task_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> Task:
+def task_of(
+    made: Callable[[], Made], constants: tuple[int, ...] = (), target: str = "llvm"
+) -> Task:
     def instance(cfg: Knobs) -> Any:
         inputs, outputs, _ = made()
         schedule = rules.schedule(cfg, outputs, [inputs[n] for n in constants])
         return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
 
-    return Task(Template("computation", "llvm", instance), {}, Target("llvm"))
+    return Task(Template("computation", "llvm", instance), {}, Target.parse(target))
 
 
 @pytest.mark.parametrize("name", COMPUTATIONS)
@@ -195,7 +197,7 @@ def _is_number(values: Any) -> bool:
 
 
 def final_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> str:
-    task = task_of(made, constants)
+    task = task_of(made, constants, "llvm -mcpu=skylake-avx512")
     return str(task.final(task.default_index))
 
 
