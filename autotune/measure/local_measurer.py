@@ -183,17 +183,10 @@ class LocalMeasurer(Measurer):
     def baseline(self) -> tuple[float, ...] | None:
         """Time the template's reference on the same inputs, as candidates are timed.
 
-        Returns
-        -------
-        tuple of float or None
-            Seconds per call, one number per repeat; None if there is no reference.
+        Returns the seconds per call, one number per repeat; None if there is no reference.
 
-        Raises
-        ------
-        UsageError
-            If the template or its reference cannot be used at all.
-        AutotuneError
-            If it cannot be timed.
+        Raises UsageError if the template or its reference cannot be used at all. Raises
+        AutotuneError if it cannot be timed.
         """
         response = self._scheduler.ask_alone("baseline", open_timeout_s(self.timeout_s, None))
         costs_s = _response_body(response, "the reference")["baseline"]

@@ -25,10 +25,7 @@ def default_structure(structures: Structures) -> Structure | None:
 
     InstantiationError if the template fails for the defaults, other than by a rule about knobs.
 
-    Returns
-    -------
-    Structure or None
-        None if no tried configuration around the defaults is legal.
+    Returns None if no tried configuration around the defaults is legal.
     """
     found = structures.alone({})
     if found.error and not isinstance(found.cause, InstantiationError):

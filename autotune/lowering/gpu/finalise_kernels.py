@@ -89,15 +89,9 @@ class DeviceKernel:
 def split_kernels(function: PrimFunc) -> list[DeviceKernel]:
     """Return the kernels of a function in final form, in the order in which they run.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        As `finalise_kernels` returns it.
+    `function`: as `finalise_kernels` returns it.
 
-    Returns
-    -------
-    list of DeviceKernel
-        A single kernel has the function's name; several are numbered from 0: name_0, name_1.
+    A single kernel has the function's name; several are numbered from 0: name_0, name_1.
     """
     nests = list(_nests(function.body))
     buffers = [*function.params, *workspace(function)]

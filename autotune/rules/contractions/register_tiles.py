@@ -241,22 +241,11 @@ def schedule_tiles(
 ) -> list[te.Tensor]:
     """Compute tiles in registers, blocks of tiles in tasks, and panels before them.
 
-    Parameters
-    ----------
-    cfg
-    s
-    panels
-    end
-        The stage computed at the tiles: the result, or its only element-wise consumer.
-    effort
-        How many knobs it has.
-    taken
-        Stages that other rules place.
+    `end`: the stage computed at the tiles: the result, or its only element-wise consumer.
+    `effort`: how many knobs it has.
+    `taken`: stages that other rules place.
 
-    Returns
-    -------
-    list of Tensor
-        Stages that are computed by tasks.
+    Returns the stages that are computed by tasks.
     """
     way, rank = panels.way, len(panels.way.groups)
     stages = readings(s)

@@ -222,11 +222,7 @@ def _with_steps_last(own: Recurrence, element: Callable[..., Any]) -> te.Tensor:
 class RowTiles:
     """Tiles of rows: threads times vectors times lanes.
 
-    Parameters
-    ----------
-    own
-    threads, each, lanes
-        Threads of a tile, vectors of a thread, elements of a vector.
+    `threads`, `each`, `lanes`: threads of a tile, vectors of a thread, elements of a vector.
     """
 
     def __init__(self, own: Recurrence, threads: int, each: int, lanes: int) -> None:

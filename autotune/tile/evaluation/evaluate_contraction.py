@@ -37,16 +37,10 @@ def contracted(
 ) -> Any:
     """Aggregate over all valid index sets; elements without one are 0, or the default's.
 
-    Parameters
-    ----------
-    tensors
-        Arrays by name.
-    in_boxes
-        Whether to use boxes of index sets. The values are the same except for the order in which
-        floats are added and multiplied. By default the faster way is used.
+    `tensors`: arrays by name.
+    `in_boxes`: whether to use boxes of index sets. The values are the same except for the order in
+    which floats are added and multiplied. By default the faster way is used.
 
-    Notes
-    -----
     Sums and products of floats are accumulated in float64 and rounded once. Half floats are rounded
     when they are combined, too.
     """

@@ -108,11 +108,8 @@ class IndexSet:
     def projection(self, onto: IndexSet) -> tuple[Condition, ...] | None:
         """Return which points of a set of the leading indices extend to points of this one.
 
-        Returns
-        -------
-        tuple or None
-            A conjunction of conditions on points of `onto`, empty if all extend; None if no
-            conjunction describes them, or if the search takes too long.
+        Returns a conjunction of conditions on points of `onto`, empty if all extend; None if no
+        conjunction describes them, or if the search takes too long.
         """
         kept = len(onto.names)
         names = onto.names

@@ -50,26 +50,13 @@ class ChecksummedCopy:
 class CudaDevice:
     """A GPU with a context in this process; see `autotune.runtime.device.Device`.
 
-    Parameters
-    ----------
-    target : Target
-        Of kind "cuda", without -on=cpu.
+    `target`: of kind "cuda", without -on=cpu.
 
-    Attributes
-    ----------
-    number : int
-    arch : str
-        What kernels are compiled for.
-    facts : dict
-        As of `autotune.runtime.cuda.cupy_driver.facts_of`.
-    stream : object
-        CuPy's, the current one, which nobody shares.
-    stopwatch : Stopwatch
+    `arch`: what kernels are compiled for.
+    `facts`: as of `autotune.runtime.cuda.cupy_driver.facts_of`.
+    `stream`: CuPy's, the current one, which nobody shares.
 
-    Raises
-    ------
-    TargetError
-        If the GPU cannot be used.
+    Raises TargetError if the GPU cannot be used.
     """
 
     is_host = False
