@@ -29,13 +29,13 @@ from autotune.dataset.task_finder import (
     TaskFinder,
 )
 from autotune.errors import AutotuneError, UsageError
-from autotune.extract.layout_features import (
+from autotune.extract.structure_features import (
     BATCHED,
     LOOP_LAYOUTS,
+    FloatMatrix,
     StructureFeatures,
     single_features,
 )
-from autotune.extract.structure_features import FloatMatrix
 from autotune.ir.visitor import is_raw
 from autotune.lowering.finalise import listing
 from autotune.task.task import Task

@@ -59,8 +59,7 @@ from autotune.rules.stage_graph import (
     row_groups,
     written_out,
 )
-from autotune.rules.threads import serial_seconds
-from autotune.rules.vector_lanes import lanes_in
+from autotune.rules.threads import lanes_in, serial_seconds
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp, producers_first
 

@@ -34,8 +34,14 @@ from autotune.rules.contractions.tile_costs import Registers, Tiling, can_stream
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import Reading, extent, readers_of, readings
 from autotune.rules.streamed_stores import LINE_BYTES, is_streamed, outlasts_caches
-from autotune.rules.threads import bytes_of, memory_seconds, operation_seconds, share
-from autotune.rules.vector_lanes import PARALLEL, lanes_in
+from autotune.rules.threads import (
+    PARALLEL,
+    bytes_of,
+    lanes_in,
+    memory_seconds,
+    operation_seconds,
+    share,
+)
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count

@@ -11,9 +11,8 @@ from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.vector_partial_sums import LaneReduction
 from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, length_of
 from autotune.rules.streamed_stores import has_whole_lines, is_streamed
-from autotune.rules.threads import serial_seconds, share
+from autotune.rules.threads import lanes_in, serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
-from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 
 #: Least number of rows for computing a group row by row by default.

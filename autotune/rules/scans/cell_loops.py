@@ -21,8 +21,7 @@ from autotune.rules.scans.cells import (
     panels_and_tile,
 )
 from autotune.rules.stage_graph import extent, reads_in
-from autotune.rules.threads import serial_seconds, share
-from autotune.rules.vector_lanes import lanes_in
+from autotune.rules.threads import lanes_in, serial_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
 from autotune.te.scan import ScanOp

@@ -16,8 +16,7 @@ import numpy as np
 from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.cost_model.xgboost_model import XGBCostModel
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.diversity import max_min_subset, pick_diverse
-from autotune.tuner.encoding import KnobDistances, KnobFeatures
+from autotune.tuner.encoding import KnobDistances, KnobFeatures, max_min_subset, pick_diverse
 from autotune.tuner.model.acquisition import Acquisition
 from autotune.tuner.model.ranking import Candidates, CandidateSettings
 from autotune.tuner.model.surrogate import Audit, AuditResult, Surrogate
