@@ -25,7 +25,7 @@ from autotune.tile.binding.bound_program import (
 )
 from autotune.tile.index_sets.affine_forms import Affine
 from autotune.tile.index_sets.box_decomposition import Box, boxes, is_worthwhile
-from autotune.tile.index_sets.enumerate_points import Ends
+from autotune.tile.index_sets.index_conditions import Ends
 
 _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide,

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from autotune.errors import UsageError
 from autotune.tile.index_sets.affine_forms import Affine, free_direction
-from autotune.tile.index_sets.enumerate_points import Block, Ends, enumerated
 from autotune.tile.index_sets.index_conditions import (
     AtLeast,
+    Block,
     Condition,
     Divides,
+    Ends,
     RangeCondition,
+    enumerated,
     isl_text,
 )
 
