@@ -32,14 +32,11 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
     If elements of a step depend on others, a block computes all of these, for some elements of the
     independent dimensions. Sums that one stage reads are computed there, in registers.
 
-    Knobs
-    -----
-    scan_threads
-        Threads of a block, if they are not given.
-    scan_rows
-        Elements of the independent dimensions of a block.
-    scan_unroll
-        Terms of a sum that are unrolled.
+    Knobs:
+
+    - `scan_threads`: threads of a block, if they are not given.
+    - `scan_rows`: elements of the independent dimensions of a block.
+    - `scan_unroll`: terms of a sum that are unrolled.
     """
     cell = cell_of(scan, [stage.op for stage in s.stages], scan.outputs, ())
     inside = max(_inside(cell, op) for op in _parts(scan))
