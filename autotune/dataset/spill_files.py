@@ -139,9 +139,6 @@ def program_of(task: Task, index: int) -> ProgramText:
     return found
 
 
-_log = logging.getLogger(__name__)
-
-
 CHUNK = 4096  # Candidates evaluated at a time.
 
 _Single = tuple[tuple[str, ...], FloatMatrix]

@@ -201,12 +201,8 @@ class LocalMeasurer(Measurer):
         with self._closed_on_error():
             self._scheduler.begin_builds(self._new_jobs(candidates))
 
-    def prebuild(self, candidates: Iterable[MeasureInput]) -> None:
-        """Build what may be measured next (`SupportsPrebuild`).
-
-        Without `overlap` these builds end before anything runs.
-        """
-        self.build(candidates)
+    # As `SupportsPrebuild` has it; without `overlap` these builds end before anything runs.
+    prebuild = build
 
     def await_builds(self) -> None:
         """Wait until the first candidate is built; without `overlap`, until all are.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from autotune.ir.algebra.canonical_sums import Sum
 from autotune.ir.algebra.intervals import ANYTHING, Bounds
 from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.wraparound import Wrapping
@@ -31,6 +30,12 @@ class Simplifier(Rewriter):
         self._indices = canonical or Canonical(dict(ranges or {}), otherwise)
         self._values = canonical or Wrapping(self._indices)
         self._held: list[Expr] = []
+        #: Returns the canonical sum of an integer scalar expression.
+        self.form = self._indices.form
+        #: Return inclusive bounds of an integer expression, and of a sum.
+        self.bounds, self.sum_bounds = self._indices.known.bounds, self._indices.known.sum_bounds
+        #: Returns a stored value simplified, whose integers wrap to their types.
+        self.value = self._values.expr
 
     def forget(self) -> None:
         """Clear results that were derived from the ranges known so far."""
@@ -44,25 +49,9 @@ class Simplifier(Rewriter):
             self.forget()
         self._indices.known.ranges[var] = (low, high)
 
-    def form(self, node: Expr) -> Sum:
-        """Return the canonical sum of an integer scalar expression."""
-        return self._indices.form(node)
-
-    def bounds(self, node: Expr) -> Bounds:
-        """Return inclusive bounds of an integer expression."""
-        return self._indices.known.bounds(node)
-
-    def sum_bounds(self, form: Sum) -> Bounds:
-        """Return inclusive bounds of a sum."""
-        return self._indices.known.sum_bounds(form)
-
     def expr(self, node: Expr) -> Expr:
         """Return the simplified expression."""
         return self._indices.expr(node)
-
-    def value(self, node: Expr) -> Expr:
-        """Return a stored value simplified, whose integers wrap to their types."""
-        return self._values.expr(node)
 
     def visit_For(self, node: For) -> Stmt:
         """Simplify the body with the range of the loop variable."""

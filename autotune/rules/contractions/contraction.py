@@ -13,7 +13,7 @@ from autotune.ir.algebra.polynomials import Poly, add, multiply, to_poly
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Read
 from autotune.ir.visitor import free_vars, reads, walk_expr
-from autotune.rules.stage_graph import extent, iterations, reduced_over, reduction_of
+from autotune.rules.stage_graph import extent, iterations, power_of_two, reduced_over, reduction_of
 
 #: Vectors with fewer lanes than this part of a register are not considered.
 _FEWEST: Final = 4
@@ -330,7 +330,7 @@ def contractions(
     found: dict[str, TiledContraction] = {}
     groups = groups_of(tensor)
     for group in reversed(groups):
-        width = min(lanes, 1 << max(group.size - 1, 0).bit_length())
+        width = min(lanes, power_of_two(group.size))
         way = TiledContraction(tensor, groups, group, width)
         for read in way.operands.values():
             if (repeats := way.repeats(read, group)) > 1:
