@@ -16,7 +16,6 @@ from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.intrinsic_calls import IntrinsicCalls
-from autotune.codegen.llvm.lane_masks import LaneMasks
 from autotune.codegen.llvm.llvm_expressions import ExpressionEmitter
 from autotune.codegen.llvm.llvm_statements import StatementEmitter
 from autotune.codegen.llvm.llvm_types import symbol
@@ -28,7 +27,7 @@ from autotune.codegen.llvm.memory.stack_frame import StackFrame
 from autotune.codegen.llvm.memory.transposed_loads import TransposedLoads
 from autotune.codegen.llvm.module_text import ModuleText
 from autotune.codegen.llvm.parallel_regions import OutlinedLoop, ParallelRegions
-from autotune.codegen.llvm.vector_ops import VectorOps
+from autotune.codegen.llvm.vector_ops import LaneMasks, VectorOps
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.intervals import Bounds
