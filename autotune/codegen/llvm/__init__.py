@@ -6,5 +6,3 @@ access (`memory/`), vectors, conversions, parallel regions.
 """
 
 from autotune.codegen.llvm.emitter import LLVMSource, emit
-
-__all__ = ["LLVMSource", "emit"]

@@ -15,8 +15,8 @@ from importlib.resources import files
 from typing import Any
 
 from autotune.errors import CompileError, TargetError
+from autotune.runtime.cuda.cubin import kernel_infos
 from autotune.runtime.cuda.cuda_toolkit import load_toolkit
-from autotune.runtime.cuda.gpu_program import kernel_infos
 from autotune.runtime.object_cache import ObjectCache, cache_key
 from autotune.runtime.refused_sources import keep_source
 
