@@ -21,17 +21,7 @@ from autotune.codegen.llvm.vector_ops import LaneMasks
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import Call, Const, Var
-from autotune.ir.stmt import (
-    Allocate,
-    Barrier,
-    For,
-    If,
-    LoopKind,
-    Produce,
-    Seq,
-    Stmt,
-    Store,
-)
+from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, Produce, Seq, Stmt, Store
 from autotune.ir.visitor import child_stmts
 
 #: Largest number of iterations of nested unrolled loops; beyond it the outer ones stay loops.

@@ -8,15 +8,7 @@ from dataclasses import dataclass
 from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import const
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Seq, Stmt, split_allocations
-from autotune.ir.visitor import (
-    free_vars,
-    is_raw,
-    loads,
-    recursive,
-    stmt_exprs,
-    walk,
-    written,
-)
+from autotune.ir.visitor import free_vars, is_raw, loads, recursive, stmt_exprs, walk, written
 from autotune.lowering.finalise import drop_marks, finalise, listing, rejoin
 from autotune.lowering.gpu.block_thread_nest import lift_shared, merge_thread_loops
 from autotune.lowering.gpu.insert_barriers import insert_barriers

@@ -14,13 +14,7 @@ from typing import Any
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.visitor import free_vars
-from autotune.rules.gpu.fusion_plan import (
-    FusedKernel,
-    FusionPlan,
-    is_reduction,
-    long_axes,
-    plan,
-)
+from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, is_reduction, long_axes, plan
 from autotune.rules.gpu.kernel_knobs import GpuKnobs
 from autotune.rules.gpu.matrix_products import (
     Product,

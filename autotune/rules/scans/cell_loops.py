@@ -14,12 +14,7 @@ from autotune.ir.visitor import free_vars
 from autotune.rules.inline import has_calls
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import parts_of
-from autotune.rules.scans.cells import (
-    Cell,
-    cell_of,
-    is_contraction,
-    panels_and_tile,
-)
+from autotune.rules.scans.cells import Cell, cell_of, is_contraction, panels_and_tile
 from autotune.rules.stage_graph import extent, power_of_two, reads_in
 from autotune.rules.threads import lanes_in, serial_seconds, share
 from autotune.schedule.schedule import Schedule

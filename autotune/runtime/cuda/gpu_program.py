@@ -14,12 +14,7 @@ from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.launch_limits import LaunchSizes, check_launch, limits_of_arch
 from autotune.runtime.cuda.nvrtc import Cubin, compile_cubin
 from autotune.runtime.object_cache import default_cache
-from autotune.runtime.signature import (
-    ArrayParameter,
-    Extent,
-    Signature,
-    extent_value,
-)
+from autotune.runtime.signature import ArrayParameter, Extent, Signature, extent_value
 from autotune.target import Target
 
 Extents = tuple[Extent, Extent, Extent]
