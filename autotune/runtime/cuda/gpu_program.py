@@ -62,10 +62,7 @@ class GpuProgram:
     def check(self) -> None:
         """Check its launches against the architecture's limits, as far as they are known.
 
-        Raises
-        ------
-        LaunchError
-            With the limit and the value.
+        Raises LaunchError with the limit and the value.
         """
         limits = limits_of_arch(self.cubin.arch)
         for launch in self.launches:
