@@ -75,7 +75,8 @@ def gpu_array(array: Any, device: int, stream: int, strided: bool = False) -> Gp
     Raises ArgumentError if it is no such array, is elsewhere, or is not C-contiguous; without the
     argument's name.
     """
-    kind, found = type(array).__name__, None
+    kind = type(array).__name__
+    found: GpuArray | None = None
     with refusals(array):
         if isinstance(array, GpuArray):
             found = array
