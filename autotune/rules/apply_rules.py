@@ -57,6 +57,7 @@ from autotune.rules.stage_graph import (
     iterations,
     readings,
     row_groups,
+    with_axes_merged,
     written_out,
 )
 from autotune.rules.threads import lanes_in, serial_seconds
@@ -205,7 +206,7 @@ class _Rules:
             return self.cells.refine(tensor, plain)
         if not tensor.op.reduce_axis or not iterations(plain):
             return (tensor,)
-        tensor = written_out(tensor, self.inlined)
+        tensor = with_axes_merged(written_out(tensor, self.inlined))
         knobs = StageKnobs(self.cfg, self.numbers[plain])
         width = lanes_in(self.cfg.target, tensor.dtype)
         if runs_along_columns(tensor, width):

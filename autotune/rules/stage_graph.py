@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autotune import te
+from autotune.ir.algebra.polynomials import Poly, add, joined, multiply, to_poly
+from autotune.ir.axes import IterVar
 from autotune.ir.expr import BinaryOp, Const, Expr, Read, Reduce
 from autotune.ir.ops import cast
 from autotune.ir.visitor import ReadRewriter, free_vars, reads, substitute, walk_expr
@@ -64,6 +67,59 @@ def reduced_over(body: Reduce, axes: Any, values: Mapping[Any, Any], inside: Any
     return reduction(body.combiner, sources, axes, where)[body.index]
 
 
+def place_of(read: Read) -> Poly:
+    """Return the position in memory of what is read, as a polynomial."""
+    total: Poly = {}
+    for index, size in zip(read.children, read.tensor.shape, strict=True):
+        total = add(multiply(total, {(): int(size)}), to_poly(index))
+    return joined(total)
+
+
+def step_along(place: Poly, axis: IterVar) -> int | None:
+    """Return the distance in memory of neighbours along an axis, None if it varies."""
+    if extent(axis) == 1:
+        return 0
+    step = 0
+    for monomial, coefficient in place.items():
+        if len(monomial) == 1 and monomial[0] is axis.var:
+            step = coefficient
+        elif any(axis.var is v for atom in monomial for v in free_vars(atom)):
+            return None
+    return step
+
+
+def are_one(places: Sequence[Poly], outer: IterVar, inner: IterVar) -> bool:
+    """Whether two axes are passed over as one in memory."""
+    for place in places:
+        above, below = step_along(place, outer), step_along(place, inner)
+        if above is None or below is None:
+            return False
+        if extent(outer) > 1 and extent(inner) > 1 and above != below * extent(inner):
+            return False
+    return True
+
+
+def with_axes_merged(tensor: te.Tensor) -> te.Tensor:
+    """Return a reduction with one axis in place of several that every read passes over as one.
+
+    ::
+
+        sum(A[i, k, l], k and l)    ->    sum(A[i, m // length, m % length], m)
+    """
+    reduced, op = reduction_of(tensor), tensor.op
+    assert isinstance(op, ComputeOp)
+    places = [place_of(r) for source in reduced.sources for r in reads(source)]
+    for outer, inner in itertools.pairwise(a for a in reduced.axes if extent(a) > 1):
+        length = extent(inner)
+        if are_one(places, outer, inner):
+            both = te.reduce_axis((0, extent(outer) * length), inner.name)
+            values = {outer.var: both.var // length, inner.var: both.var % length}
+            axes = [both if a is outer else a for a in reduced.axes if a is not inner]
+            body = reduced_over(reduced, axes, values)
+            return with_axes_merged(ComputeOp(op.name, op.axis, (body,), tag=op.tag).output())
+    return tensor
+
+
 def is_dense(tensor: te.Tensor, reads: Iterable[Read], longest: int) -> bool:
     """Whether neighbours along the last dimension read elements that are not far apart.
 
@@ -84,7 +140,7 @@ def is_dense(tensor: te.Tensor, reads: Iterable[Read], longest: int) -> bool:
 def has_windows_apart(tensor: te.Tensor) -> bool:
     """Whether a stage reduces windows of one tensor that begin several elements apart."""
     own = {r for source in reduction_of(tensor).sources for r in reads(source)}
-    if len(own) != 1 or not tensor.op.axis:
+    if len(own) != 1 or not tensor.op.axis or extent(tensor.op.axis[-1]) == 1:
         return False
     (read,), last = own, tensor.op.axis[-1].var
     along = read.children[-1] if read.children else last

@@ -50,6 +50,10 @@ _OPERATION: Final = 1.5e-10
 _FUNCTION: Final = 20 * _OPERATION
 _BYTE: Final = 5e-11
 
+#: Bytes that a cache of a core keeps from call to call, and how much faster it is than memory.
+_CACHE_BYTES: Final = 1 << 19
+_NEARER: Final = 3
+
 #: Calls that only choose or hint.
 _CHEAP: Final = ("if_then_else", "likely", "min", "max", "abs")
 
@@ -76,8 +80,9 @@ def operation_seconds(target: Target, stages: Iterable[te.Tensor]) -> float:
 
 
 def memory_seconds(arrays: Iterable[te.Tensor]) -> float:
-    """Return about how long one thread needs to read or write some arrays in memory."""
-    return _BYTE * sum(map(bytes_of, arrays))
+    """Return about how long one thread needs to read or write some arrays."""
+    size = sum(map(bytes_of, arrays))
+    return _BYTE * size / (_NEARER if size <= _CACHE_BYTES else 1)
 
 
 def bytes_of(tensor: te.Tensor) -> int:
@@ -104,6 +109,12 @@ def likely_threads(target: Target, seconds: float) -> int:
 
     least = min(map(duration, COUNTS))
     return 1 if duration(1) <= least else max(n for n in COUNTS if duration(n) <= least)
+
+
+def has_few_tasks(target: Target, tasks: int, seconds: float) -> bool:
+    """Whether threads would wait for each other at the end of some tasks, of so much work."""
+    cores = thread_count(target.threads)
+    return cores > 1 and tasks < 2 * cores and seconds >= 4 * LAUNCH
 
 
 def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: float) -> IterVar:

@@ -9,11 +9,20 @@ from functools import cached_property
 from typing import Any, Final
 
 from autotune import te
-from autotune.ir.algebra.polynomials import Poly, add, multiply, to_poly
+from autotune.ir.algebra.polynomials import to_poly
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Read
 from autotune.ir.visitor import free_vars, reads, walk_expr
-from autotune.rules.stage_graph import extent, iterations, power_of_two, reduced_over, reduction_of
+from autotune.rules.stage_graph import (
+    are_one,
+    extent,
+    iterations,
+    place_of,
+    power_of_two,
+    reduced_over,
+    reduction_of,
+    step_along,
+)
 
 #: Vectors with fewer lanes than this part of a register are not considered.
 _FEWEST: Final = 4
@@ -137,8 +146,8 @@ class TiledContraction:
 
     def strides(self, read: Read, axes: Collection[IterVar]) -> list[int | None]:
         """Return the distance in memory of neighbours along each axis, None if it varies."""
-        place = _place(read)
-        return [_coefficient(place, axis) for axis in axes]
+        place = place_of(read)
+        return [step_along(place, axis) for axis in axes]
 
     def along(self, read: Read) -> int:
         """Return the distance in memory of neighbours along the vector; 0 if it is large."""
@@ -161,9 +170,9 @@ class TiledContraction:
         steps = self.reduced if reduced is None else reduced
         for index in read.children:
             own, place = set(free_vars(index)), to_poly(index)
-            apart = [_coefficient(place, a) for a in group.axes if a.var in own and extent(a) > 1]
+            apart = [step_along(place, a) for a in group.axes if a.var in own and extent(a) > 1]
             reach = [
-                abs(_coefficient(place, a) or 0) * (extent(a) - 1) for a in steps if a.var in own
+                abs(step_along(place, a) or 0) * (extent(a) - 1) for a in steps if a.var in own
             ]
             if reach and any(n is None or abs(n) <= sum(reach) for n in apart):
                 return True
@@ -180,9 +189,9 @@ class TiledContraction:
             return 0, [0]
         place, offsets = to_poly(index), [0]
         for axis in self.reduced:
-            step = _coefficient(place, axis) or 0
+            step = step_along(place, axis) or 0
             offsets = [at + step * n for at in offsets for n in range(extent(axis) if step else 1)]
-        return abs(_coefficient(place, group.axes[-1]) or 1), offsets
+        return abs(step_along(place, group.axes[-1]) or 1), offsets
 
     @cached_property
     def has_shared_windows(self) -> bool:
@@ -259,26 +268,6 @@ class TiledContraction:
         return math.prod([self.vector.size, *(g.size for g in used), *map(extent, reduced)])
 
 
-def _place(read: Read) -> Poly:
-    """Return the position in memory of what is read, as a polynomial."""
-    total: Poly = {}
-    for index, size in zip(read.children, read.tensor.shape, strict=True):
-        total = add(multiply(total, {(): int(size)}), to_poly(index))
-    return total
-
-
-def _coefficient(place: Poly, axis: IterVar) -> int | None:
-    if extent(axis) == 1:
-        return 0
-    step = 0
-    for monomial, coefficient in place.items():
-        if len(monomial) == 1 and monomial[0] is axis.var:
-            step = coefficient
-        elif any(axis.var is v for atom in monomial for v in free_vars(atom)):
-            return None
-    return step
-
-
 def _quotients(index: Expr, own: Collection[Expr]) -> list[int]:
     """Return what each occurrence of a variable in an index is divided by."""
     if index in own:
@@ -293,7 +282,7 @@ def groups_of(tensor: te.Tensor, apart: int | None = None) -> tuple[AxisGroup, .
 
     `apart`: position of an axis that is in a group of its own.
     """
-    own = [_place(r) for source in reduction_of(tensor).sources for r in reads(source)]
+    own = [place_of(r) for source in reduction_of(tensor).sources for r in reads(source)]
     condition = set(free_vars(reduction_of(tensor).condition))
     groups: list[list[int]] = []
     axes = list(tensor.op.axis)
@@ -301,21 +290,11 @@ def groups_of(tensor: te.Tensor, apart: int | None = None) -> tuple[AxisGroup, .
         if groups and place != apart and groups[-1][-1] != apart:
             long = [axes[n] for n in groups[-1] if extent(axes[n]) > 1]
             before = long[-1] if long else axes[groups[-1][-1]]
-            if _is_one(own, before, axis) and not {before.var, axis.var} & condition:
+            if are_one(own, before, axis) and not {before.var, axis.var} & condition:
                 groups[-1].append(place)
                 continue
         groups.append([place])
     return tuple(AxisGroup(tuple(axes[n] for n in places), tuple(places)) for places in groups)
-
-
-def _is_one(places: Sequence[Poly], outer: IterVar, inner: IterVar) -> bool:
-    for place in places:
-        above, below = _coefficient(place, outer), _coefficient(place, inner)
-        if above is None or below is None:
-            return False
-        if extent(outer) > 1 and extent(inner) > 1 and above != below * extent(inner):
-            return False
-    return True
 
 
 def contractions(
@@ -376,7 +355,7 @@ def packs(way: TiledContraction, read: Read, constants: Collection[te.Tensor]) -
 def _is_mostly_along(way: TiledContraction, constants: Collection[te.Tensor]) -> bool:
     """Whether most of what is read lies along the vector."""
     sizes = [
-        (way.panel_size(r), way.along(r) == 1, r.tensor in constants) for r in way.vector_reads
+        (way.panel_size(r), way.along(r) > 0, r.tensor in constants) for r in way.vector_reads
     ]
     along = sum(size for size, is_along, _ in sizes if is_along)
     return _MOSTLY * sum(n for n, is_along, free in sizes if not (is_along or free)) <= along

@@ -52,7 +52,9 @@ _VECTORS: Final = 3
 #: Rows of a tile along one axis, and vectors in a row.
 _HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
 _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
-_LONG_WIDTHS: Final = (64, 32, 128, 16, 8, 24, 48, 96, 160, 192, 256)
+
+#: Equal parts into which a row is divided whose sums are in the cache.
+_PARTS: Final = (2, 1, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
 
 #: Steps of a sum that are written out, and about how many are by default.
 _STEPS: Final = (4, 1, 2, 8, 3, 5, 7)
@@ -63,10 +65,6 @@ _BLOCKS: Final = (1, 4, 2, 8, 16, 32)
 #: Tiles of a block by default, if there remain so many blocks for each thread.
 _BLOCK: Final = 4
 _TASKS: Final = 8
-
-#: Bytes of operands and result in a cache of a core, and how much faster it is than memory.
-_CACHE_BYTES: Final = 1 << 19
-_NEARER: Final = 3
 
 #: Vectors that could be read while a row of an operand begins.
 _ROW_VECTORS: Final = 24
@@ -180,7 +178,7 @@ def _choices(ways: list[TiledContraction], best: Tiling, threads: int) -> Choice
     lengths = [extent(long[-1]) for way in ways if (long := _long(way))]
     return Choices(
         tuple(n for n in _WIDTHS if n <= most),
-        tuple(n for n in _LONG_WIDTHS if n <= most),
+        tuple(dict.fromkeys(-(-most // parts) for parts in _PARTS)),
         tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
         tuple(n for n in _STEPS if n <= max(lengths, default=1)),
         tuple(n for n in _BLOCKS if n < 2 * most),
@@ -432,7 +430,8 @@ def _blocks(
         ends.remove(inner[way.vector])
         ends.insert(0, inner[way.vector])
     stage.reorder(*outer, *blocks, *middle, *ends)
-    seconds = max(operation_seconds(cfg.target, [way.whole]), _moving_seconds(way))
+    arrays = dict.fromkeys((way.whole, *(read.tensor for read in way.operands.values())))
+    seconds = max(operation_seconds(cfg.target, [way.whole]), memory_seconds(arrays))
     length = math.prod(counts)  # not plain: the same loops for any values of the knobs
     length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length
     task = share(cfg, stage, stage.fuse(*outer, *blocks), length, seconds)
@@ -450,13 +449,6 @@ def _blocks(
     elif way.sums is not None:
         stage.unroll(ends[0])
     return task, middle[-1]
-
-
-def _moving_seconds(way: TiledContraction) -> float:
-    """Return about how long one thread needs to read the operands and write the result."""
-    arrays = dict.fromkeys((way.whole, *(read.tensor for read in way.operands.values())))
-    is_near = sum(map(bytes_of, arrays)) <= _CACHE_BYTES
-    return memory_seconds(arrays) / (_NEARER if is_near else 1)
 
 
 def _is_wide(way: TiledContraction) -> bool:

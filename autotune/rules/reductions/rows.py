@@ -8,15 +8,13 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.reductions.split_reductions import joining_seconds
 from autotune.rules.reductions.vector_partial_sums import LaneReduction
 from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, length_of
 from autotune.rules.streamed_stores import has_whole_lines, is_streamed
-from autotune.rules.threads import lanes_in, serial_seconds, share
+from autotune.rules.threads import has_few_tasks, lanes_in, serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
 from autotune.schedule.schedule import Schedule
-
-#: Least number of rows for computing a group row by row by default.
-_FEW: Final = 8
 
 #: Longest reduction that is unrolled, and the longest rows that are read across.
 _UNROLLED: Final = 32
@@ -57,12 +55,13 @@ class RowLoops:
         axes, own = group.root.op.axis, self.lanes.get(group.root)
         if own is not None and group.root is not own.result:
             return False  # a reduction without rows: its parts are scheduled with it
-        by_rows = math.prod(extent(axes[n]) for n in group.rows) >= _FEW
+        seconds = self.seconds(group)
+        count = math.prod(extent(axes[n]) for n in group.rows)
+        by_rows = count > 1 and not has_few_tasks(self.cfg.target, count, seconds)
         is_choice = may_choose and not self.is_lanes_alone(group)
         if is_choice:
             ways = ["rows", "whole"] if by_rows else ["whole", "rows"]
             by_rows = self.knobs(group.root).define_knob("at", ways) == "rows"
-        seconds = self.seconds(group)
         if not group.members and own is None:
             self.alone(group.root, seconds)
         elif by_rows:
@@ -106,11 +105,16 @@ class RowLoops:
         """Compute a whole group in the loop of its root over rows."""
         root, stage = group.root, self.schedule[group.root]
         axes = list(root.op.axis)
-        lanes = self.vector_of(root)
-        front = [axes[n] for n in group.rows] if group.members else axes[:-1]
-        if not group.members and math.prod(map(extent, front)) < _ENOUGH:
-            front = axes
+        blocked = group.rows[-1:] == (len(axes) - 1,)
+        alone = blocked and any(tensor in self.lanes for tensor, _ in group.members)
+        lanes = 1 if alone else self.vector_of(root)
+        front = [axes[n] for n in group.rows] if group.members else list(axes)
         within = [a for a in axes if not any(a is f for f in front)]
+        # The last loop has ends of its own if it is not one with the others.
+        apart = all(length_of(a) == 1 for a in within) and (lanes > 1 or not group.members)
+        apart = apart and math.prod(map(extent, front[:-1])) >= _ENOUGH
+        if apart:
+            within.append(front.pop())
         lengths: dict[Any, Any] = {a: length_of(a) for a in axes}
         vector: list[Any] = []
         if lanes > 1:
@@ -137,9 +141,9 @@ class RowLoops:
         if not self.is_single(group):
             length = math.prod(lengths[a] for a in front)
             at = share(self.knobs(root), stage, at, length, seconds)
-        blocked = lanes > 1 and group.rows[-1:] == (len(axes) - 1,)
+        blocked = blocked and lanes > 1
         for member, rows in group.members:
-            self.schedule[member].compute_at(stage, at)
+            self.schedule[member].compute_at(stage, within[-1] if apart else at)
             self.member(member, rows[:-1] if blocked else rows, lanes)
 
     def member(self, tensor: te.Tensor, rows: tuple[Any, ...], lanes: int) -> None:
@@ -166,7 +170,10 @@ class RowLoops:
 
     def seconds(self, group: RowGroup) -> float:
         """Return about how long one thread takes for a group."""
-        return serial_seconds(self.cfg.target, self.wholes(group))
+        joined = [self.joined[t] for t in group.stages if t in self.joined]
+        others = [t for t in self.wholes(group) if t not in joined]
+        joining = sum(joining_seconds(self.cfg.target, whole) for whole in joined)
+        return joining + serial_seconds(self.cfg.target, others)
 
     def wholes(self, group: RowGroup) -> list[te.Tensor]:
         """Return the stages of a group, reductions as they were before they were rewritten."""

@@ -24,7 +24,7 @@ from autotune.ir.expr import Read
 from autotune.ir.visitor import free_vars, reads
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.stage_graph import extent, iterations, reduced_over, reduction_of
-from autotune.rules.threads import COUNTS, LAUNCH, lanes_in, serial_seconds, share
+from autotune.rules.threads import COUNTS, LAUNCH, has_few_tasks, lanes_in, serial_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
@@ -72,10 +72,16 @@ def parts_knob(knobs: StageKnobs, tensor: te.Tensor, tasks: int) -> Any:
     counts = [n for n in COUNTS if n == 1 or n * _LEAST_STEPS <= steps]
     if tasks >= _ENOUGH_TASKS or seconds < 2 * LAUNCH or len(counts) == 1:
         return None
-    cores = thread_count(knobs.target.threads)
-    is_few = cores > 1 and tasks < 2 * cores and seconds >= 4 * LAUNCH
-    likely = next((n for n in counts if n >= 2 * cores), counts[-1]) if is_few else 1
+    few = has_few_tasks(knobs.target, tasks, seconds)
+    enough = 2 * thread_count(knobs.target.threads)
+    likely = next((n for n in counts if n >= enough), counts[-1]) if few else 1
     return knobs.define_knob("parts", counts, default=likely)
+
+
+def joining_seconds(target: Target, tensor: te.Tensor) -> float:
+    """Return about how long one thread needs to combine the results of a reduction's parts."""
+    most = min(1 / _LEAST_STEPS, COUNTS[-1] / extent(tensor.op.reduce_axis[0]))
+    return most * serial_seconds(target, [tensor])
 
 
 def sum_parts(target: Target, tensor: te.Tensor) -> int:

@@ -13,9 +13,16 @@ from functools import partial
 from typing import Any, Final
 
 from autotune import te
-from autotune.ir.expr import Expr, Read, Reduce, Var
+from autotune.ir.expr import Expr, Reduce
 from autotune.ir.visitor import free_vars, reads
-from autotune.rules.stage_graph import extent, length_of, reduced_over, reduction_of
+from autotune.rules.stage_graph import (
+    extent,
+    length_of,
+    place_of,
+    reduced_over,
+    reduction_of,
+    step_along,
+)
 from autotune.te.reduction import reduction
 
 #: Values that are combined in one expression.
@@ -47,18 +54,12 @@ def runs_along_rows(tensor: te.Tensor, lanes: int) -> bool:
     """Whether the innermost reduction reads neighbours, and enough of them to fill a vector."""
     reduced = reduction_of(tensor)
     last = reduced.axes[-1]
-    length = extent(last)
     own = [r for s in reduced.sources for r in reads(s) if last.var in set(free_vars(r))]
-    return lanes > 1 and length >= lanes and bool(own) and all(_along(r, last.var) for r in own)
-
-
-def _along(read: Read, var: Var) -> bool:
-    sizes = list(read.tensor.shape)
-    while len(sizes) > 1 and isinstance(sizes[-1], int) and sizes[-1] == 1:
-        sizes.pop()
-    *front, last = read.children[: len(sizes)]
-    inside = last is var or (getattr(last, "op", "") in ("+", "-") and last.children[0] is var)
-    return inside and not any(var is w for index in front for w in free_vars(index))
+    if lanes < 2 or extent(last) < lanes or not own:
+        return False
+    places = list(map(place_of, own))
+    apart = not any(step_along(place, a) == 1 for place in places for a in tensor.op.axis)
+    return apart and all(step_along(place, last) == 1 for place in places)
 
 
 def lanes_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,8 +22,10 @@ Made = tuple[list[te.Tensor], list[te.Tensor]]
 Array = npt.NDArray[Any]
 
 
+HERE = Target("llvm")
+
 # Elements of a row that is shorter than a vector of this machine.
-SHORT = Target("llvm").vector_bytes // 4 - 1
+SHORT = HERE.vector_bytes // 4 - 1
 
 
 def transposed(m: int, n: int, dtype: str = "float32") -> Made:
@@ -48,6 +51,13 @@ def row_sums(m: int, n: int) -> Made:
     X = te.placeholder((m, n), "float32", name="X")
     r = te.reduce_axis((0, n), name="r")
     return [X], [te.compute((m,), lambda i: te.sum(X[i, r], axis=r), name="S")]
+
+
+def plane_sums(n: int, h: int, w: int) -> Made:
+    """Sums over the last two axes, which are one in memory."""
+    X = te.placeholder((n, h, w), "float32", name="X")
+    r, q = te.reduce_axis((0, h), name="r"), te.reduce_axis((0, w), name="q")
+    return [X], [te.compute((n,), lambda i: te.sum(X[i, r, q], axis=[r, q]), name="S")]
 
 
 def row_extremes(m: int, n: int) -> Made:
@@ -84,6 +94,23 @@ def windows(h: int, w: int) -> Made:
     return [X], [maxima]
 
 
+def halved(h: int, w: int) -> Made:
+    """Means of 2 x 2 windows side by side."""
+    X = te.placeholder((8, h, w), "float32", name="X")
+    ry, rx = te.reduce_axis((0, 2), name="ry"), te.reduce_axis((0, 2), name="rx")
+    shape = 8, h // 2, w // 2
+    T = te.compute(
+        shape, lambda c, y, x: te.sum(X[c, 2 * y + ry, 2 * x + rx], axis=[ry, rx]), name="T"
+    )
+    return [X], [te.compute(shape, lambda *i: T[i] * 0.25, name="M")]
+
+
+def row_means(m: int, n: int) -> Made:
+    """Means of rows whose length is a power of two."""
+    (X,), (S,) = row_sums(m, n)
+    return [X], [te.compute((m,), lambda i: S[i] * (1 / n), name="M")]
+
+
 def padded_windows(x: Array) -> Array:
     wide = np.pad(x, ((0, 0), (1, 1), (1, 1)), constant_values=np.finfo(x.dtype).min)
     every = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))  # type: ignore[call-overload]
@@ -104,20 +131,26 @@ CASES: list[tuple[Callable[..., Made], tuple[Any, ...], Callable[[Array], Any], 
     (row_sums, (600, 200), lambda x: x.sum(axis=1), "partial_vectors"),
     (row_sums, (9, 107), lambda x: x.sum(axis=1), "partial_vectors"),
     (row_sums, (1000, SHORT), lambda x: x.sum(axis=1), ""),  # any knob
+    (plane_sums, (600, 7, 7), lambda x: x.sum(axis=(1, 2)), "partial_vectors"),
+    (plane_sums, (1, 300, 1001), lambda x: x.sum(axis=(1, 2)), "parts"),
     (column_maxima, (1001, 70), lambda x: x.max(axis=0), "block_columns"),
     (column_maxima, (7, 5001), lambda x: x.max(axis=0), "block_columns"),
+    (row_means, (300, 16), lambda x: x.mean(axis=1), ""),  # any knob
+    (row_means, (99, 128), lambda x: x.mean(axis=1), "partial_vectors"),
+    (halved, (20, 46), lambda x: x.reshape(8, 10, 2, 23, 2).mean(axis=(2, 4)), "lanes"),
+    (halved, (4, 300), lambda x: x.reshape(8, 2, 2, 150, 2).mean(axis=(2, 4)), "lanes"),
     (windows, (20, 45), padded_windows, "lanes"),
     (windows, (7, 130), padded_windows, "lanes"),
 ]
 
 
-def task_of(made: Callable[..., Made], args: tuple[Any, ...]) -> Task:
+def task_of(made: Callable[..., Made], args: tuple[Any, ...], target: Target = HERE) -> Task:
     def instance(cfg: Knobs) -> Any:
         inputs, outputs = made(*args)
         schedule = rules.schedule(cfg, outputs)
         return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
 
-    return Task(Template("computation", "llvm", instance), {}, Target("llvm"))
+    return Task(Template("computation", "llvm", instance), {}, target)
 
 
 @pytest.mark.parametrize(("made", "args", "reference", "knob"), CASES)
@@ -194,6 +227,35 @@ def loops_of_default(made: Callable[..., Made], *args: Any) -> str:
 def test_rows_shorter_than_a_vector_are_computed_in_vectors() -> None:
     loops = loops_of_default(softmax, 1000, SHORT)
     assert loops.count("exp(") == loops.count("exp((X[ramp(") == 1
+
+
+def test_reduced_axes_that_are_one_in_memory_have_one_loop() -> None:
+    loops = loops_of_default(plane_sums, 64, 7, 7)
+    assert loops.count("X[") == loops.count("X[ramp(") > 0
+    assert loops.count("for (") <= 2  # planes, and vectors of one
+
+
+def test_what_follows_windows_has_ends_of_rows_apart() -> None:
+    loops = loops_of_default(halved, 56, 58)
+    assert "X[ramp(" in loops
+    assert "likely(" not in loops  # no element is guarded
+    assert "floormod(" not in loops  # rows and vectors have loops of their own
+
+
+def test_what_follows_sums_of_rows_is_computed_a_row_at_a_time() -> None:
+    loops = loops_of_default(row_means, 1000, 128)
+    assert "allocate S_lanes[float32 * 1 * " in loops
+    assert "likely(" not in loops
+
+
+@pytest.mark.parametrize(("threads", "way"), [(1, "rows"), (2, "rows"), (64, "whole")])
+def test_few_long_rows_are_shared_as_long_as_threads_have_several(threads: int, way: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # more threads than this machine has
+        target = Target(f"llvm -threads={threads}")
+    task = task_of(softmax, (5, 50_001), target)
+    values = task.space.config(task.default_index).values
+    assert {v for name, v in values.items() if name.startswith("at")} == {way}
 
 
 @pytest.mark.parametrize("n", [1024, 1003])
