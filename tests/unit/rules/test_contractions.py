@@ -113,13 +113,15 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
 }
 
 
-def task_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> Task:
+def task_of(
+    made: Callable[[], Made], constants: tuple[int, ...] = (), target: str = "llvm"
+) -> Task:
     def instance(cfg: Knobs) -> Any:
         inputs, outputs, _ = made()
         schedule = rules.schedule(cfg, outputs, [inputs[n] for n in constants])
         return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
 
-    return Task(Template("computation", "llvm", instance), {}, Target("llvm"))
+    return Task(Template("computation", "llvm", instance), {}, Target(target))
 
 
 @pytest.mark.parametrize("name", COMPUTATIONS)
@@ -163,6 +165,11 @@ def test_operands_that_are_read_once_are_packed_only_if_they_are_constant() -> N
     assert "pack" not in default_of(once)
     assert default_of(once)["stream"]
     assert default_of(once, constants=(1,))["pack"]
+
+
+def test_a_small_operand_that_one_thread_would_pack_is_read_in_place_by_many() -> None:
+    task = task_of(partial(product, 97, 89, 83), target="llvm -threads=64")
+    assert not task.space.config(task.default_index).values["pack"]
 
 
 def test_a_row_times_a_matrix_of_any_length_adds_eight_rows_at_a_time() -> None:
