@@ -364,8 +364,9 @@ def _parameters(name: str, function: Callable[..., Any]) -> list[TemplateParamet
             remedy = "leave out the `/` after it"
             if parameter.kind is not parameter.POSITIONAL_ONLY:
                 remedy = "write out each one, as in `n: int`"
+            shown = str(parameter.replace(annotation=parameter.empty))
             raise UsageError(
-                f"template {name!r}: parameter {str(parameter)!r} must be one that is given by "
+                f"template {name!r}: parameter {shown!r} must be one that is given by "
                 f"name: {remedy}"
             )
         if kind is None:

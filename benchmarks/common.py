@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.measure import environment
+from autotune.runtime import environment
 from autotune.target import Target
 
 RESULTS = Path(__file__).parent / "results"

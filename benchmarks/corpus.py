@@ -44,8 +44,8 @@ from corpus_timing import Request
 from autotune.cli.options.job_files import load_job
 from autotune.cli.options.run_options import IN_JOB, read
 from autotune.errors import AutotuneError, UsageError
-from autotune.measure import environment
 from autotune.report.plots import check_picture
+from autotune.runtime import environment
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 

@@ -112,9 +112,9 @@ def settle() -> None:
 def known_device(on_cpu: bool) -> dict[str, Any] | None:
     """Return what is known of the device; None, having said why in a line, if there is none."""
     from autotune.errors import AutotuneError
-    from autotune.measure.environment import device, versions
     from autotune.runtime.cuda.device.device_properties import gpu_facts
     from autotune.runtime.cuda.nvml import driver_release
+    from autotune.runtime.environment import device, versions
     from autotune.target import Target
 
     if on_cpu:

@@ -219,16 +219,30 @@ def rows_of(name: str, args: dict[str, Any], facts: list[KernelFacts]) -> list[R
     return found
 
 
+def _nvdisasm() -> str | None:
+    """Return the path of NVIDIA's disassembler; its wheel puts it where no PATH leads."""
+    try:
+        from cuda.pathfinder import find_nvidia_binary_utility as find
+    except ImportError:
+        return shutil.which("nvdisasm")
+    return shutil.which("nvdisasm") or find("nvdisasm")
+
+
 def main() -> None:
     """Compile every case and report."""
     options = parser(__doc__ or "")
     options.add_argument("--only", choices=CASES, metavar="NAME", help="one operator")
-    options.add_argument("--nvdisasm", default=shutil.which("nvdisasm"), metavar="PATH")
+    options.add_argument("--nvdisasm", default=_nvdisasm(), metavar="PATH")
     args = options.parse_args()
     if args.save and args.only is not None:
         options.error("--save is for all operators: leave --only out")
     if args.nvdisasm is not None and shutil.which(args.nvdisasm) is None:
         options.error(f"--nvdisasm {args.nvdisasm}: there is no such program")
+    if args.nvdisasm is None:
+        missing = "widths and prefetch need nvdisasm: pip install nvidia-cuda-nvdisasm"
+        if args.save:
+            options.error(f"--save is for all figures: {missing}")
+        print(missing, file=sys.stderr)
     table = sys.stderr if args.json == "-" else sys.stdout
     rows: list[Row] = []
     kernels: list[dict[str, Any]] = []

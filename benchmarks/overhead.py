@@ -132,15 +132,16 @@ def _watch_measurer(spans: dict[str, list[Span]]) -> None:
         return found
 
     LocalMeasurer.compare = compared
-    ceiling = Scheduler.ceiling
+    ask_alone: Callable[..., Any] = Scheduler.ask_alone
 
-    @functools.wraps(ceiling)
-    def asked(*args: Any, **options: Any) -> Any:
-        response = ceiling(*args, **options)
-        spans["ceiling"].append(response.span)
+    @functools.wraps(ask_alone)
+    def asked(scheduler: Scheduler, request: str, *args: Any, **options: Any) -> Any:
+        response = ask_alone(scheduler, request, *args, **options)
+        if request == "ceiling":
+            spans["ceiling"].append(response.span)
         return response
 
-    Scheduler.ceiling = asked
+    Scheduler.ask_alone = asked
 
 
 def install(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Tests the stated results of runs: calls winners afterwards, and searches for a planted winner.
 
-`python benchmarks/winner.py follow JOBS.toml` tunes the workloads of a job file; then a new process
-calls default and winner in alternating blocks and holds their ratio against the stated range.
+`python benchmarks/winner.py follow JOBS.toml` tunes the workloads of a job file; then new processes
+call default and winner in alternating blocks, and their ratio is held against the stated range.
 `python benchmarks/winner.py planted` tunes a template with one configuration that is 10 % faster
 than all others, again and again, and counts how often it is chosen.
 """
@@ -33,13 +33,16 @@ from autotune.errors import AutotuneError
 from autotune.report.ratio import Ratio
 from autotune.task.task import Task
 
-BLOCK_S = 0.25
+BLOCK_S = 0.15
 """A block lasts so long; its first third is not counted."""
 
 SLEEP_S = 0.05
 """Between blocks the threads of the other kernel go to sleep."""
 
-BLOCKS = 7
+BLOCKS = 9
+
+PROCESSES = 3
+"""Where a process has its arrays changes the ratio of two kernels by several percent."""
 
 PERIOD_S = 0.3
 """Period of the other process, which is busy for a third of it and sleeps for the rest."""
@@ -63,7 +66,10 @@ def calls_s(call: Callable[[], object]) -> float:
 
 
 def afterwards(template: str, args: dict[str, Any], log: str) -> dict[str, Any]:
-    """Call the default and what `build` gives in alternating blocks, on the same arrays."""
+    """Call the default and what `build` gives in alternating blocks, on the same arrays.
+
+    Blocks stand in the order a b b a, so that drift affects both alike.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tuned = autotune.build(template, args, records=log)
@@ -76,9 +82,11 @@ def afterwards(template: str, args: dict[str, Any], log: str) -> dict[str, Any]:
         else rng.uniform(-1, 1, argument.shape).astype(argument.dtype)
         for argument in task.arguments
     ]
-    pairs = [
-        (calls_s(lambda: default(*arrays)), calls_s(lambda: tuned(*arrays))) for _ in range(BLOCKS)
-    ]
+    calls = [lambda: default(*arrays), lambda: tuned(*arrays)]
+    pairs = []
+    for number in range(BLOCKS):
+        seconds = [calls_s(call) for call in (calls[::-1] if number % 2 else calls)]
+        pairs.append(seconds[::-1] if number % 2 else seconds)
     assert tuned.record is not None
     ratio = Ratio.of_final(tuned.record)
     assert tuned.config is not None
@@ -127,18 +135,22 @@ def tune(
     return time.perf_counter() - begin
 
 
-def in_a_new_process(template: str, args: dict[str, Any], log: Path) -> dict[str, Any]:
-    """Return what `afterwards` finds in a process of its own."""
+def in_new_processes(template: str, args: dict[str, Any], log: Path) -> dict[str, Any]:
+    """Return what `afterwards` finds in processes of their own: ratio and time are medians."""
     words = json.dumps([template, args, str(log)])
-    done = subprocess.run(
-        [sys.executable, __file__, "afterwards", words],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=here.environment(),
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    found: list[dict[str, Any]] = []
+    for _ in range(PROCESSES):
+        done = subprocess.run(
+            [sys.executable, __file__, "afterwards", words],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=here.environment(),
+        )
+        found.append(json.loads(done.stdout))
+    return found[0] | {
+        name: statistics.median(each[name] for each in found) for name in ("ratio", "called_s")
+    }
 
 
 def follow(options: argparse.Namespace) -> list[Row]:
@@ -150,7 +162,7 @@ def follow(options: argparse.Namespace) -> list[Row]:
                 log = Path(folder) / "log.jsonl"
                 print(f"{name}, run {seed}", file=sys.stderr)
                 tune(template, args, log, seed, options.trials)
-                found = in_a_new_process(template, args, log)
+                found = in_new_processes(template, args, log)
             runs += 1
             what = f"{name}.{seed}"
             called = found["called_s"] / found["recorded_s"]

@@ -6,6 +6,7 @@ written. Reading executes no code.
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import itertools
 import json
@@ -235,7 +236,7 @@ def _loads(line: bytes) -> object:
         raise RecordError(f"{constant} is not valid JSON number")
 
     try:
-        text = line.decode("utf-8-sig", "surrogatepass")
+        text = line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogatepass")
         return json.loads(text, parse_constant=refuse)
     except UnicodeDecodeError as error:
         raise ValueError("it is not text in UTF-8") from error

@@ -47,7 +47,7 @@ def save(
 ) -> Path:
     """Write `kernel` to `path`, and its C header beside it; return the header's path.
 
-    The machine code is that of `kernel`, byte for byte. Each file appears whole or not at all.
+    The machine code is that of `kernel`, byte for byte. Both files appear, or neither.
 
     `path`: the library; its folder must exist. What was saved there earlier is replaced, and
     nothing else is.
@@ -83,8 +83,8 @@ def save(
         needs=needs,
         version=__version__,
     )
-    _write(header_path, text.encode())
-    _write(library, _linked(kernel, entry, use_openmp, json.dumps(description)))
+    code = _linked(kernel, entry, use_openmp, json.dumps(description))
+    _write({header_path: text.encode(), library: code})
     return header_path
 
 
@@ -199,19 +199,22 @@ def _is_ours(path: Path, sign: bytes) -> bool:
         raise SaveError(f"cannot save {path}: {error.strerror}") from error
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Write a file under another name, then let it take its place."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+def _write(files: Mapping[Path, bytes]) -> None:
+    """Write files under other names; once all are complete, let them take their places."""
+    written: dict[Path, Path] = {}
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
+        for path, data in files.items():
+            temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            written[path] = temporary
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+        for path, temporary in written.items():
             os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
     except OSError as error:
         raise SaveError(f"cannot save {path}: {error.strerror}") from error
+    finally:
+        for temporary in written.values():
+            temporary.unlink(missing_ok=True)

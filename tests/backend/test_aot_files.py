@@ -127,19 +127,21 @@ def test_a_loaded_function_is_unloaded_with_its_last_use(tmp_path: Path) -> None
     assert in_use() == before
 
 
-def test_saving_replaces_files_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["f.h", "f.so"])
+def test_saving_replaces_both_files_or_none(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scale().save(tmp_path / "f.so")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert before.keys() == {"f.so", "f.h"}
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    def full(file: int) -> None:
+        if Path(os.readlink(f"/proc/self/fd/{file}")).name.startswith(f".{name}."):
+            raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(SaveError, match=r"cannot save .*f\.h: No space left on device"):
-        scale(factor=5.0).save(tmp_path / "f.so")
+    with pytest.raises(SaveError, match=rf"cannot save .*{name}: No space left on device"):
+        scale(factor=5.0, name="other").save(tmp_path / "f.so")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,8 @@ BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 PARALLEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
 NUMBER = ctypes.CFUNCTYPE(ctypes.c_int)
 CLOCK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
-MASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
+SELF = ctypes.CFUNCTYPE(ctypes.c_long)
+MASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_long, ctypes.c_size_t, ctypes.c_void_p)
 
 
 def address(function: Any) -> int:
@@ -38,8 +40,9 @@ class Machine:
 
     def __init__(self, cores: list[int], allowed: set[int]) -> None:
         self.cores, self.allowed = cores, allowed
-        self.thread = 0
+        self.thread, self.ended = 0, True
         self.chosen: list[set[int]] = []
+        self.of_leader: list[set[int]] = []  # chosen for the leader while another thread runs
         self.ns = 3 * 10**9 - 1000  # of the clock
         self.move_ns = 0
         self.wakes_at_home = False
@@ -47,8 +50,9 @@ class Machine:
         self._functions = {
             "sched_getcpu": NUMBER(lambda: self.cores[self.thread]),
             "clock_gettime": CLOCK(self._clock),
-            "sched_getaffinity": MASK(self._get),
-            "sched_setaffinity": MASK(self._set),
+            "pthread_self": SELF(lambda: 100 + self.thread),
+            "pthread_getaffinity_np": MASK(self._get),
+            "pthread_setaffinity_np": MASK(self._set),
         }
         self._runtime = (
             PARALLEL(self._parallel),
@@ -62,26 +66,33 @@ class Machine:
 
     def _get(self, _: int, size: int, to: int) -> int:
         if self.allowed and max(self.allowed) >= 8 * size:
-            return -1  # as the system says of a set that is too small
+            return errno.EINVAL  # as the system says of a set that is too small
         bits = sum(1 << cpu for cpu in self.allowed)
         ctypes.memmove(to, bits.to_bytes(size, "little"), size)
-        return size
+        return 0
 
-    def _set(self, _: int, size: int, where: int) -> int:
+    def _set(self, thread: int, size: int, where: int) -> int:
         bits = int.from_bytes(ctypes.string_at(where, size), "little")
-        self.chosen.append({cpu for cpu in range(8 * size) if bits >> cpu & 1})
+        chosen = {cpu for cpu in range(8 * size) if bits >> cpu & 1}
+        if self.ended or thread - 100 != self.thread:
+            assert thread == 100
+            self.of_leader.append(chosen)
+            return 0
+        self.chosen.append(chosen)
         self.ns += self.move_ns
         if self.cores[self.thread] not in self.chosen[-1]:
             self.cores[self.thread] = min(self.chosen[-1])
         return 0
 
     def _parallel(self, body: int, context: int, threads: int, _: int) -> None:
+        self.ended = False
         for number in range(min(threads, len(self.cores))):
             self.thread = number
             home = self.cores[number]
             BODY(body)(context)
             if self.wakes_at_home:
                 self.cores[number] = home
+        self.thread, self.ended = 0, True
 
     def launch(self, threads: int, times: int = 1) -> None:
         """Launch a body that notes the thread that runs it."""
@@ -103,6 +114,15 @@ def test_a_thread_that_wakes_on_the_core_of_another_moves_to_a_free_one() -> Non
     everywhere = {2, 5, 7, 9, 70}  # what a thread may use again once it has moved
     free = [{5, 7, 9, 70}, {7, 9, 70}, {9, 70}]
     assert machine.chosen == [free[0], everywhere, free[1], everywhere, free[2], everywhere]
+
+
+def test_the_leader_stays_where_it_has_begun_until_the_launch_ends_if_a_thread_moves() -> None:
+    machine = Machine([2, 2, 2], {1, 2, 70})
+    machine.launch(3)
+    assert machine.of_leader == [{2}, {1, 2, 70}]
+    machine = Machine([2, 1, 70], {1, 2, 70})
+    machine.launch(3)
+    assert machine.of_leader == []
 
 
 def test_threads_on_different_cores_stay_where_they_are() -> None:

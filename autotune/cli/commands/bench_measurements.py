@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from autotune.cli.terminal.output import note, print_error
 from autotune.errors import AutotuneError
-from autotune.measure import environment
 from autotune.measure.checks.unscheduled_program import float_operations
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.measurer import Measurer
@@ -22,6 +21,7 @@ from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import names_tile
 from autotune.report.bench_speeds import BenchmarkedTemplate, Point, Setting
 from autotune.report.units import Work
+from autotune.runtime import environment
 from autotune.task.task import Task
 from autotune.tuner.run.trials import Trials
 from records import Record, RecordStore

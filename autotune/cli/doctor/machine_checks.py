@@ -13,8 +13,8 @@ from typing import Any
 from autotune.cli.doctor.finding import Check, Finding
 from autotune.cli.options.config_file import config_file, load_defaults
 from autotune.errors import AutotuneError
-from autotune.measure import environment
 from autotune.report.units import Work, size_text, time_text
+from autotune.runtime import environment
 from autotune.runtime.object_cache import object_folder, use_of
 from autotune.system.available_cpus import quota_cpus
 from autotune.system.available_memory import available_memory

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.codegen.llvm import float16_libcalls
 from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.llvm_types import (
     const_text,
@@ -13,6 +12,7 @@ from autotune.codegen.llvm.llvm_types import (
     register_type,
     vector_of,
 )
+from autotune.codegen.llvm.math import float16_libcalls
 from autotune.ir import dtypes
 
 #: Bits of the quiet NaN that replaces all NaNs of bfloat16, as a float32.

@@ -4,8 +4,9 @@ A thread that slept is often woken on the core of the thread that woke it, also 
 is idle (a virtual machine's idle core looks occupied). Both then take turns: each spins until it
 gives up, while the other cannot run. Therefore each thread of a team claims its core when it
 begins. A thread whose core is taken moves to another core that the process may use and the team
-does not; if that takes long, because another program uses the other core, threads stay where they
-are for a while.
+does not, and until the launch ends the leader may only run where it has begun: it may have fallen
+asleep, and would be woken beside the thread that moved. If a move takes long, because another
+program uses the other core, threads stay where they are for a while.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from autotune.codegen.llvm import LLVMSource
 LAUNCH = "GOMP_parallel"  # Symbol that parallel loops call.
 _MOST_CPUS = 1024  # Bits of a set of CPUs, as in the C library; those above are not claimed.
 SLOW_NS = 500_000  # A move that takes longer has met another program on the other core.
-STAY = 64  # Threads that stay on a core of the team after a move that was slow.
+STAY = 8  # Threads that stay on a core of the team after a move that was slow.
 
 _SOURCE = """\
-%team = type {{ ptr, ptr, [{words} x i64] }}
+; Body, context, claimed cores. The leader: its thread, the core where it has begun, whether it is
+; kept there, and the cores that it may use.
+%team = type {{ ptr, ptr, [{words} x i64], i64, i32, i32, [{words} x i64] }}
 
 @parallel = internal global ptr null
 @num_threads = internal global ptr null
@@ -27,8 +30,9 @@ _SOURCE = """\
 
 declare i32 @sched_getcpu()
 declare i32 @clock_gettime(i32, ptr)
-declare i32 @sched_getaffinity(i32, i64, ptr)
-declare i32 @sched_setaffinity(i32, i64, ptr)
+declare i64 @pthread_self()
+declare i32 @pthread_getaffinity_np(i64, i64, ptr)
+declare i32 @pthread_setaffinity_np(i64, i64, ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 ; Reading the pointers needs no order: they are set before the first call.
@@ -52,7 +56,22 @@ together:
   store ptr %body, ptr %team
   %second = getelementptr %team, ptr %team, i64 0, i32 1
   store ptr %context, ptr %second
+  %leader = getelementptr %team, ptr %team, i64 0, i32 3
+  %self = call i64 @pthread_self()
+  store i64 %self, ptr %leader
+  %core = getelementptr %team, ptr %team, i64 0, i32 4
+  %cpu = call i32 @sched_getcpu()
+  store i32 %cpu, ptr %core
   call void %runtime(ptr @part, ptr %team, i32 %threads, i32 %flags)
+  %held = getelementptr %team, ptr %team, i64 0, i32 5
+  %kept = load atomic i32, ptr %held monotonic, align 4
+  %free = icmp eq i32 %kept, 0
+  br i1 %free, label %done, label %release
+release:
+  %cores = getelementptr %team, ptr %team, i64 0, i32 6
+  %released = call i32 @pthread_setaffinity_np(i64 %self, i64 {set}, ptr %cores)
+  ret void
+done:
   ret void
 }}
 
@@ -101,6 +120,41 @@ no:
   ret i1 false
 }}
 
+; Let the leader only run where it has begun, unless it is this thread or is kept there already.
+define internal void @keep_leader(ptr %team, i64 %self) nounwind noinline {{
+  %leader = getelementptr %team, ptr %team, i64 0, i32 3
+  %thread = load i64, ptr %leader
+  %leads = icmp eq i64 %thread, %self
+  %core = getelementptr %team, ptr %team, i64 0, i32 4
+  %cpu = load i32, ptr %core
+  %unknown = icmp uge i32 %cpu, {cpus}
+  %no = or i1 %leads, %unknown
+  br i1 %no, label %done, label %hold
+hold:
+  %held = getelementptr %team, ptr %team, i64 0, i32 5
+  %before = atomicrmw xchg ptr %held, i32 1 monotonic
+  %again = icmp ne i32 %before, 0
+  br i1 %again, label %done, label %read
+read:
+  %cores = getelementptr %team, ptr %team, i64 0, i32 6
+  %got = call i32 @pthread_getaffinity_np(i64 %thread, i64 {set}, ptr %cores)
+  %failed = icmp ne i32 %got, 0
+  br i1 %failed, label %done, label %keep
+keep:
+  %only = alloca [{words} x i64], align 64
+  call void @llvm.memset.p0.i64(ptr align 64 %only, i8 0, i64 {set}, i1 false)
+  %word = lshr i32 %cpu, 6
+  %at = getelementptr [{words} x i64], ptr %only, i64 0, i32 %word
+  %wide = zext i32 %cpu to i64
+  %number = and i64 %wide, 63
+  %bit = shl i64 1, %number
+  store i64 %bit, ptr %at
+  %kept = call i32 @pthread_setaffinity_np(i64 %thread, i64 {set}, ptr %only)
+  ret void
+done:
+  ret void
+}}
+
 ; Move the calling thread to a core that it may use and the team does not, if there is one. After a
 ; move that has met another program, threads stay where they are for some launches.
 define internal void @move(ptr %team) nounwind noinline {{
@@ -114,8 +168,9 @@ find:
   %allowed = alloca [{words} x i64], align 64
   %free = alloca [{words} x i64], align 64
   call void @llvm.memset.p0.i64(ptr align 64 %allowed, i8 0, i64 {set}, i1 false)
-  %found = call i32 @sched_getaffinity(i32 0, i64 {set}, ptr %allowed)
-  %failed = icmp slt i32 %found, 0
+  %self = call i64 @pthread_self()
+  %found = call i32 @pthread_getaffinity_np(i64 %self, i64 {set}, ptr %allowed)
+  %failed = icmp ne i32 %found, 0
   br i1 %failed, label %stay, label %next
 next:
   %word = phi i64 [ 0, %find ], [ %word.next, %next ]
@@ -136,9 +191,10 @@ chosen:
   %none = icmp eq i64 %any.next, 0
   br i1 %none, label %stay, label %go
 go:
+  call void @keep_leader(ptr %team, i64 %self)
   %since = call i64 @clock()
-  %there = call i32 @sched_setaffinity(i32 0, i64 {set}, ptr %free)
-  %back = call i32 @sched_setaffinity(i32 0, i64 {set}, ptr %allowed)
+  %there = call i32 @pthread_setaffinity_np(i64 %self, i64 {set}, ptr %free)
+  %back = call i32 @pthread_setaffinity_np(i64 %self, i64 {set}, ptr %allowed)
   %now = call i64 @clock()
   %new = call i1 @claim(ptr %team)
   %spent = sub i64 %now, %since
@@ -180,7 +236,7 @@ def launch_source(use_openmp: str) -> LLVMSource:
         cpus=_MOST_CPUS,
         words=words,
         set=8 * words,
-        bytes=16 + 8 * words,
+        bytes=32 + 16 * words,
         slow_ns=SLOW_NS,
         stay=STAY,
     )

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from autotune.measure import environment
 from autotune.measure.result import MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime import environment
 from autotune.task.task import Task
 from autotune.task.valid_records import valid_records
 from records import Entry, Journal, Record, RecordStore, ranked

@@ -276,7 +276,7 @@ def called(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 )
 def test_the_processor_is_told_with_its_cpus(cpus, told, monkeypatch):
     facts = {"name": "[X]", "cores": cpus, "threads": cpus, "vector_bytes": 32}
-    monkeypatch.setattr("autotune.measure.environment.device", lambda target: facts)
+    monkeypatch.setattr("autotune.runtime.environment.device", lambda target: facts)
     assert machine_checks.processor().text.startswith(f"[X], 256-bit vectors; {told}")
 
 

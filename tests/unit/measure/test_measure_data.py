@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from autotune.errors import UsageError
-from autotune.measure import environment
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime import environment
 from autotune.target import Target
 
 ERROR = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "too slow")
@@ -98,7 +98,7 @@ def test_the_device_names_what_a_time_depends_on():
 
 def test_versions_are_known_without_loading_the_libraries():
     code = (
-        "import sys; from autotune.measure import environment; found = environment.versions();"
+        "import sys; from autotune.runtime import environment; found = environment.versions();"
         "assert found['python'] and found['numpy'] and found['llvmlite'] and found['xgboost'];"
         "print(*{'llvmlite', 'xgboost', 'numpy.linalg'} & set(sys.modules))"
     )

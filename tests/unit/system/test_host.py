@@ -47,7 +47,7 @@ def test_where_linux_tells_nothing_there_is_still_a_name(
 
 DEVICE = """
 import json
-from autotune.measure.environment import device
+from autotune.runtime.environment import device
 from autotune.system.host import cache_bytes
 from autotune.target import Target
 print(json.dumps({**device(Target("llvm")), "cache": cache_bytes()}))
