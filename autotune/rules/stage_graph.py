@@ -235,7 +235,7 @@ def row_groups(
 def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading]) -> RowGroup:
     *before, last = left
     root = last.tensor
-    rows = {n: axis for n, axis in enumerate(root.op.axis) if not _is_one(length_of(axis))}
+    rows = {n: axis for n, axis in enumerate(root.op.axis) if not is_one(axis)}
     found: list[tuple[Reading, dict[int, Any]]] = [(last, rows)]
     for stage in reversed(before):
         if schedule[stage.tensor].is_output:
@@ -255,7 +255,9 @@ def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading
     )
 
 
-def _is_one(length: Any) -> bool:
+def is_one(axis: Any) -> bool:
+    """Whether an axis is known to have one element."""
+    length = length_of(axis)
     return isinstance(length, int) and length == 1
 
 

@@ -10,7 +10,7 @@ from autotune import te
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.split_reductions import joining_seconds
 from autotune.rules.reductions.vector_partial_sums import LaneReduction
-from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, length_of
+from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, is_one, length_of
 from autotune.rules.streamed_stores import has_whole_lines, is_streamed
 from autotune.rules.threads import has_few_tasks, serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
@@ -112,7 +112,7 @@ class RowLoops:
         front = [axes[n] for n in group.rows] if group.members else list(axes)
         within = [a for a in axes if not any(a is f for f in front)]
         # The last loop has ends of its own if it is not one with the others.
-        apart = all(length_of(a) == 1 for a in within) and (lanes > 1 or not group.members)
+        apart = all(map(is_one, within)) and (lanes > 1 or not group.members)
         apart = apart and math.prod(map(extent, front[:-1])) >= _ENOUGH
         if apart:
             within.append(front.pop())
