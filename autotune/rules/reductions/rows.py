@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.rules.inline import has_calls
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.split_reductions import joining_seconds
 from autotune.rules.reductions.vector_partial_sums import LaneReduction
@@ -211,6 +212,10 @@ class RowLoops:
         for own in self.lanes.values():
             if any(read.tensor is tensor for read in self.reads[own.parts]):
                 return own.width  # both are computed in one loop then
-        if extent(tensor.op.axis[-1]) < lanes:
+        length = extent(tensor.op.axis[-1])
+        if length < lanes:
             return lanes
-        return self.knobs(tensor).define_knob("lanes", [lanes, 2 * lanes, 4 * lanes])
+        widths = [lanes, 2 * lanes, 4 * lanes]
+        # A function is a long chain of operations: several vectors do not wait for one another.
+        likely = max(n for n in widths if n <= length) if has_calls(tensor.op) else lanes
+        return self.knobs(tensor).define_knob("lanes", widths, likely)
