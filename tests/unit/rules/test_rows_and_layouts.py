@@ -240,6 +240,13 @@ def test_reduced_axes_that_are_one_in_memory_have_one_loop() -> None:
     assert loops.count("for (") <= 2  # planes, and vectors of one
 
 
+def test_axes_that_are_too_long_together_are_reduced_apart() -> None:
+    task = task_of(plane_sums, (1, 50_000, 50_000))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # such as that of a computation that cannot be traced
+        assert len(task.space) > 1
+
+
 def test_what_follows_windows_has_ends_of_rows_apart() -> None:
     loops = loops_of_default(halved, 56, 58)
     assert "X[ramp(" in loops
