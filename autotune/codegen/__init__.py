@@ -1,5 +1,5 @@
 """Code generation: text or bytes from the final form of a function.
 
 In: a function from `autotune.lowering`. Out: LLVM assembly (`llvm/`), CUDA C++ (`cuda/`, which uses
-`c/`), or a shared library (`elf/`). Read `llvm/llvm_module.py` first.
+`c/`), or a shared library (`elf/`). Read `llvm/emitter.py` first.
 """

@@ -11,10 +11,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autotune.dataset.data_card import read_schema
 from autotune.dataset.dataset_columns import feature_field, fixed_columns
 from autotune.dataset.dataset_writer import Exported, NothingToExportError, export
-from autotune.dataset.schema_file import read_schema
-from autotune.extract.layout_features import column_names
+from autotune.extract.structure_features import column_names
 from autotune.feature import knob_survey
 from autotune.task.task import Task
 from features import FEATURE_LAYOUTS, patterns, versioned
@@ -22,8 +22,6 @@ from records.table import Field
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["Exported", "NothingToExportError", "explain_columns", "export", "load"]
 
 
 def load(path: str | PathLike[str]) -> pd.DataFrame:

@@ -1,7 +1,8 @@
-"""The data card of a data set: its description for people."""
+"""What stands beside a data set: its schema for programs, and its card for people."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,65 @@ from typing import Any
 
 from autotune.dataset.dataset_columns import SPLITS
 from autotune.dataset.scan_logs import LogIndex
-from autotune.dataset.schema_file import schema_path
 from autotune.dataset.task_finder import REASONS
+from autotune.errors import UsageError
 from autotune.system.words import counted, printable
 from features import FEATURE_VERSION
-from records.table import Field
+from records.files import open_to_read
+from records.table import Field, csv_options
+
+FORMAT = "autotune data set"
+VERSION = 1  # Version of the schema file and of the columns beside the features.
+
+
+def schema_path(data: Path) -> Path:
+    """Return where the schema of a data set is."""
+    return data.with_name(f"{data.name}.schema.json")
+
+
+def schema_text(data: Path, fields: Sequence[Field], layouts: Sequence[str], rows: int) -> str:
+    """Return the content of the schema file."""
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "feature_version": FEATURE_VERSION,
+        "file": data.name,
+        "rows": rows,
+        "layouts": list(layouts),
+        "columns": [field.to_json() for field in fields],
+    }
+    if data.suffix == ".csv":
+        content["read_csv"] = csv_options(fields)
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def read_schema(data: Path) -> list[Field]:
+    """Return the columns of a data set, from the schema file beside it.
+
+    UsageError if there is none, or it is not one that this version understands. RecordError if a
+    column is not what it should be.
+    """
+    path = schema_path(data)
+    try:
+        with open_to_read(path) as file:
+            content = json.loads(file.read())
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}; the schema stands beside its data set"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise UsageError(f"{path} is not a schema of a data set: its format is not {FORMAT!r}")
+    if content.get("version") != VERSION:
+        raise UsageError(
+            f"{path} is of version {content.get('version')}, this autotune reads {VERSION}"
+        )
+    columns = content.get("columns")
+    if not isinstance(columns, list):
+        raise UsageError(f"{path} is not a schema of a data set: it has no list of columns")
+    return [Field.from_json(column) for column in columns]
+
 
 _MAX_WORKLOADS = 50  # Workloads that a card lists.
 

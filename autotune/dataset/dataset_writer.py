@@ -13,7 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from autotune.dataset.data_card import ExportStatistics, card_path, card_text, missing_text
+from autotune.dataset.data_card import (
+    ExportStatistics,
+    card_path,
+    card_text,
+    missing_text,
+    schema_path,
+    schema_text,
+)
 from autotune.dataset.dataset_columns import (
     Row,
     device_splits,
@@ -22,12 +29,10 @@ from autotune.dataset.dataset_columns import (
     split_of,
 )
 from autotune.dataset.scan_logs import Group, LogIndex, device_of
-from autotune.dataset.schema_file import schema_path, schema_text
 from autotune.dataset.spill_files import GroupFeatureStore
 from autotune.dataset.task_finder import TaskFinder
 from autotune.errors import UsageError
-from autotune.extract.layout_features import LOOP_LAYOUTS
-from autotune.extract.structure_features import FloatMatrix
+from autotune.extract.structure_features import LOOP_LAYOUTS, FloatMatrix
 from features import FEATURE_LAYOUTS, KnobLayout, versioned
 from records import Record
 from records.table import Field, Values, as_text, check_table, new_table

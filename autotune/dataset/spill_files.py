@@ -29,13 +29,13 @@ from autotune.dataset.task_finder import (
     TaskFinder,
 )
 from autotune.errors import AutotuneError, UsageError
-from autotune.extract.layout_features import (
+from autotune.extract.structure_features import (
     BATCHED,
     LOOP_LAYOUTS,
+    FloatMatrix,
     StructureFeatures,
     single_features,
 )
-from autotune.extract.structure_features import FloatMatrix
 from autotune.ir.visitor import is_raw
 from autotune.lowering.finalise import listing
 from autotune.task.task import Task
@@ -137,9 +137,6 @@ def program_of(task: Task, index: int) -> ProgramText:
     except AutotuneError as error:
         _log.info("%s, configuration %d: %s", task.workload, index, error)
     return found
-
-
-_log = logging.getLogger(__name__)
 
 
 CHUNK = 4096  # Candidates evaluated at a time.

@@ -11,15 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from autotune.extract.index_forms import (
-    FALSE,
-    TRUE,
-    ZERO,
-    Division,
-    Form,
-    Forms,
-    Opaque,
-)
+from autotune.extract.index_forms import FALSE, TRUE, ZERO, Division, Form, Forms, Opaque
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.expr import BinaryOp, Const, Expr, Var
 from autotune.ir.ops import binary, const, select

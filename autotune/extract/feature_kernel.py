@@ -62,26 +62,15 @@ def column_kernel(
 ) -> PrimFunc:
     """Return a function of columns of knobs that gives columns of numbers for `ROWS` candidates.
 
-    Parameters
-    ----------
-    knobs : sequence of str
-        Names of the knobs.
-    intervals : Intervals
-        Bounds of expressions.
-    columns : callable
-        Returns vectors of `VectorArithmetic` and Python numbers.
+    `knobs`: names of the knobs.
+    `intervals`: bounds of expressions.
+    `columns`: returns vectors of `VectorArithmetic` and Python numbers.
 
-    Returns
-    -------
-    Function
-        Of ``knobs``, float64 (len(knobs), PITCH), and ``columns``, float32 (number of columns + 1,
-        PITCH), whose last row is 1 where the others are not to be used: where a number reached
-        2^52 or something was divided by zero. Elements of a row from `ROWS` on are not used.
+    The function is of ``knobs``, float64 (len(knobs), PITCH), and ``columns``, float32 (number of
+    columns + 1, PITCH), whose last row is 1 where the others are not to be used: where a number
+    reached 2^52 or something was divided by zero. Elements of a row from `ROWS` on are not used.
 
-    Raises
-    ------
-    IRError
-        If a number is of a kind that vectors do not hold, or there are too many.
+    Raises IRError if a number is of a kind that vectors do not hold, or there are too many.
     """
     block = Var("block", _INDEX)
     taken = _buffer("knobs", "float64", len(knobs))

@@ -103,18 +103,11 @@ class LoopNestPlan:
     ) -> LoopNest:
         """Return the loop nest of the candidates in `columns`.
 
-        Parameters
-        ----------
-        columns : mapping of str to ndarray (n,)
-            Values of each knob; not needed if there are none.
-        scratch : Scratch, optional
-            Where the arrays lie; they hold until its next use. Not the one for the features.
+        `columns`: values of each knob; not needed if there are none.
+        `scratch`: where the arrays lie; they hold until its next use. Not the one for the features.
 
-        Returns
-        -------
-        LoopNest
-            Numbers are float64 arrays (n,), equal ones the same array, and ints where one number
-            holds for all knob values.
+        Numbers are float64 arrays (n,), equal ones the same array, and ints where one number holds
+        for all knob values.
         """
         columns = columns or {}
         out: list[npt.NDArray[np.float64]] | None = None

@@ -65,14 +65,9 @@ def same_index(a: IterVar, b: IterVar) -> bool:
 class Combiner:
     """A commutative, associative reduction of one or several values at once.
 
-    Attributes
-    ----------
-    name : str
-        Name in messages and fingerprints.
-    lhs, rhs : tuple of Var
-        Operands: the accumulator and the new value, one variable per result.
-    result, identity : tuple of Expr
-        The combination over `lhs` and `rhs`, and the neutral element.
+    `name`: name in messages and fingerprints.
+    `lhs`, `rhs`: operands: the accumulator and the new value, one variable per result.
+    `result`, `identity`: the combination over `lhs` and `rhs`, and the neutral element.
     """
 
     __slots__ = ("identity", "lhs", "name", "result", "rhs")

@@ -45,46 +45,25 @@ class LocalMeasurer(Measurer):
 
     A context manager; `close` leaves no process and no file behind.
 
-    Parameters
-    ----------
-    template : str
-        Reference of the template: a name, ``path/to/file.py:function`` or ``path/to/file.tile``.
-    args : mapping
-        Its arguments.
-    target : str or Target
-    policy : TimingPolicy, optional
-        How candidates are timed.
-    timeout_s : float
-        Seconds a candidate may take to build, and again to run.
-    seed : int
-        Seed of the inputs, >= 0.
-    builders : int, optional
-        Processes that build at a time; by default one for each CPU, at most four, and for a GPU
-        one less, at most eight.
-    overlap : bool, optional
-        Whether candidates are built while others run: for devices that builders do not use. By
-        default on GPUs.
-    left_s : callable, optional
-        Returns the seconds that are left for the run, None without a limit: the template's
-        reference gets no more (but at least ten seconds).
-    fork_server : ForkServerProcess, optional
-        The fork server of the workers, if it was started before; `close` ends it.
-    text : bytes, optional
-        Text of the template's file for the workers, because the file may be edited during the
-        run; by default they read the file.
-    constant : sequence of int
-        Positions of the inputs that do not change: what depends on these alone is computed before
-        a candidate is timed.
+    `template`: reference of the template: a name, ``path/to/file.py:function`` or
+    ``path/to/file.tile``.
+    `args`: its arguments.
+    `policy`: how candidates are timed.
+    `timeout_s`: seconds a candidate may take to build, and again to run.
+    `seed`: seed of the inputs, >= 0.
+    `builders`: processes that build at a time; by default one for each CPU, at most four, and for a
+    GPU one less, at most eight.
+    `overlap`: whether candidates are built while others run: for devices that builders do not use.
+    By default on GPUs.
+    `left_s`: returns the seconds that are left for the run, None without a limit: the template's
+    reference gets no more (but at least ten seconds).
+    `fork_server`: the fork server of the workers, if it was started before; `close` ends it.
+    `text`: text of the template's file for the workers, because the file may be edited during the
+    run; by default they read the file.
+    `constant`: positions of the inputs that do not change: what depends on these alone is computed
+    before a candidate is timed.
 
-    Attributes
-    ----------
-    policy, timeout_s, overlap
-        As given.
-
-    Raises
-    ------
-    TargetError
-        If the target asks for a GPU that cannot be used.
+    Raises TargetError if the target asks for a GPU that cannot be used.
     """
 
     def __init__(
@@ -183,17 +162,10 @@ class LocalMeasurer(Measurer):
     def baseline(self) -> tuple[float, ...] | None:
         """Time the template's reference on the same inputs, as candidates are timed.
 
-        Returns
-        -------
-        tuple of float or None
-            Seconds per call, one number per repeat; None if there is no reference.
+        Returns the seconds per call, one number per repeat; None if there is no reference.
 
-        Raises
-        ------
-        UsageError
-            If the template or its reference cannot be used at all.
-        AutotuneError
-            If it cannot be timed.
+        Raises UsageError if the template or its reference cannot be used at all. Raises
+        AutotuneError if it cannot be timed.
         """
         response = self._scheduler.ask_alone("baseline", open_timeout_s(self.timeout_s, None))
         costs_s = _response_body(response, "the reference")["baseline"]
@@ -208,12 +180,8 @@ class LocalMeasurer(Measurer):
         with self._closed_on_error():
             self._scheduler.begin_builds(self._new_jobs(candidates))
 
-    def prebuild(self, candidates: Iterable[MeasureInput]) -> None:
-        """Build what may be measured next (`SupportsPrebuild`).
-
-        Without `overlap` these builds end before anything runs.
-        """
-        self.build(candidates)
+    # As `SupportsPrebuild` has it; without `overlap` these builds end before anything runs.
+    prebuild = build
 
     def await_builds(self) -> None:
         """Wait until the first candidate is built; without `overlap`, until all are.

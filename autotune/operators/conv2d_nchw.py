@@ -24,17 +24,9 @@ def reference(
     data: Array, weight: Array, *, stride: int = 1, pad: int = 0, groups: int = 1,
     dilation: int = 1, **_: Any,
 ) -> Array:
-    """Convolution as matrix products over unfolded windows, one for each group.
+    """Convolution of (n, c, h, w) with (o, c / groups, kh, kw).
 
-    Parameters
-    ----------
-    data : (n, c, h, w) array
-    weight : (o, c / groups, kh, kw) array
-    stride, pad, groups, dilation : int
-
-    Returns
-    -------
-    (n, o, oh, ow) array
+    It is computed as matrix products over unfolded windows, one for each group.
     """
     kh, kw = weight.shape[2:]
     views = windows(data, (kh, kw), stride, pad, dilation)

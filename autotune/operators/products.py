@@ -16,22 +16,9 @@ def product(
 ) -> Any:
     """Return the matrix products of two tensors whose leading dimensions are equal.
 
-    Elements are multiplied and summed in the wider of their type and `out_dtype`, halves in
-    float32.
-
-    Parameters
-    ----------
-    left : Tensor (..., m, k), or (..., k, m) if `transpose_a`
-    right : Tensor (..., k, n), or (..., n, k) if `transpose_b`
-    transpose_a, transpose_b : bool
-    out_dtype : str
-        Type of the result.
-    name : str
-        Name of the result.
-
-    Returns
-    -------
-    Tensor (..., m, n)
+    `left` is (..., m, k), or (..., k, m) if `transpose_a`; `right` is (..., k, n), or (..., n, k)
+    if `transpose_b`; the result is (..., m, n). Elements are multiplied and summed in the wider of
+    their type and `out_dtype`, halves in float32.
     """
     *leading, rows, depth = left.shape
     if transpose_a:

@@ -53,10 +53,8 @@ class TemplateEntry:
     def load(self) -> Template:
         """Import and return the template.
 
-        Raises
-        ------
-        UsageError
-            If its module cannot be imported, whatever it raises, or holds no such template.
+        Raises UsageError if its module cannot be imported, whatever it raises, or holds no such
+        template.
         """
         module, _, attribute = self.location.partition(":")
         try:

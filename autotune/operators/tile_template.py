@@ -31,7 +31,7 @@ from autotune.tile.syntax.parser import parse
 from autotune.tile.syntax.syntax_tree import Function
 from autotune.tile.syntax.unparser import to_code
 from autotune.tile.to_te.program_to_te import to_te
-from autotune.trace.default_config import default_structure
+from autotune.trace.explore import default_structure
 from autotune.trace.tracer import Structures
 
 #: Shape of an array without dimensions.

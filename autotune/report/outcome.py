@@ -9,12 +9,7 @@ from collections.abc import Mapping, Sequence
 from autotune.report.progress import WorkloadStatus, all_failures, failures_text
 from autotune.report.ratio import Ratio
 from autotune.report.text_tables import TableColumn, fitted
-from autotune.report.units import (
-    duration_text,
-    percent_text,
-    three_digits,
-    time_text,
-)
+from autotune.report.units import duration_text, percent_text, three_digits, time_text
 from autotune.system.words import counted
 from autotune.tuner.run.events import End
 

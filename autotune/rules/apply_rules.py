@@ -60,8 +60,7 @@ from autotune.rules.stage_graph import (
     with_axes_merged,
     written_out,
 )
-from autotune.rules.threads import serial_seconds
-from autotune.rules.vector_lanes import lanes_in
+from autotune.rules.threads import lanes_in, serial_seconds
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp, producers_first
 
@@ -91,45 +90,33 @@ def schedule(
     Schedule
         Its operations take the place of those given; see `scheduled_outputs`.
 
-    Knobs
-    -----
-    vector
-        The vectorised axis of a contraction.
-    pack
-        Whether an operand that lies along the vectors is packed all the same.
-    tile_rows, tile_outer_rows, tile_vectors
-        Its register tile: elements along other axes, and vectors along the vectorised one.
-    block_rows, block_columns, order
-        Tiles that one task computes, and which of them come first.
-    unroll
-        Steps of the reduction that are unrolled.
-    partial_vectors
-        For reductions along rows: vectors of partial results.
-    parts
-        For long reductions with few results: the number of parts that are reduced first.
-    stores
-        Whether a large result is stored past the caches ("streamed").
-    lanes
-        For other stages: elements in a vector.
-    scan
-        How a scan is computed: "steps" (columns are divided among threads, and each computes all
-        steps), "tiles" (the same, but elements are copied to the result after all steps of some
-        columns), "blocks" (the steps are divided, too, and the effects of blocks are computed
-        first) or "vectors" (along rows: the elements of one row in vectors).
-    scan_width, scan_lanes, scan_rows
-        Vectors of columns of a task, elements of a vector, rows of a task.
-    step_columns
-        For other scans: neighbouring columns that a task computes together.
-    step_rows, step_vectors
-        For contractions in steps: rows and vectors of a tile in registers.
-    scan_unroll, scan_block
-        Steps that are unrolled, and those of a block.
-    scan_stream, scan_ahead
-        Whether the result is stored past the caches, and the prefetch distance in steps.
-    at
-        For stages that share rows: whether they are computed row by row.
-    threads
-        The number of parts of a loop that threads share; see `rules/threads.py`.
+    Knobs:
+
+    - `vector`: the vectorised axis of a contraction.
+    - `pack`: whether an operand that lies along the vectors is packed all the same.
+    - `tile_rows`, `tile_outer_rows`, `tile_vectors`: its register tile: elements along other axes,
+      and vectors along the vectorised one.
+    - `block_rows`, `block_columns`, `order`: tiles that one task computes, and which of them come
+      first.
+    - `unroll`: steps of the reduction that are unrolled.
+    - `partial_vectors`: for reductions along rows: vectors of partial results.
+    - `parts`: for long reductions with few results: the number of parts that are reduced first.
+    - `stores`: whether a large result is stored past the caches ("streamed").
+    - `lanes`: for other stages: elements in a vector.
+    - `scan`: how a scan is computed: "steps" (columns are divided among threads, and each computes
+      all steps), "tiles" (the same, but elements are copied to the result after all steps of some
+      columns), "blocks" (the steps are divided, too, and the effects of blocks are computed first)
+      or "vectors" (along rows: the elements of one row in vectors).
+    - `scan_width`, `scan_lanes`, `scan_rows`: vectors of columns of a task, elements of a vector,
+      rows of a task.
+    - `step_columns`: for other scans: neighbouring columns that a task computes together.
+    - `step_rows`, `step_vectors`: for contractions in steps: rows and vectors of a tile in
+      registers.
+    - `scan_unroll`, `scan_block`: steps that are unrolled, and those of a block.
+    - `scan_stream`, `scan_ahead`: whether the result is stored past the caches, and the prefetch
+      distance in steps.
+    - `at`: for stages that share rows: whether they are computed row by row.
+    - `threads`: the number of parts of a loop that threads share; see `rules/threads.py`.
 
     Raises
     ------

@@ -31,6 +31,11 @@ def length_of(axis: Any) -> Any:
     return int(length.value) if isinstance(length, Const) else length
 
 
+def power_of_two(number: int) -> int:
+    """Return the least power of 2 that is at least a number."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
 def iterations(tensor: te.Tensor) -> int:
     """Return the number of evaluations of a stage's expression."""
     return math.prod(extent(axis) for axis in (*tensor.op.axis, *tensor.op.reduce_axis))

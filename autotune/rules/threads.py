@@ -25,11 +25,18 @@ from autotune.ir.expr import BinaryOp, Call, Expr, Reduce
 from autotune.ir.visitor import walk_expr
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import iterations
-from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp
+
+PARALLEL: Final = 1 << 16  # Least number of operations of a stage with several threads.
+
+
+def lanes_in(target: Target, dtype: str) -> int:
+    """Return how many elements of a type a vector of the target has."""
+    return max(1, target.vector_bytes // dtypes.itemsize(dtype))
+
 
 #: Seconds that a launch takes, with the wait for the last thread.
 LAUNCH: Final = 5e-6

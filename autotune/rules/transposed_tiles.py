@@ -24,8 +24,7 @@ from autotune.ir.visitor import free_vars
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.stage_graph import extent
 from autotune.rules.streamed_stores import has_whole_lines, is_streamed
-from autotune.rules.threads import share
-from autotune.rules.vector_lanes import lanes_in
+from autotune.rules.threads import lanes_in, share
 from autotune.schedule.schedule import Schedule
 
 #: Most and least rows of a tile: half of the vector registers, and what is worth shuffles.

@@ -7,7 +7,9 @@ They offer their memory through ``__array_interface__`` (NumPy's protocol) or DL
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -77,24 +79,30 @@ def as_numpy(array: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """
     if isinstance(array, np.ndarray):
         return array
-    kind = type(array).__name__
-    try:
+    with refusals(array):
         # NumPy's own scalars have the first one, too, but for a copy that is gone at once.
         if hasattr(array, "__array_interface__") and not isinstance(array, np.generic):
             return np.asarray(array)
         if hasattr(array, "__dlpack__"):
             return _from_dlpack(array, dtype)
+    raise ArgumentError(
+        "must be an array (of NumPy, or with __array_interface__ or DLPack), got "
+        f"{type(array).__name__}: numpy.asarray makes one"
+    )
+
+
+@contextlib.contextmanager
+def refusals(array: object) -> Iterator[None]:
+    """Say of errors of an array's library that it gives no access to its memory."""
+    try:
+        yield
+    except ArgumentError:
+        raise
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, ArgumentError):
-            raise
         reason = " ".join(str(error).split())
         raise ArgumentError(
-            f"must give access to its memory, got {kind}, which refuses: {reason}"
+            f"must give access to its memory, got {type(array).__name__}, which refuses: {reason}"
         ) from error
-    raise ArgumentError(
-        f"must be an array (of NumPy, or with __array_interface__ or DLPack), got {kind}: "
-        "numpy.asarray makes one"
-    )
 
 
 def _from_dlpack(array: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from autotune.system.environment_variables import CACHE_VARIABLE
-from autotune.system.folders import cache_folder
+from autotune.system.environment_variables import CACHE_VARIABLE, cache_folder
 
 DISK_BYTES = 512 * 2**20  # What the folder may hold before the oldest objects go.
 

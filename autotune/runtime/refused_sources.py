@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from autotune.system.folders import cache_folder
+from autotune.system.environment_variables import cache_folder
 
 KEPT = 100  # Files that are kept; the oldest go.
 

@@ -1,4 +1,7 @@
-"""The environment variables that autotune reads, where empty ones count as not set, and sets."""
+"""The environment variables that autotune reads and sets, and the folders that they name.
+
+Empty ones count as not set.
+"""
 
 from __future__ import annotations
 
@@ -58,3 +61,23 @@ def load_numpy_for_one_thread() -> None:
         return
     with changed_environment({name: os.environ.get(name, "1") for name in _VARIABLES}):
         import numpy  # noqa: F401, it reads the environment now
+
+
+def cache_folder() -> Path:
+    """Return the folder of cached files; it need not exist."""
+    return _folder(CACHE_VARIABLE, "user_cache_path")
+
+
+def config_folder() -> Path:
+    """Return the folder of the user's settings; it need not exist."""
+    return _folder(CONFIG_VARIABLE, "user_config_path")
+
+
+def _folder(variable: str, usual: str) -> Path:
+    chosen = os.environ.get(variable)
+    if chosen:
+        return Path(os.path.expanduser(chosen))
+    import platformdirs
+
+    found: Path = getattr(platformdirs, usual)("autotune")
+    return found

@@ -1,11 +1,11 @@
-"""Facts of the host machine: its processor and its memory.
+"""Facts of the host machine: its processor, its memory, and how much of it this process may use.
 
-Only this file reads them. `system/available_cpus.py` and `system/available_memory.py` have the
-limits of this process.
+Only this file reads them. `system/available_cpus.py` has the CPUs that this process may use.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
@@ -72,3 +72,21 @@ def cache_bytes(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
         if text[:-1].isdecimal() and text[-1] in _UNITS
     ]
     return max(sizes, default=_UNKNOWN_CACHE)
+
+
+def available_memory(root: str = "/") -> int | None:
+    """Return the bytes that this process may still use, as far as Linux reports them."""
+    free: list[int] = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in (Path(root) / "proc/meminfo").read_text().splitlines():
+            name, _, size = line.partition(":")
+            if name == "MemAvailable":
+                free = [1024 * int(size.split()[0])]
+    group = Path(root) / "sys/fs/cgroup"
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with contextlib.suppress(OSError, ValueError):  # none, or "max"
+            free.append(int((group / limit).read_text()) - int((group / used).read_text()))
+    return min(free, default=None)

@@ -22,19 +22,12 @@ def check_reads(
     Only indices that are sums of constant multiples of the axes are judged, and only against
     constant sizes: their smallest and largest values are taken on.
 
-    Parameters
-    ----------
-    name, axes, body
-        Of the operation.
-    may_be_cell : bool
-        Let pass what may be right in the cell of a scan, whose first steps are not computed:
-        indices that leave the tensor in first steps alone, as ``t - 1`` and ``m - t``. Also
-        ``t + 1`` of what may be a state, of which the scan knows better what is wrong.
+    `name`, `axes`, `body`: of the operation.
+    `may_be_cell`: let pass what may be right in the cell of a scan, whose first steps are not
+    computed: indices that leave the tensor in first steps alone, as ``t - 1`` and ``m - t``. Also
+    ``t + 1`` of what may be a state, of which the scan knows better what is wrong.
 
-    Returns
-    -------
-    bool
-        Whether something was let pass.
+    Returns whether something was let pass.
     """
     passed = False
     spans = spans_of(axes)

@@ -1,21 +1,26 @@
 """From structures to a search space: finds the paths through a template and their constraints.
 
 In a space of up to two million, every configuration is followed through the decisions. In a larger
-space a fixed sample is followed, and other structures are found when they are needed.
+space a fixed sample is followed, and other structures are found when they are needed. The default
+configuration is found with little tracing (`default_structure`).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from autotune.errors import InstantiationError
 from autotune.ir.evaluate.column_programs import ColumnProgram
 from autotune.ir.expr import BinaryOp, Const, Expr
 from autotune.ir.ops import binary, const
 from autotune.trace.decision_tree import Columns, KnobColumns, Node, space_columns
+from autotune.trace.structure import Structure
 from autotune.trace.tracer import Structures
 from search_spaces import Constraint, IntArray, Space
 
@@ -243,3 +248,34 @@ def _excess(condition: Expr, read: KnobColumns) -> str:
         if not holds:
             return f"{sides[0]} {_BROKEN[one.op]} {sides[1]}"
     return ""
+
+
+#: Largest distance in knob steps from illegal defaults, and configurations that are tried.
+_FARTHEST: Final = 3
+_MAX_TRIED: Final = 16
+
+
+def default_structure(structures: Structures) -> Structure | None:
+    """Return the structure of the knobs' defaults, or of the nearest legal values around.
+
+    The template runs with plain numbers. Only if the defaults break a rule, it is traced with
+    symbols: then the rules of the traced paths are known for all values.
+
+    InstantiationError if the template fails for the defaults, other than by a rule about knobs.
+
+    Returns None if no tried configuration around the defaults is legal.
+    """
+    found = structures.alone({})
+    if found.error and not isinstance(found.cause, InstantiationError):
+        raise InstantiationError(found.error) from found.cause
+    if not found.refusal({}):
+        return found
+    structures.of({})
+    space = known_space(structures)
+    defaults = np.array([[knob.default for knob in space.knobs]], dtype=np.int64)
+    near = space.by_distance(int(space.indices_of(defaults)[0]), _FARTHEST)
+    for index in itertools.islice(near, _MAX_TRIED):
+        found = structures.alone(space.config(index).values)
+        if not found.refusal({}):
+            return found
+    return None

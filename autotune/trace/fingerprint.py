@@ -10,17 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 from autotune.ir.axes import Combiner
-from autotune.ir.expr import (
-    BinaryOp,
-    Buffer,
-    Call,
-    Const,
-    Expr,
-    KnobVar,
-    Load,
-    Read,
-    Reduce,
-)
+from autotune.ir.expr import BinaryOp, Buffer, Call, Const, Expr, KnobVar, Load, Read, Reduce
 from autotune.ir.stmt import (
     Allocate,
     Arrive,

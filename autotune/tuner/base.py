@@ -15,8 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.cost_model.base import IndexVector
-from autotune.tuner.diversity import max_min_subset
-from autotune.tuner.encoding import KnobDistances
+from autotune.tuner.encoding import KnobDistances, max_min_subset
 from search_spaces.knob import SpaceError
 from search_spaces.space import Space
 

@@ -59,27 +59,16 @@ def make_tuner(
 ) -> Tuner:
     """Return a new tuner.
 
-    Parameters
-    ----------
-    name : str
-        One of :data:`TUNERS`.
-    space : Space
-        The space to search.
-    seed : int
-        Seed of every random choice, >= 0.
-    features : FeatureSource, optional
-        What a model reads of a candidate; the knob values by default.
-    prior : TransferPrior, optional
-        What other measurements say of this space; only the model tuner uses it.
-    storage : str, optional
-        URL of an Optuna storage that mirrors the trials; for Optuna's samplers only.
-    make_model : callable
-        Makes the model tuner's untrained cost model from a seed.
+    `name`: one of :data:`TUNERS`.
+    `space`: the space to search.
+    `seed`: seed of every random choice, >= 0.
+    `features`: what a model reads of a candidate; the knob values by default.
+    `prior`: what other measurements say of this space; only the model tuner uses it.
+    `storage`: URL of an Optuna storage that mirrors the trials; for Optuna's samplers only.
+    `make_model`: makes the model tuner's untrained cost model from a seed.
 
-    Raises
-    ------
-    UsageError
-        If there is no tuner of this name, it lacks a package, or cannot use what is given.
+    Raises UsageError if there is no tuner of this name, it lacks a package, or cannot use what is
+    given.
     """
     check_tuner(name, prior is not None, storage is not None)
     more: dict[str, Any] = {}

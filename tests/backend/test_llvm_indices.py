@@ -21,14 +21,7 @@ from support.llvm_kernels import (
 
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Broadcast, Expr, Load, Ramp, SizeVar, Var
-from autotune.ir.stmt import (
-    For,
-    LoopKind,
-    PrimFunc,
-    Stmt,
-    Store,
-    seq,
-)
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt, Store, seq
 
 
 def one_vector(index: Expr, size: int = 64, dtype: str = "float32") -> PrimFunc:

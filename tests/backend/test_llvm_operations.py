@@ -26,12 +26,7 @@ from support.numpy_operations import NUMPY
 
 from autotune.ir import ops
 from autotune.ir.expr import Call, Const, Expr
-from autotune.ir.stmt import (
-    LoopKind,
-    PrimFunc,
-    Store,
-    seq,
-)
+from autotune.ir.stmt import LoopKind, PrimFunc, Store, seq
 
 BINARY = [op for op in NUMPY if op not in ("/", "//", "%", "and", "or")]
 CASES = [(op, dtype) for op in BINARY for dtype in (*FLOATS, *INTEGERS)]

@@ -21,17 +21,7 @@ from support.llvm_kernels import (
 from autotune.errors import CodegenError
 from autotune.ir import ops
 from autotune.ir.expr import Call, Const, KnobVar, Load, SizeVar, Var
-from autotune.ir.stmt import (
-    Barrier,
-    For,
-    If,
-    LoopKind,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Store,
-    seq,
-)
+from autotune.ir.stmt import Barrier, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache
 

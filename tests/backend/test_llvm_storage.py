@@ -24,16 +24,7 @@ from support.llvm_kernels import (
 )
 
 from autotune.ir.expr import Const, Expr, Load, SizeVar, Var
-from autotune.ir.stmt import (
-    Allocate,
-    FunctionInfo,
-    LoopKind,
-    PrimFunc,
-    Produce,
-    Stmt,
-    Store,
-    seq,
-)
+from autotune.ir.stmt import Allocate, FunctionInfo, LoopKind, PrimFunc, Produce, Stmt, Store, seq
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache
 

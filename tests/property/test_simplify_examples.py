@@ -8,13 +8,7 @@ import pytest
 from support.random_expressions import Ranges, assert_sound
 
 from autotune.ir import ops
-from autotune.ir.algebra import (
-    canonical_sums,
-    division_rules,
-    intervals,
-    simplify_expr,
-    sum_bounds,
-)
+from autotune.ir.algebra import canonical_sums, division_rules, intervals, simplify_expr, sum_bounds
 from autotune.ir.algebra.canonical_sums import Sum, Term, sum_expr
 from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.simplify_stmt import Simplifier

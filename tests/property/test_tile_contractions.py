@@ -12,7 +12,7 @@ from support.tile_contractions import Case, random_case
 from autotune.errors import TileError
 from autotune.tile import bind, evaluate, parse
 from autotune.tile.binding.bound_program import Contract
-from autotune.tile.evaluation.evaluate_contraction import contracted
+from autotune.tile.evaluation.reference_evaluator import contracted
 
 
 def judge(case: Case, rng: random.Random) -> str:

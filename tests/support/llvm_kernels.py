@@ -11,13 +11,7 @@ import numpy.typing as npt
 from autotune.ir import ops
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
-from autotune.ir.stmt import (
-    For,
-    LoopKind,
-    PrimFunc,
-    Stmt,
-    Store,
-)
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt, Store
 from autotune.lowering.vector.vectorize import vectorize
 from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
 from autotune.runtime.object_cache import ObjectCache

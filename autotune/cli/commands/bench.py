@@ -19,7 +19,7 @@ from autotune.cli.commands.bench_plan import (
     sizes_of,
     value_text,
 )
-from autotune.cli.options.log_files import check_log, open_log
+from autotune.cli.options.input_files import check_log, open_log
 from autotune.cli.options.multi_value_options import OptionalHeatmap
 from autotune.cli.options.run_plans import check_target, log_name
 from autotune.cli.options.shared_options import command_app, options_of, parse_settings

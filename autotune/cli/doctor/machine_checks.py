@@ -17,8 +17,8 @@ from autotune.report.units import Work, size_text, time_text
 from autotune.runtime import environment
 from autotune.runtime.object_cache import object_folder, use_of
 from autotune.system.available_cpus import quota_cpus
-from autotune.system.available_memory import available_memory
 from autotune.system.environment_variables import CACHE_VARIABLE, VARIABLES, changed_environment
+from autotune.system.host import available_memory
 from autotune.system.version import __version__
 from autotune.system.words import closest, counted
 from autotune.target import Target

@@ -15,7 +15,7 @@ from typing import Any
 from autotune.cli.options.input_files import read_text
 from autotune.cli.options.multi_value_options import takes_words
 from autotune.errors import UsageError
-from autotune.system.folders import config_folder
+from autotune.system.environment_variables import config_folder
 from autotune.system.words import did_you_mean
 
 _log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.cli.options.input_files import check_log, open_log
 from autotune.cli.options.job_files import RunOptions
-from autotune.cli.options.log_files import check_log, open_log
 from autotune.cli.options.run_options import WorkloadOptions
 from autotune.cli.options.task_arguments import task_with, template_of
 from autotune.errors import TileError, UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
-from autotune.codegen.c.c_types import C_TYPES, float_text, integer_text
+from autotune.codegen.c.c_names import C_TYPES, float_text, integer_text
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.algebra.simplify_stmt import Simplifier

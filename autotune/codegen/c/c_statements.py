@@ -17,8 +17,7 @@ from autotune.codegen.c.c_lanes import (
     overlaps,
     packed_lanes,
 )
-from autotune.codegen.c.c_names import CNameSupply, whole
-from autotune.codegen.c.c_types import C_TYPES
+from autotune.codegen.c.c_names import C_TYPES, CNameSupply, whole
 from autotune.codegen.c.common_subexpressions import repeated
 from autotune.errors import CodegenError
 from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, Load, Ramp, Var

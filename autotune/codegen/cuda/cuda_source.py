@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 from autotune.codegen.c.c_expressions import Text
 from autotune.codegen.c.c_lanes import PACK_BYTES, RampRewriter, packed_lanes
-from autotune.codegen.c.c_names import CNameSupply
+from autotune.codegen.c.c_names import C_TYPES, CNameSupply
 from autotune.codegen.c.c_statements import Statements
-from autotune.codegen.c.c_types import C_TYPES
 from autotune.codegen.cuda.cuda_helpers import HEADERS, HELPERS, NAMES, needed
 from autotune.errors import CodegenError
 from autotune.ir import dtypes

@@ -1,10 +1,8 @@
 """LLVM assembly from a lowered function in its final form: vectors, unrolling, threads.
 
-In: a function. Out: the text of a module and its external requirements. Read `llvm_module.py`
-first, then `emitter.py`, which puts the parts together: statements, expressions, index arithmetic
-(`index/`), memory access (`memory/`), vectors, conversions, parallel regions.
+In: a function. Out: the text of a module and its external requirements. Read `emitter.py`
+first, which puts the parts together: statements, expressions, index arithmetic (`index/`), memory
+access (`memory/`), vectors, conversions, parallel regions.
 """
 
-from autotune.codegen.llvm.llvm_module import LLVMSource, emit
-
-__all__ = ["LLVMSource", "emit"]
+from autotune.codegen.llvm.emitter import LLVMSource, emit

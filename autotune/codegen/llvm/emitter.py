@@ -1,8 +1,13 @@
-"""The emitter of one LLVM function: it combines the parts that write the function."""
+"""The emitter of one LLVM function: it combines the parts that write the function and its module.
+
+A kernel is `i32 NAME(ptr arrays..., i64 sizes..., i32 threads)`; the result is 0, or 1 when
+scratch memory could not be allocated.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from autotune.codegen.llvm.binary_operations import BinaryOperations
 from autotune.codegen.llvm.comparisons import Comparisons
@@ -11,9 +16,9 @@ from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.intrinsic_calls import IntrinsicCalls
-from autotune.codegen.llvm.lane_masks import LaneMasks
 from autotune.codegen.llvm.llvm_expressions import ExpressionEmitter
 from autotune.codegen.llvm.llvm_statements import StatementEmitter
+from autotune.codegen.llvm.llvm_types import symbol
 from autotune.codegen.llvm.memory.addresses import ALIGNMENT, Addresses
 from autotune.codegen.llvm.memory.cache_hints import CacheHints
 from autotune.codegen.llvm.memory.loads_stores import LoadsStores
@@ -22,11 +27,13 @@ from autotune.codegen.llvm.memory.stack_frame import StackFrame
 from autotune.codegen.llvm.memory.transposed_loads import TransposedLoads
 from autotune.codegen.llvm.module_text import ModuleText
 from autotune.codegen.llvm.parallel_regions import OutlinedLoop, ParallelRegions
-from autotune.codegen.llvm.vector_ops import VectorOps
+from autotune.codegen.llvm.vector_ops import LaneMasks, VectorOps
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.intervals import Bounds
 from autotune.ir.expr import Buffer, Expr, Load, Var
+from autotune.ir.stmt import PrimFunc
+from autotune.ir.visitor import recursive
 
 
 class Emitter:
@@ -169,3 +176,51 @@ class Emitter:
                 loop.var, start, stop, lambda: statements.stmt(loop.body)
             ),
         )
+
+
+@dataclass(frozen=True)
+class LLVMSource:
+    """LLVM assembly of one function."""
+
+    #: The module.
+    text: str
+    #: Symbol of the kernel, `i32 entry(ptr arrays..., i64 sizes..., i32 threads)`.
+    entry: str
+    #: Whether it has a parallel loop and so calls the OpenMP runtime.
+    uses_threads: bool
+
+
+@recursive
+def emit(function: PrimFunc, fast_math: bool = False, has_avx512: bool = False) -> LLVMSource:
+    """Write a function in final form as LLVM assembly.
+
+    The code assumes that outputs overlap no other array, and that arrays are aligned to their
+    elements. Float multiplications and additions may be fused; nothing else is reordered, unless
+    `fast_math` is set (see `Target.fast_math`). `has_avx512` allows instructions of AVX-512.
+
+    Raises CodegenError if the function contains a node without a meaning on a CPU: knobs without a
+    value, thread axes, barriers, unknown intrinsics.
+    """
+    info = function.info
+    module = ModuleText(
+        streamed=info.nontemporal,
+        ahead=info.prefetch_distances,
+        lines={buffer: var for var, buffer in info.line_offsets.items()},
+        fast_math=fast_math,
+        has_avx512=has_avx512,
+    )
+    entry = f"kernel_{symbol(function.name)}"
+    emitter = Emitter(module, entry, threads="%threads")
+    parameters = []
+    for number, buffer in enumerate(function.params):
+        ref = f"%{symbol(buffer.name)}.a{number}"
+        written = buffer in function.outputs
+        parameters.append(emitter.array_parameter(buffer, ref, written))
+    for number, size in enumerate(function.sizes):
+        parameters.append(emitter.size_parameter(size, f"%{symbol(size.name)}.n{number}", (0, INF)))
+    parameters.append("i32 %threads")
+    for var, buffer in info.line_offsets.items():
+        emitter.align_to_line(var, buffer)
+    text = emitter.finish(parameters, "", lambda: emitter.statements.stmt(function.body))
+    module.functions.append(text)
+    return LLVMSource(module.assemble(), entry, module.uses_threads)

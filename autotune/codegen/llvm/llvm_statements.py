@@ -9,7 +9,6 @@ from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant
-from autotune.codegen.llvm.lane_masks import LaneMasks
 from autotune.codegen.llvm.llvm_expressions import ExpressionEmitter
 from autotune.codegen.llvm.llvm_types import const_text, llvm_type, symbol
 from autotune.codegen.llvm.memory.loads_stores import LoadsStores
@@ -18,20 +17,11 @@ from autotune.codegen.llvm.memory.stack_frame import StackFrame
 from autotune.codegen.llvm.memory.transposed_loads import TransposedLoads
 from autotune.codegen.llvm.module_text import ModuleText
 from autotune.codegen.llvm.parallel_regions import ParallelRegions
+from autotune.codegen.llvm.vector_ops import LaneMasks
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import Call, Const, Var
-from autotune.ir.stmt import (
-    Allocate,
-    Barrier,
-    For,
-    If,
-    LoopKind,
-    Produce,
-    Seq,
-    Stmt,
-    Store,
-)
+from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, Produce, Seq, Stmt, Store
 from autotune.ir.visitor import child_stmts
 
 #: Largest number of iterations of nested unrolled loops; beyond it the outer ones stay loops.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Hashable, Mapping, Set
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Const, Expr, Var
@@ -21,6 +21,7 @@ Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]
 _Order = tuple[bool, list[int], str, str, int]
 _Term = TypeVar("_Term", bound=Hashable)
+_Products = dict[tuple[_Term, ...], int]
 
 
 def to_poly(node: Expr) -> Poly:
@@ -57,20 +58,6 @@ def add(a: Mapping[_Term, int], b: Mapping[_Term, int], factor: int = 1) -> dict
     return total
 
 
-def multiply(a: Poly, b: Poly) -> Poly:
-    """Return a * b."""
-    product: Poly = {}
-    for m, c in a.items():
-        for n, d in b.items():
-            key = tuple(sorted((*m, *n), key=_order))
-            value = product.get(key, 0) + c * d
-            if value:
-                product[key] = value
-            else:
-                product.pop(key, None)
-    return product
-
-
 @functools.lru_cache(maxsize=1 << 13)
 def _order(node: Expr) -> _Order:
     """Order of atoms, the same in each process: variables by age, then the others by theirs."""
@@ -79,6 +66,20 @@ def _order(node: Expr) -> _Order:
     # Only atoms of variables with the same names in exchanged places have one digest.
     ages = [var.id for var in free_vars(node)]
     return True, ages, excerpt(node), _digest(node), id(node)
+
+
+def multiply(a: _Products[_Term], b: _Products[_Term], key: Any = _order) -> _Products[_Term]:
+    """Return a * b; the factors of a product are sorted by a key."""
+    product: _Products[_Term] = {}
+    for m, c in a.items():
+        for n, d in b.items():
+            factors = tuple(sorted((*m, *n), key=key))
+            value = product.get(factors, 0) + c * d
+            if value:
+                product[factors] = value
+            else:
+                product.pop(factors, None)
+    return product
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -1,16 +1,92 @@
-"""Simplification of statements by the ranges of loop variables."""
+"""Simplification of statements by the ranges of loop variables, and of the values they store."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from autotune.ir.algebra.canonical_sums import Sum
-from autotune.ir.algebra.intervals import ANYTHING, Bounds
+from autotune.ir import dtypes
+from autotune.ir.algebra.canonical_sums import INF, Sum, Term, sum_of
+from autotune.ir.algebra.intervals import ANYTHING, Bounds, type_bounds
 from autotune.ir.algebra.simplify_expr import Canonical
-from autotune.ir.algebra.wraparound import Wrapping
-from autotune.ir.expr import Buffer, Const, Expr, Load, Var
+from autotune.ir.algebra.sum_bounds import SumBounds
+from autotune.ir.expr import BinaryOp, Buffer, Cast, Const, Expr, Load, Var
+from autotune.ir.ops import cast, fold
 from autotune.ir.stmt import NOTHING, Allocate, For, If, Stmt, Store, ThreadReduce, is_empty
 from autotune.ir.visitor import Rewriter, walk_expr
+
+
+class WrappingBounds(SumBounds):
+    """Bounds values whose integers wrap: a variable has the range of its type."""
+
+    def _bounds_of(self, node: Expr) -> Bounds:
+        low, high = super()._bounds_of(node)
+        if not isinstance(node, Var):
+            return low, high
+        least, most = type_bounds(node.dtype)
+        return max(low, least), min(high, most)
+
+    def _leaves_type(self, node: Expr) -> bool:
+        if super()._leaves_type(node):
+            return True
+        return dtypes.is_integer(node.dtype) and not _within(self.bounds(node), node.dtype)
+
+
+class Wrapping(Canonical):
+    """Rewrites stored values canonically.
+
+    Sums are canonical as in indices, because they are valid modulo any power of 2. The other rules
+    are valid for integers that do not wrap: they apply only if the bounds show that no step before
+    or after leaves its type. Values that leave it are wrapped by casts, so later rules may take all
+    arithmetic as exact.
+
+    `indices`: simplifies the indices of loads, where integers are exact, and has the ranges of
+    variables.
+    """
+
+    def __init__(self, indices: Canonical) -> None:
+        super().__init__(known=WrappingBounds(self.form, indices.known.ranges))
+        self._indices = indices
+
+    def _atom(self, node: Expr) -> Expr:
+        if isinstance(node, Load):
+            return self._indices.expr(node)
+        if isinstance(node, Cast) and dtypes.is_index(node.dtype):
+            return cast(node.dtype, self._in_type(node.a))
+        return super()._atom(node)
+
+    def _in_type(self, node: Expr) -> Expr:
+        """Return an operand, wrapped by casts if it is known to leave its type.
+
+        Sizes that are known only at a call are assumed to be small enough.
+        """
+        simple = self.expr(node)
+        if not dtypes.is_index(node.dtype):
+            return simple
+        bounds = self._indices.known.bounds(simple)
+        if -INF in bounds or INF in bounds or _within(bounds, node.dtype):
+            return simple
+        return cast(node.dtype, cast(f"u{node.dtype}", simple))
+
+    def _opaque(self, node: BinaryOp) -> Sum:
+        if node.op == "*":
+            return super()._opaque(node)
+        return sum_of(Term(fold(node.op, self._in_type(node.a), self._in_type(node.b))))
+
+    def _division(self, node: BinaryOp) -> Sum:
+        form = super()._division(node)
+        return self._opaque(node) if self.known.may_wrap(self._to_expr(form, node.dtype)) else form
+
+    def _comparison(self, node: BinaryOp) -> Expr:
+        if not self.known.may_wrap(node):
+            result = super()._comparison(node)
+            if isinstance(result, Const) or not self.known.may_wrap(result):
+                return result
+        return fold(node.op, self._in_type(node.a), self._in_type(node.b))
+
+
+def _within(bounds: Bounds, dtype: str) -> bool:
+    least, most = type_bounds(dtype)
+    return least <= bounds[0] and bounds[1] <= most
 
 
 class Simplifier(Rewriter):
@@ -31,6 +107,12 @@ class Simplifier(Rewriter):
         self._indices = canonical or Canonical(dict(ranges or {}), otherwise)
         self._values = canonical or Wrapping(self._indices)
         self._held: list[Expr] = []
+        #: Returns the canonical sum of an integer scalar expression.
+        self.form = self._indices.form
+        #: Return inclusive bounds of an integer expression, and of a sum.
+        self.bounds, self.sum_bounds = self._indices.known.bounds, self._indices.known.sum_bounds
+        #: Returns a stored value simplified, whose integers wrap to their types.
+        self.value = self._values.expr
 
     def forget(self) -> None:
         """Clear results that were derived from the ranges known so far."""
@@ -44,25 +126,9 @@ class Simplifier(Rewriter):
             self.forget()
         self._indices.known.ranges[var] = (low, high)
 
-    def form(self, node: Expr) -> Sum:
-        """Return the canonical sum of an integer scalar expression."""
-        return self._indices.form(node)
-
-    def bounds(self, node: Expr) -> Bounds:
-        """Return inclusive bounds of an integer expression."""
-        return self._indices.known.bounds(node)
-
-    def sum_bounds(self, form: Sum) -> Bounds:
-        """Return inclusive bounds of a sum."""
-        return self._indices.known.sum_bounds(form)
-
     def expr(self, node: Expr) -> Expr:
         """Return the simplified expression."""
         return self._indices.expr(node)
-
-    def value(self, node: Expr) -> Expr:
-        """Return a stored value simplified, whose integers wrap to their types."""
-        return self._values.expr(node)
 
     def visit_For(self, node: For) -> Stmt:
         """Simplify the body with the range of the loop variable."""

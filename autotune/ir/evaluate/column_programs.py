@@ -176,26 +176,15 @@ class ColumnProgram:
     ) -> list[Array | int | bool]:
         """Evaluate all expressions.
 
-        Parameters
-        ----------
-        columns : mapping of str to ndarray of int64 or float64, shape (n,)
-            Values of each knob, within the knob's range.
-        out : sequence of ndarray, shape (n,), optional
-            One array per expression to write to, of any strides (columns of a feature matrix,
-            say; contiguous ones are filled twice as fast): float32 or float64, or bool for
-            conditions.
+        `columns`: values of each knob, within the knob's range.
+        `out`: one array per expression to write to, of any strides (columns of a feature matrix,
+        say; contiguous ones are filled twice as fast): float32 or float64, or bool for conditions.
 
-        Returns
-        -------
-        list
-            `out`; without it, a float64 array of shape (n,) per expression (bool for a condition),
-            or one int or bool where all rows have the same value.
+        Returns `out`; without it, a float64 array of shape (n,) per expression (bool for a
+        condition), or one int or bool where all rows have the same value.
 
-        Raises
-        ------
-        IRError
-            If a column is missing or holds values outside its knob's range, or if a used value of
-            some row is a division by zero.
+        Raises IRError if a column is missing or holds values outside its knob's range, or if a used
+        value of some row is a division by zero.
         """
         inputs, rows = self._inputs(columns)
         results: list[Array | int | bool] = []

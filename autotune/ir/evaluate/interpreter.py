@@ -44,25 +44,16 @@ def interpret(
 ) -> None:
     """Run `function` on `arrays` in place.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        Any lowered function without knobs, with loops of every kind or with vectors.
-    arrays : sequence of ndarray
-        One array per parameter, of its dtype and shape; any strides. Outputs are written.
-    sizes : mapping of SizeVar to int, optional
-        Values of size variables that do not follow from the shapes, and of variables for the
-        alignment of arrays (0 if they are not given).
-    races : bool
-        Raise an error for data races: two threads touch one element of an output or of an
-        allocation that is not local, one of them writes, and there is no barrier in between.
+    `function`: any lowered function without knobs, with loops of every kind or with vectors.
+    `arrays`: one array per parameter, of its dtype and shape; any strides. Outputs are written.
+    `sizes`: values of size variables that do not follow from the shapes, and of variables for the
+    alignment of arrays (0 if they are not given).
+    `races`: raise an error for data races: two threads touch one element of an output or of an
+    allocation that is not local, one of them writes, and there is no barrier in between.
 
-    Raises
-    ------
-    IRError
-        If an access is out of bounds, a divisor is zero, an argument does not fit, some threads of
-        a block wait at a barrier that others do not reach, or the function contains a node without
-        a meaning here.
+    Raises IRError if an access is out of bounds, a divisor is zero, an argument does not fit, some
+    threads of a block wait at a barrier that others do not reach, or the function contains a node
+    without a meaning here.
     """
     known = _bind_sizes(function, arrays, sizes or {})
     run, block = compile_function(function, races), ThreadBlock()
@@ -85,17 +76,10 @@ def evaluate(expr: Expr, env: Mapping[Any, int] | None = None) -> int | bool:
     decides, so that guarded divisions are allowed. Casts between int32 and int64 keep the value;
     integers of other types wrap.
 
-    Parameters
-    ----------
-    expr : Expr
-        Expression over variables, with no loads.
-    env : mapping of Var to int, optional
-        Value of every variable in it.
+    `expr`: expression over variables, with no loads.
+    `env`: value of every variable in it.
 
-    Raises
-    ------
-    IRError
-        If a divisor is zero, a variable has no value, or a float or a load occurs.
+    Raises IRError if a divisor is zero, a variable has no value, or a float or a load occurs.
     """
     env = env or {}
     variables = [node for node in walk_expr(expr) if isinstance(node, Var)]

@@ -8,15 +8,7 @@ from dataclasses import dataclass
 from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import const
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Seq, Stmt, split_allocations
-from autotune.ir.visitor import (
-    free_vars,
-    is_raw,
-    loads,
-    recursive,
-    stmt_exprs,
-    walk,
-    written,
-)
+from autotune.ir.visitor import free_vars, is_raw, loads, recursive, stmt_exprs, walk, written
 from autotune.lowering.finalise import drop_marks, finalise, listing, rejoin
 from autotune.lowering.gpu.block_thread_nest import lift_shared, merge_thread_loops
 from autotune.lowering.gpu.insert_barriers import insert_barriers
@@ -89,15 +81,9 @@ class DeviceKernel:
 def split_kernels(function: PrimFunc) -> list[DeviceKernel]:
     """Return the kernels of a function in final form, in the order in which they run.
 
-    Parameters
-    ----------
-    function : PrimFunc
-        As `finalise_kernels` returns it.
+    `function`: as `finalise_kernels` returns it.
 
-    Returns
-    -------
-    list of DeviceKernel
-        A single kernel has the function's name; several are numbered from 0: name_0, name_1.
+    A single kernel has the function's name; several are numbered from 0: name_0, name_1.
     """
     nests = list(_nests(function.body))
     buffers = [*function.params, *workspace(function)]

@@ -45,7 +45,7 @@ from autotune.lowering.gpu.barrier_analysis import (
     either,
 )
 from autotune.lowering.gpu.block_thread_nest import is_kernel_loop
-from autotune.lowering.guards.sink_guards import sink_conditions
+from autotune.lowering.guards.hoist_guards import sink_conditions
 
 
 def insert_barriers(function: PrimFunc) -> PrimFunc:

@@ -133,11 +133,7 @@ def _same_place(a: Store, b: Store) -> bool:
 class _Cut:
     """A statement that fills buffers, split into loads into registers and stores from them.
 
-    Attributes
-    ----------
-    registers : list of Buffer
-        Local buffers to allocate around both, one for each store in the text.
-    loads, stores : Stmt
+    `registers`: local buffers to allocate around both, one for each store in the text.
     """
 
     def __init__(self, names: NameSupply, part: Stmt) -> None:

@@ -39,7 +39,7 @@ from autotune.ir.visitor import (
     walk_expr,
     written,
 )
-from autotune.lowering.guards.sink_guards import sink_conditions
+from autotune.lowering.guards.hoist_guards import sink_conditions
 from autotune.lowering.storage_rewrite import elements
 
 

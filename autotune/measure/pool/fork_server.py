@@ -158,7 +158,7 @@ def _confine(role: str) -> None:
 
 def _runner_limit() -> int:
     """Bytes of memory that a runner may take."""
-    from autotune.system.available_memory import available_memory
+    from autotune.system.host import available_memory
 
     free = available_memory()
     return _UNKNOWN_MEMORY if free is None else int(free * RUNNER_SHARE)

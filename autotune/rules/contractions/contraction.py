@@ -18,6 +18,7 @@ from autotune.rules.stage_graph import (
     extent,
     iterations,
     place_of,
+    power_of_two,
     reduced_over,
     reduction_of,
     step_along,
@@ -308,7 +309,7 @@ def contractions(
     found: dict[str, TiledContraction] = {}
     groups = groups_of(tensor)
     for group in reversed(groups):
-        width = min(lanes, 1 << max(group.size - 1, 0).bit_length())
+        width = min(lanes, power_of_two(group.size))
         way = TiledContraction(tensor, groups, group, width)
         for read in way.operands.values():
             if (repeats := way.repeats(read, group)) > 1:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune import te
-from autotune.ir.expr import Const, Expr, Read, Reduce
+from autotune.ir.expr import Const, Expr, Read
 from autotune.ir.visitor import substitute
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction
 from autotune.rules.stage_graph import extent, reduction_of
@@ -144,7 +144,8 @@ def panels_of(
         own = [*front, *(inner[g] for g in rows)]
         if way.sums is None:
             return last[(*own, inner[way.vector])]
-        return _combined(reduction_of(tensor), last[(*own, 0)], last[(*own, 1)])
+        combiner = reduction_of(tensor).combiner
+        return combiner.combine([last[(*own, 0)]], [last[(*own, 1)]])[0]
 
     whole = te.compute(way.whole.shape, result, name=way.whole.name)
     return Panels(
@@ -214,16 +215,9 @@ def _folds(way: TiledContraction, tiles: te.Tensor, rows: int) -> list[te.Tensor
 
         def fold(*index: Any, last: te.Tensor = last, width: int = width) -> Any:
             *place, lane = index
-            both = last[(*place, lane)], last[(*place, lane + width)]
-            return _combined(reduction_of(way.tensor), *both)
+            combiner = reduction_of(way.tensor).combiner
+            return combiner.combine([last[(*place, lane)]], [last[(*place, lane + width)]])[0]
 
         last = te.compute((*tiles.shape[:-1], width), fold, name=f"{way.tensor.name}_fold{width}")
         found.append(last)
     return found
-
-
-def _combined(reduced: Reduce, a: Any, b: Any) -> Any:
-    (lhs,), (rhs,), (combined,) = (
-        reduced.combiner.lhs, reduced.combiner.rhs, reduced.combiner.result
-    )  # fmt: skip
-    return substitute(combined, {lhs: a, rhs: b})

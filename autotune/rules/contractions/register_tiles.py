@@ -34,8 +34,14 @@ from autotune.rules.contractions.tile_costs import Registers, Tiling, can_stream
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import Reading, extent, readers_of, readings
 from autotune.rules.streamed_stores import LINE_BYTES, is_streamed, outlasts_caches
-from autotune.rules.threads import bytes_of, memory_seconds, operation_seconds, share
-from autotune.rules.vector_lanes import PARALLEL, lanes_in
+from autotune.rules.threads import (
+    PARALLEL,
+    bytes_of,
+    lanes_in,
+    memory_seconds,
+    operation_seconds,
+    share,
+)
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
@@ -239,22 +245,11 @@ def schedule_tiles(
 ) -> list[te.Tensor]:
     """Compute tiles in registers, blocks of tiles in tasks, and panels before them.
 
-    Parameters
-    ----------
-    cfg
-    s
-    panels
-    end
-        The stage computed at the tiles: the result, or its only element-wise consumer.
-    effort
-        How many knobs it has.
-    taken
-        Stages that other rules place.
+    `end`: the stage computed at the tiles: the result, or its only element-wise consumer.
+    `effort`: how many knobs it has.
+    `taken`: stages that other rules place.
 
-    Returns
-    -------
-    list of Tensor
-        Stages that are computed by tasks.
+    Returns the stages that are computed by tasks.
     """
     way, rank = panels.way, len(panels.way.groups)
     stages = readings(s)

@@ -58,18 +58,11 @@ _LONG: Final = 8
 class Tiling:
     """How a contraction is computed in tiles.
 
-    Attributes
-    ----------
-    way
-    rows
-        Rows of a tile along groups.
-    vectors
-        Vectors in each row.
-    packed
-        What is packed.
-    streams
-        Whether sums stay in the cache: a large operand is read in rows that are as long as
-        possible, because it is read once or twice.
+    `rows`: rows of a tile along groups.
+    `vectors`: vectors in each row.
+    `packed`: what is packed.
+    `streams`: whether sums stay in the cache: a large operand is read in rows that are as long as
+    possible, because it is read once or twice.
     """
 
     way: TiledContraction
@@ -83,17 +76,10 @@ class Tiling:
 class Registers:
     """What tiles may need.
 
-    Attributes
-    ----------
-    count
-        Vector registers.
-    lanes
-        Lanes of a vector register.
-    heights
-        Possible rows of a tile along a group.
-    widths
-        Possible vectors in a row.
-    threads
+    `count`: vector registers.
+    `lanes`: lanes of a vector register.
+    `heights`: possible rows of a tile along a group.
+    `widths`: possible vectors in a row.
     """
 
     count: int
@@ -107,20 +93,12 @@ class Registers:
 class _Operand:
     """What is read in each step of a sum.
 
-    Attributes
-    ----------
-    rows
-        For each group of rows, by the number of rows: how many of them read different elements.
-    loads
-        Cycles of a load, for each vector of a row if `is_wide`, else for each row.
-    is_wide
-        Whether it depends on the vector.
-    pitch
-        Largest distance of two steps of the sum in bytes, 0 if they follow each other.
-    in_place
-        Whether it is a vector that is not packed.
-    is_large
-        Whether the tensor exceeds the caches of a core.
+    `rows`: for each group of rows, by the number of rows: how many of them read different elements.
+    `loads`: cycles of a load, for each vector of a row if `is_wide`, else for each row.
+    `is_wide`: whether it depends on the vector.
+    `pitch`: largest distance of two steps of the sum in bytes, 0 if they follow each other.
+    `in_place`: whether it is a vector that is not packed.
+    `is_large`: whether the tensor exceeds the caches of a core.
     """
 
     rows: tuple[tuple[float, ...], ...]

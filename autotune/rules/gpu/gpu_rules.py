@@ -14,13 +14,7 @@ from typing import Any
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.visitor import free_vars
-from autotune.rules.gpu.fusion_plan import (
-    FusedKernel,
-    FusionPlan,
-    is_reduction,
-    long_axes,
-    plan,
-)
+from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, is_reduction, long_axes, plan
 from autotune.rules.gpu.kernel_knobs import GpuKnobs
 from autotune.rules.gpu.matrix_products import (
     Product,
@@ -52,47 +46,33 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
 
     In each kind, the kernel with the most work has knobs; the others have the defaults.
 
-    Knobs
-    -----
-    warps_m, warps_n
-        For products: warps of a block along rows and columns.
-    lanes_m
-        Threads of a warp along rows, of 32.
-    own_m, own_n
-        Adjacent rows and columns that a thread computes, for each virtual thread.
-    virtual_m, virtual_n
-        Virtual threads: number of times that the threads of a warp are repeated across its tile.
-    depth
-        Reduction steps whose operands are in shared memory at a time.
-    unroll
-        Steps of the reduction that are unrolled.
-    fetch
-        Elements that a thread loads together.
-    pad
-        Padding in elements between the rows of a transposed tile in shared memory, against bank
-        conflicts of the stores.
-    group
-        Rows of tiles that consecutive blocks cover before they move one column right, for reuse in
-        the L2 cache.
-    resident
-        Blocks that should run at once on a multiprocessor, which limits their registers; 0 leaves
-        it to the compiler.
-    ahead
-        Whether the next tiles are loaded while the present ones are used: "registers" loads them
-        into registers first, "copies" copies them asynchronously, "shared" stores them at once.
-    threads, rows, each, lanes
-        Of reductions: threads of a row, rows of a block, rows that a thread works on one after the
-        other, elements of a row that it stores together. Without a reduction: threads of a block,
-        elements of a thread, and elements that it computes together.
-    tiles
-        Of transposes: tiles of a block.
-    parts
-        Of sums whose results are few: partial results of each, which another kernel adds up.
-    scan, scan_block, scan_vectors
-        Of associative scans: "blocks" or "steps", steps of a block, vectors of a thread's row; see
-        `scan_series.py`.
-    scan_threads, scan_rows, scan_unroll
-        Of scans: threads of a block, columns of a block, unrolled steps or terms of sums.
+    Knobs:
+
+    - `warps_m`, `warps_n`: for products: warps of a block along rows and columns.
+    - `lanes_m`: threads of a warp along rows, of 32.
+    - `own_m`, `own_n`: adjacent rows and columns that a thread computes, for each virtual thread.
+    - `virtual_m`, `virtual_n`: virtual threads: number of times that the threads of a warp are
+      repeated across its tile.
+    - `depth`: reduction steps whose operands are in shared memory at a time.
+    - `unroll`: steps of the reduction that are unrolled.
+    - `fetch`: elements that a thread loads together.
+    - `pad`: padding in elements between the rows of a transposed tile in shared memory, against
+      bank conflicts of the stores.
+    - `group`: rows of tiles that consecutive blocks cover before they move one column right, for
+      reuse in the L2 cache.
+    - `resident`: blocks that should run at once on a multiprocessor, which limits their registers;
+      0 leaves it to the compiler.
+    - `ahead`: whether the next tiles are loaded while the present ones are used: "registers" loads
+      them into registers first, "copies" copies them asynchronously, "shared" stores them at once.
+    - `threads`, `rows`, `each`, `lanes`: of reductions: threads of a row, rows of a block, rows
+      that a thread works on one after the other, elements of a row that it stores together. Without
+      a reduction: threads of a block, elements of a thread, and elements that it computes together.
+    - `tiles`: of transposes: tiles of a block.
+    - `parts`: of sums whose results are few: partial results of each, which another kernel adds up.
+    - `scan`, `scan_block`, `scan_vectors`: of associative scans: "blocks" or "steps", steps of a
+      block, vectors of a thread's row; see `scan_series.py`.
+    - `scan_threads`, `scan_rows`, `scan_unroll`: of scans: threads of a block, columns of a block,
+      unrolled steps or terms of sums.
     """
     apart = [op for block in block_scans(outputs, cfg.target) for op in block.stages]
     outputs, parts = split_sums(cfg, outputs, plan(outputs, apart))

@@ -14,7 +14,7 @@ from autotune.rules.gpu.register_rows import MOST_KEPT, KeptRows, kept_rows
 from autotune.rules.gpu.row_loops import OCCUPIED, RowMapping, most_threads, source_along
 from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, row_lanes
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
-from autotune.rules.stage_graph import extent
+from autotune.rules.stage_graph import extent, power_of_two
 from autotune.target import Target
 
 #: Threads of a block of rows by default, and of a block of sums.
@@ -94,8 +94,8 @@ class GpuKnobs:
         cfg, columns = self.of(kept.kernel), kept.columns
         rows = math.prod(map(extent, long_axes(kept.kernel.tail)[: kept.kernel.rows]))
         wide = lanes[0]
-        least = _power(-(-columns * max(1, len(kept.held)) // MOST_KEPT))
-        usual = max(min(WARP, _power(columns // wide + 1) // 2), least)
+        least = power_of_two(-(-columns * max(1, len(kept.held)) // MOST_KEPT))
+        usual = max(min(WARP, power_of_two(columns // wide + 1) // 2), least)
         threads = cfg.define_knob("threads", [8, 1, 2, 4, 16, 32, 64, 128, 256, 512, 1024], usual)
         width = cfg.define_knob("lanes", lanes)
         fill = max(1, min(_BLOCK // usual, rows // MULTIPROCESSORS))
@@ -113,7 +113,7 @@ class GpuKnobs:
 
     def rows(self, kernel: FusedKernel, columns: int, lanes: Sequence[int]) -> RowMapping:
         """Return the mapping of rows to the threads of a kernel."""
-        cfg, usual = self.of(kernel), min(256, max(WARP, _power(columns)))
+        cfg, usual = self.of(kernel), min(256, max(WARP, power_of_two(columns)))
         threads = cfg.define_knob("threads", [8, 16, 32, 64, 128, 256, 512, 1024], usual)
         rows = cfg.define_knob("rows", [1, 2, 4, 8, 16])
         cfg.add_constraint(threads * rows >= WARP, "a block has a warp or more")
@@ -124,11 +124,11 @@ class GpuKnobs:
         """Return the mapping of reductions to threads."""
         cfg, together = self.of(kernel), _kind(kernel) == "long"
         powers = [1, 2, 4, 8, 16, 32, 64, 128, 256]
-        most, longest = _power(elements), _power(steps)
+        most, longest = power_of_two(elements), power_of_two(steps)
         needed, usual = min(max(1, WARP // min(128, most)), longest), min(128, most)
         if together:
             tensor = kernel.reductions[0]
-            enough = _power(max(1, OCCUPIED // elements))
+            enough = power_of_two(max(1, OCCUPIED // elements))
             needed = min(max(enough, WARP if across else 4), most_threads(tensor), longest)
             usual = min(max(1, _BLOCK_OF_SUMS // needed) if across else WARP, most)
         threads = cfg.define_knob("threads", powers, needed)
@@ -173,8 +173,3 @@ def _kind(kernel: FusedKernel) -> str:
     longest = kernel.longest
     is_long = longest >= (_LESS_LONG if elements < _FEW else _LONG)
     return "long" if is_long else "short"
-
-
-def _power(number: int) -> int:
-    """Return the least power of 2 that is at least a number."""
-    return 1 << (number - 1).bit_length()

@@ -23,12 +23,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir.expr import Expr, Read, Reduce
 from autotune.ir.visitor import ReadRewriter, reads, substitute
-from autotune.rules.gpu.fusion_plan import (
-    FusedKernel,
-    FusionPlan,
-    is_reduction,
-    long_axes,
-)
+from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, is_reduction, long_axes
 from autotune.rules.gpu.matrix_products import digits, joined
 from autotune.rules.gpu.thread_loops import before_row, bind
 from autotune.rules.inline import has_calls

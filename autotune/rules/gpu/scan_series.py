@@ -29,6 +29,7 @@ from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.scans.associative_scans import Series, SeriesRewriter, series_of
 from autotune.rules.scans.recurrences import Recurrence
+from autotune.rules.stage_graph import power_of_two
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import Operation, producers_first
@@ -146,7 +147,7 @@ class GpuSeries(SeriesRewriter):
         counts = lane_counts(self.cfg.target, own.dtype)
         lanes = max(_LEAST_LANES, counts[-1])
         vectors = -(-own.steps // lanes)
-        usual = min(_BLOCK, 1 << (vectors - 1).bit_length())
+        usual = min(_BLOCK, power_of_two(vectors))
         choices = dict.fromkeys((usual, 32, 64, 128, 256, 512, 1024))
         threads = operator.index(cfg.define_knob("scan_threads", list(choices), usual))
         most = -(-vectors // usual)
@@ -222,11 +223,7 @@ def _with_steps_last(own: Recurrence, element: Callable[..., Any]) -> te.Tensor:
 class RowTiles:
     """Tiles of rows: threads times vectors times lanes.
 
-    Parameters
-    ----------
-    own
-    threads, each, lanes
-        Threads of a tile, vectors of a thread, elements of a vector.
+    `threads`, `each`, `lanes`: threads of a tile, vectors of a thread, elements of a vector.
     """
 
     def __init__(self, own: Recurrence, threads: int, each: int, lanes: int) -> None:

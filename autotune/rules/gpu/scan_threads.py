@@ -10,7 +10,7 @@ from typing import Any, Final
 from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, bind
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.scans.cells import Cell, cell_of
-from autotune.rules.stage_graph import extent
+from autotune.rules.stage_graph import extent, power_of_two
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp
@@ -32,21 +32,18 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
     If elements of a step depend on others, a block computes all of these, for some elements of the
     independent dimensions. Sums that one stage reads are computed there, in registers.
 
-    Knobs
-    -----
-    scan_threads
-        Threads of a block, if they are not given.
-    scan_rows
-        Elements of the independent dimensions of a block.
-    scan_unroll
-        Terms of a sum that are unrolled.
+    Knobs:
+
+    - `scan_threads`: threads of a block, if they are not given.
+    - `scan_rows`: elements of the independent dimensions of a block.
+    - `scan_unroll`: terms of a sum that are unrolled.
     """
     cell = cell_of(scan, [stage.op for stage in s.stages], scan.outputs, ())
     inside = max(_inside(cell, op) for op in _parts(scan))
     if inside <= 1:
         if threads is None:
             columns = math.prod(map(extent, scan.update[0].op.axis[1:]))
-            usual = _within(WARP, columns // MULTIPROCESSORS, 128)
+            usual = min(128, max(WARP, power_of_two(columns // MULTIPROCESSORS)))
             threads = cfg.define_knob("scan_threads", THREADS, usual)
         for op in _parts(scan):
             axes = [axis for axis in cell.columns[op] if axis is not None]
@@ -58,7 +55,7 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
         unroll = cfg.define_knob("scan_unroll", [8, 1, 4, 16])
         stage.unroll(stage.split(scan.scan_axis, factor=unroll)[1])
         return
-    threads = cfg.define_knob("scan_threads", THREADS, _within(WARP, inside, 256))
+    threads = cfg.define_knob("scan_threads", THREADS, min(256, max(WARP, power_of_two(inside))))
     rows = cfg.define_knob("scan_rows", [1, 2, 4])
     ends = {op: cell.end_of(op) for op in scan.cell if op.reduce_axis}
     unroll = cfg.define_knob("scan_unroll", [4, 1, 8]) if any(ends.values()) else 1
@@ -75,11 +72,6 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
             stage.reorder(*others, terms, term, *op.axis)
             for axis in (term, *op.axis):
                 stage.unroll(axis)
-
-
-def _within(least: int, count: int, most: int) -> int:
-    """Return the power of 2 within bounds that is at least a count, if there is one."""
-    return min(most, max(least, 1 << max(count - 1, 0).bit_length()))
 
 
 def _parts(scan: ScanOp) -> list[ComputeOp]:

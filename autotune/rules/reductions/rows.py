@@ -13,9 +13,8 @@ from autotune.rules.reductions.split_reductions import joining_seconds
 from autotune.rules.reductions.vector_partial_sums import LaneReduction
 from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, is_one, length_of
 from autotune.rules.streamed_stores import has_whole_lines, is_streamed
-from autotune.rules.threads import has_few_tasks, serial_seconds, share
+from autotune.rules.threads import has_few_tasks, lanes_in, serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
-from autotune.rules.vector_lanes import lanes_in
 from autotune.schedule.schedule import Schedule
 
 #: Longest reduction that is unrolled, and the longest rows that are read across.

@@ -25,8 +25,7 @@ from autotune.ir.visitor import free_vars, reads
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.reductions.vector_partial_sums import runs_along_rows
 from autotune.rules.stage_graph import extent, iterations, reduced_over, reduction_of
-from autotune.rules.threads import COUNTS, LAUNCH, has_few_tasks, serial_seconds, share
-from autotune.rules.vector_lanes import lanes_in
+from autotune.rules.threads import COUNTS, LAUNCH, has_few_tasks, lanes_in, serial_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target

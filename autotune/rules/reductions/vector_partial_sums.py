@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir.expr import Expr, Reduce
-from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.ir.visitor import free_vars, reads
 from autotune.rules.stage_graph import (
     extent,
     length_of,
@@ -111,12 +111,9 @@ def lanes_of(
 
 def _folded(reduced: Reduce, values: Sequence[Expr]) -> Expr:
     """Combine values pairwise: each with the one half a vector further."""
-    (lhs,), (rhs,), (combined,) = (
-        reduced.combiner.lhs, reduced.combiner.rhs, reduced.combiner.result
-    )  # fmt: skip
     while len(values) > 1:
         half = (len(values) + 1) // 2
         pairs = zip(values[:half], values[half:], strict=False)
-        both = [substitute(combined, {lhs: a, rhs: b}) for a, b in pairs]
+        both = [reduced.combiner.combine([a], [b])[0] for a, b in pairs]
         values = [*both, *values[len(both) : half]]
     return values[0]

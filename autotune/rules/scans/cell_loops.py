@@ -14,15 +14,9 @@ from autotune.ir.visitor import free_vars
 from autotune.rules.inline import has_calls
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import parts_of
-from autotune.rules.scans.cells import (
-    Cell,
-    cell_of,
-    is_contraction,
-    panels_and_tile,
-)
-from autotune.rules.stage_graph import extent, reads_in
-from autotune.rules.threads import serial_seconds, share
-from autotune.rules.vector_lanes import lanes_in
+from autotune.rules.scans.cells import Cell, cell_of, is_contraction, panels_and_tile
+from autotune.rules.stage_graph import extent, power_of_two, reads_in
+from autotune.rules.threads import lanes_in, serial_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
 from autotune.te.scan import ScanOp
@@ -286,7 +280,7 @@ class CellLoops:
         rows, vectors = _best_tile(tall, most, copies, registers, counts)
         count = knobs.define_knob("step_vectors", counts, vectors)
         self.cfg.add_constraint(
-            count <= _power(most), "a tile is no wider than the result"
+            count <= power_of_two(most), "a tile is no wider than the result"
         )
         if u is None:
             return CellTile(1, count, None)
@@ -319,11 +313,6 @@ class CellLoops:
         stage.vectorize(lane)
 
 
-def _power(n: int) -> int:
-    """Return the next power of two."""
-    return 1 << (n - 1).bit_length()
-
-
 def _best_tile(
     tall: int, wide: int, copies: int, registers: int, counts: Sequence[int]
 ) -> tuple[int, int]:
@@ -342,6 +331,6 @@ def _best_tile(
         (rows, vectors)
         for rows in (8, 6, 5, 4, 3, 2, 1)
         for vectors in sorted(counts, key=lambda n: abs(n - 4))
-        if rows <= tall and vectors <= _power(wide) and rows * vectors * copies <= registers
+        if rows <= tall and vectors <= power_of_two(wide) and rows * vectors * copies <= registers
     ]
     return min(sizes, key=lambda size: cost(*size), default=(1, 1))

@@ -15,7 +15,6 @@ columns, the scan is computed in its loops, else it has loops of its own. ::
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -170,11 +169,6 @@ def outside_of(
 def is_contraction(op: ComputeOp) -> bool:
     """Whether a reduction reads two or more operands."""
     return bool(op.reduce_axis) and len({r.tensor for r in reads_in(op)}) > 1
-
-
-def work_of(op: ComputeOp) -> int:
-    """Return the number of points of a stage."""
-    return math.prod(extent(a) for a in (*op.axis, *op.reduce_axis))
 
 
 def panels_and_tile(cell: Cell, tensor: te.Tensor) -> list[te.Tensor]:

@@ -11,7 +11,7 @@ import numpy as np
 from autotune.errors import ArgumentError
 from autotune.ir import dtypes
 from autotune.runtime.cuda.cupy_driver import device_of_address
-from autotune.runtime.foreign_arrays import open_dlpack
+from autotune.runtime.foreign_arrays import open_dlpack, refusals
 
 _CUDA_DEVICES = (2, 13)  # DLPack's numbers for CUDA's own and managed memory.
 
@@ -76,22 +76,14 @@ def gpu_array(array: Any, device: int, stream: int, strided: bool = False) -> Gp
     argument's name.
     """
     kind = type(array).__name__
-    try:
+    found: GpuArray | None = None
+    with refusals(array):
         if isinstance(array, GpuArray):
-            found: GpuArray | None = array
+            found = array
         elif hasattr(array, "__dlpack_device__"):
             found = _from_dlpack(array, stream)
         elif hasattr(array, "__cuda_array_interface__"):
             found = _from_interface(array, device)
-        else:
-            found = None
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, ArgumentError):
-            raise
-        reason = " ".join(str(error).split())
-        raise ArgumentError(
-            f"must give access to its memory, got {kind}, which refuses: {reason}"
-        ) from error
     if found is None:
         raise ArgumentError(
             f"must be in the memory of cuda:{device}, got {kind} in the CPU's: cupy.asarray "

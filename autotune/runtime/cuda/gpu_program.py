@@ -14,12 +14,7 @@ from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.launch_limits import LaunchSizes, check_launch, limits_of_arch
 from autotune.runtime.cuda.nvrtc import Cubin, compile_cubin
 from autotune.runtime.object_cache import default_cache
-from autotune.runtime.signature import (
-    ArrayParameter,
-    Extent,
-    Signature,
-    extent_value,
-)
+from autotune.runtime.signature import ArrayParameter, Extent, Signature, extent_value
 from autotune.target import Target
 
 Extents = tuple[Extent, Extent, Extent]
@@ -67,10 +62,7 @@ class GpuProgram:
     def check(self) -> None:
         """Check its launches against the architecture's limits, as far as they are known.
 
-        Raises
-        ------
-        LaunchError
-            With the limit and the value.
+        Raises LaunchError with the limit and the value.
         """
         limits = limits_of_arch(self.cubin.arch)
         for launch in self.launches:

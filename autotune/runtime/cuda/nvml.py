@@ -13,17 +13,9 @@ from typing import Any
 def clock_reader(pci_bus_id: str) -> tuple[Callable[[], dict[str, int] | None], str | None]:
     """Return what reads the present clocks of a GPU, and why it cannot, if it cannot.
 
-    Parameters
-    ----------
-    pci_bus_id : str
-        Such as "0000:3b:00.0".
+    `pci_bus_id`: such as "0000:3b:00.0".
 
-    Returns
-    -------
-    callable
-        Returns "sm_mhz" and "memory_mhz", or None.
-    str or None
-        One line.
+    The first one returns "sm_mhz" and "memory_mhz", or None; the second is one line.
     """
     try:
         nvml = _started()

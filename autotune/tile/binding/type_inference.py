@@ -49,10 +49,7 @@ def typed(
 ) -> Value:
     """Return a checked element-wise expression with types, shapes and conversions.
 
-    Raises
-    ------
-    TileError
-        For shapes that do not broadcast, and numbers that their type cannot represent.
+    Raises TileError for shapes that do not broadcast, and numbers that their type cannot represent.
     """
     typer = _Typer(function, sizes, types)
     return typer.strong(typer.value(expr))

@@ -32,10 +32,8 @@ LIMIT: Final = 2**62
 def dimension(function: Function, expr: Expr, sizes: Mapping[str, int]) -> int:
     """Return the value of an expression over dimensions.
 
-    Raises
-    ------
-    TileError
-        For a division by 0, an assertion that fails, or a value that does not fit in 63 bits.
+    Raises TileError for a division by 0, an assertion that fails, or a value that does not fit in
+    63 bits.
     """
     value = _value(function, expr, sizes)
     if abs(value) >= LIMIT:
@@ -128,12 +126,8 @@ def index_form(function: Function, expr: Expr, sizes: Mapping[str, int] | None =
     Divisions are exact, except those of dimensions by dimensions or numbers, which round down as
     everywhere.
 
-    Raises
-    ------
-    SizeNeeded
-        If sizes are not given and a coefficient depends on one.
-    TileError
-        For a division by 0, or coefficients that do not fit in 63 bits.
+    Raises SizeNeeded if sizes are not given and a coefficient depends on one. Raises TileError for
+    a division by 0, or coefficients that do not fit in 63 bits.
     """
 
     def valued(part: Expr) -> Fraction | None:

@@ -325,19 +325,11 @@ def _valued(statement: Contraction) -> tuple[AccessExpr, ...]:
 def pulled_back(tape: Tape, call: CallExpr, result: Name, gradient: Name) -> Expr:
     """Return the contribution of a call of a function in `OF_FIRST` to its operand's gradient.
 
-    Parameters
-    ----------
-    tape
-        Collects the new statements.
-    call
-        The function, of names and sizes.
-    result, gradient
-        Names of its value, and of the gradient of that.
+    `tape`: collects the new statements.
+    `call`: the function, of names and sizes.
+    `result`, `gradient`: names of its value, and of the gradient of that.
 
-    Returns
-    -------
-    Expr
-        Of the operand's shape.
+    The result has the operand's shape.
     """
     function, operand = call.function.text, call.arguments[0]
     assert isinstance(operand, Name)

@@ -48,21 +48,12 @@ def differentiable(expr: Expr) -> tuple[Expr, ...]:
 def partial(expr: Expr, position: int, result: Expr, gradient: Expr) -> Expr:
     """Return the contribution of an operation to the gradient of one operand.
 
-    Parameters
-    ----------
-    expr
-        One operation on names and numbers; none of `OF_FIRST`.
-    position
-        Index of the operand among the `differentiable` ones.
-    result
-        The name of its value.
-    gradient
-        Gradient of its value, of the value's shape.
+    `expr`: one operation on names and numbers; none of `OF_FIRST`.
+    `position`: index of the operand among the `differentiable` ones.
+    `result`: the name of its value.
+    `gradient`: gradient of its value, of the value's shape.
 
-    Returns
-    -------
-    Expr
-        Of the value's shape, even where the operand was broadcast.
+    The result has the value's shape, even where the operand was broadcast.
     """
     match expr:
         case Negate():

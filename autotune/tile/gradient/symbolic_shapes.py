@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from autotune.ir.algebra.polynomials import add
+from autotune.ir.algebra.polynomials import add, multiply
 from autotune.tile.binding.random_generator import GENERATORS, WORDS
 from autotune.tile.syntax.syntax_tree import (
     BinaryExpr,
@@ -115,7 +115,7 @@ class Extents:
     def _combined(self, op: str, a: _Polynomial, b: _Polynomial) -> _Polynomial:
         if op not in "+-*" or (op == "*" and _width(a) * _width(b) > _WIDEST):  # "/" rounds down
             return self._unknown(op, a, b)
-        return _product(a, b) if op == "*" else add(a, b, 1 if op == "+" else -1)
+        return multiply(a, b, key=None) if op == "*" else add(a, b, 1 if op == "+" else -1)
 
 
 def _length(expr: Expr) -> int:
@@ -124,15 +124,6 @@ def _length(expr: Expr) -> int:
 
 def _width(polynomial: _Polynomial) -> int:
     return sum(1 + len(names) for names in polynomial)
-
-
-def _product(a: _Polynomial, b: _Polynomial) -> _Polynomial:
-    result: _Polynomial = {}
-    for first, x in a.items():
-        for second, y in b.items():
-            names = tuple(sorted(first + second))
-            result[names] = result.get(names, 0) + x * y
-    return {names: factor for names, factor in result.items() if factor}
 
 
 _Of = Callable[[Expr], Shape]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from autotune.tile.index_sets.enumerate_points import Ends, check_reach, enumerated
+from autotune.tile.index_sets.index_conditions import Ends, check_reach, enumerated
 from autotune.tile.index_sets.index_set import IndexSet
 
 #: Smaller index sets are enumerated as fast.

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from autotune.errors import UsageError
 from autotune.tile.index_sets.affine_forms import Affine, free_direction
-from autotune.tile.index_sets.enumerate_points import Block, Ends, enumerated
 from autotune.tile.index_sets.index_conditions import (
     AtLeast,
+    Block,
     Condition,
     Divides,
+    Ends,
     RangeCondition,
+    enumerated,
     isl_text,
 )
 
@@ -108,11 +110,8 @@ class IndexSet:
     def projection(self, onto: IndexSet) -> tuple[Condition, ...] | None:
         """Return which points of a set of the leading indices extend to points of this one.
 
-        Returns
-        -------
-        tuple or None
-            A conjunction of conditions on points of `onto`, empty if all extend; None if no
-            conjunction describes them, or if the search takes too long.
+        Returns a conjunction of conditions on points of `onto`, empty if all extend; None if no
+        conjunction describes them, or if the search takes too long.
         """
         kept = len(onto.names)
         names = onto.names

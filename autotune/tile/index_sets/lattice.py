@@ -105,16 +105,10 @@ def congruent(
 ) -> tuple[list[int], Matrix] | None:
     """Return all integer solutions x of ``row @ x + constant == 0 (mod modulus)``.
 
-    Parameters
-    ----------
-    congruences
-        Row, constant and modulus of each.
+    `congruences`: row, constant and modulus of each.
 
-    Returns
-    -------
-    tuple or None
-        Offset and basis (as columns): the solutions are ``offset + basis @ y`` for all integer y,
-        each once. None if there are none.
+    Returns offset and basis (as columns): the solutions are ``offset + basis @ y`` for all integer
+    y, each once. None if there are none.
     """
     offset, basis = [0] * n, identity(n)
     for row, constant, modulus in congruences:

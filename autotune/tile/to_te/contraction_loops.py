@@ -275,10 +275,7 @@ class _Change:
         Where ``0 <= e - c * w < size`` and e is a form of output indices, w is ``e // c - t`` with
         ``0 <= t <= (size - 1) // c``.
 
-        Returns
-        -------
-        tuple or None
-            The number of t, e and c.
+        Returns the number of t, e and c, or None.
         """
         step = x.form.coefficient(r.name)
         form = x.form if step < 0 else x.form * -1 + Affine.of({}, x.size - 1)

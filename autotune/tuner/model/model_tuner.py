@@ -16,8 +16,7 @@ import numpy as np
 from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.cost_model.xgboost_model import XGBCostModel
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.diversity import max_min_subset, pick_diverse
-from autotune.tuner.encoding import KnobDistances, KnobFeatures
+from autotune.tuner.encoding import KnobDistances, KnobFeatures, max_min_subset, pick_diverse
 from autotune.tuner.model.acquisition import Acquisition
 from autotune.tuner.model.ranking import Candidates, CandidateSettings
 from autotune.tuner.model.surrogate import Audit, AuditResult, Surrogate
@@ -80,20 +79,12 @@ def default_model(seed: int) -> CostModel:
 class ModelTuner(Tuner):
     """Proposes what is expected to better the best time most, as far as its model can be trusted.
 
-    Parameters
-    ----------
-    space : Space
-    seed : int
-    features : FeatureSource, optional
-        What the trees read of a candidate; the knobs themselves by default.
-    prior : TransferPrior, optional
-        What other measurements say of the space: it proposes from the first measurement on, its
-        weight falls as own measurements come in, and it is dropped once they are predicted
-        better without it.
-    make_model : callable
-        Makes an untrained cost model from a seed.
-    candidates : CandidateSettings
-        How many are judged.
+    `features`: what the trees read of a candidate; the knobs themselves by default.
+    `prior`: what other measurements say of the space: it proposes from the first measurement on,
+    its weight falls as own measurements come in, and it is dropped once they are predicted better
+    without it.
+    `make_model`: makes an untrained cost model from a seed.
+    `candidates`: how many are judged.
     """
 
     estimates_gain: ClassVar[bool] = True

@@ -8,13 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from autotune.cost_model.base import (
-    CostModel,
-    FeatureSource,
-    FloatMatrix,
-    FloatVector,
-    IndexVector,
-)
+from autotune.cost_model.base import CostModel, FeatureSource, FloatMatrix, FloatVector, IndexVector
 from autotune.system.available_cpus import run_in_threads
 from autotune.tuner.base import Observation
 

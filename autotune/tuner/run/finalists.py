@@ -245,10 +245,7 @@ def choose_finalists(
     most: how many there may be.
     beaten: who lost in an earlier comparison.
 
-    Returns
-    -------
-    list of int
-        Of trials that are one and the same kernel only the first named, or the lowest index.
+    Of trials that are one and the same kernel only the first named, or the lowest index.
     """
     known = {trial.index: trial for trial in trials}
     found: list[int] = []

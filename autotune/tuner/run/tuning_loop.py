@@ -34,35 +34,21 @@ def tune(
     interrupted or killed loses at most the candidate it was at. What other runs append to the log
     meanwhile counts, too, and what they are measuring is left to them.
 
-    Parameters
-    ----------
-    measurer : Measurer
-        Measures candidates of this task; the caller closes it.
-    tuner : Tuner
-        A new one, over the task's space.
-    store : RecordStore
-        Earlier records of the workload count as trials, failures included, and are never repeated,
-        unless an earlier version of the template made them.
-    trials : int or None
-        Records wanted in all; None for as many as there is time for.
-    seed : int
-        Recorded with each measurement.
-    on_event : callable, optional
-        Called with what happens, for display; see :mod:`autotune.tuner.run.events`.
-    batch : int
-        Candidates asked for at once.
-    patience : float, optional
-        Stop when the tuner expects less than this share of gain from all further measurements.
-    goal : Goal, optional
-        Stop when the best time reaches it.
-    time_s : float, optional
-        End after so many seconds; of these the last 15 % are for the final comparison.
+    `measurer`: measures candidates of this task; the caller closes it.
+    `tuner`: a new one, over the task's space.
+    `store`: earlier records of the workload count as trials, failures included, and are never
+    repeated, unless an earlier version of the template made them.
+    `trials`: records wanted in all; None for as many as there is time for.
+    `seed`: recorded with each measurement.
+    `on_event`: called with what happens, for display; see :mod:`autotune.tuner.run.events`.
+    `batch`: candidates asked for at once.
+    `patience`: stop when the tuner expects less than this share of gain from all further
+    measurements.
+    `goal`: stop when the best time reaches it.
+    `time_s`: end after so many seconds; of these the last 15 % are for the final comparison.
 
-    Raises
-    ------
-    UsageError
-        If `trials` is negative or `batch` less than 1, the template cannot be measured, or
-        `patience` is asked of a tuner that cannot tell.
+    Raises UsageError if `trials` is negative or `batch` less than 1, the template cannot be
+    measured, or `patience` is asked of a tuner that cannot tell.
     """
     deadline = Deadline(time_s)
     session = Session(task, measurer, tuner, store, seed, Limits(trials, goal, patience, batch))

@@ -59,22 +59,12 @@ def check_sampler(name: str) -> None:
 class OptunaTuner(Tuner):
     """Lets an Optuna sampler search the space; constraints hold, and nothing is proposed twice.
 
-    Parameters
-    ----------
-    space : Space
-    seed : int
-    sampler : str
-        One of :data:`SAMPLERS`.
-    second : callable, optional
-        A second objective to minimise beside the time, a function of a candidate's index.
-    storage : str, optional
-        URL of an Optuna storage, such as ``sqlite:///run.db``: every trial is mirrored there as
-        it happens, so that a dashboard shows the run. In memory by default.
+    `sampler`: one of :data:`SAMPLERS`.
+    `second`: a second objective to minimise beside the time, a function of a candidate's index.
+    `storage`: URL of an Optuna storage, such as ``sqlite:///run.db``: every trial is mirrored there
+    as it happens, so that a dashboard shows the run. In memory by default.
 
-    Raises
-    ------
-    UsageError
-        If the sampler is unknown, lacks a package, or the storage cannot be used.
+    Raises UsageError if the sampler is unknown, lacks a package, or the storage cannot be used.
     """
 
     def __init__(

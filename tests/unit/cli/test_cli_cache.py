@@ -11,7 +11,7 @@ import pytest
 from autotune.cli.main import main
 from autotune.report.units import age_text, size_text
 from autotune.runtime.object_cache import ObjectCache, cache_key
-from autotune.system.folders import cache_folder, config_folder
+from autotune.system.environment_variables import cache_folder, config_folder
 
 
 @pytest.fixture

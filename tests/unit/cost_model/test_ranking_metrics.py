@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from autotune.cost_model.ranking_metrics import (
-    average_ranks,
-    rank_correlation,
-    recall_at_k,
-    top_k,
-)
+from autotune.cost_model.ranking_metrics import average_ranks, rank_correlation, recall_at_k, top_k
 
 
 def array(*values: float) -> np.ndarray:

@@ -16,7 +16,7 @@ from support.dataset_records import ALL
 
 from autotune.cli.main import main
 from autotune.dataset import NothingToExportError, dataset_writer, export, load
-from autotune.dataset.schema_file import FORMAT, VERSION
+from autotune.dataset.data_card import FORMAT, VERSION
 from autotune.errors import UsageError
 from features import versioned
 from records import RecordError, RecordStore

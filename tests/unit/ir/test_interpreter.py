@@ -28,17 +28,7 @@ from autotune.ir.expr import (
     SizeVar,
     Var,
 )
-from autotune.ir.stmt import (
-    Allocate,
-    For,
-    If,
-    LoopKind,
-    PrimFunc,
-    Produce,
-    Stmt,
-    Store,
-    seq,
-)
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Stmt, Store, seq
 
 
 def buffer(name: str, dtype: str, *shape: Any, scope: str = "global") -> Buffer:

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from support.mistakes import (
-    INLINED,
-    NO_OUTPUT,
-    NOT_GIVEN,
-    Program,
-    assert_refused,
-    refused,
-)
+from support.mistakes import INLINED, NO_OUTPUT, NOT_GIVEN, Program, assert_refused, refused
 
 from autotune import te
 from autotune.errors import AutotuneError

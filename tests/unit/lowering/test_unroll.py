@@ -9,7 +9,7 @@ import pytest
 
 import autotune
 from autotune import te
-from autotune.codegen.llvm.llvm_module import emit
+from autotune.codegen.llvm.emitter import emit
 from autotune.ir.expr import KnobVar
 from autotune.ir.stmt import For, PrimFunc
 from autotune.ir.visitor import walk

@@ -18,9 +18,8 @@ from autotune.measure.roofline import Ceiling, measure_ceiling
 from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.cpu.cpu_device import CpuDevice
-from autotune.runtime.cuda.device import event_timing, throughput_kernels
-from autotune.runtime.cuda.device.cuda_device import CudaDevice
-from autotune.runtime.cuda.device.event_timing import Stopwatch
+from autotune.runtime.cuda.device import cuda_device, throughput_kernels
+from autotune.runtime.cuda.device.cuda_device import CudaDevice, Stopwatch
 from autotune.runtime.signature import ArrayParameter, Signature
 from autotune.target import Target
 
@@ -102,7 +101,7 @@ class Clock:
         self.watch = Stopwatch(fake_cupy, fake_cupy.cuda.Stream(), 1 << 16)
         self.fill_s, self.watch._fill_s = 4e-5, 4e-5
         self.watch.flush = self.flush
-        monkeypatch.setattr(event_timing.time, "perf_counter", lambda: self.host_s)
+        monkeypatch.setattr(cuda_device.time, "perf_counter", lambda: self.host_s)
 
     def flush(self) -> None:
         self.done.append("flush")
@@ -133,9 +132,9 @@ def test_short_kernels_are_queued_up_in_groups_behind_other_work(monkeypatch):
     groups = clock.groups()
     assert sum(calls for _, calls in groups) == 1000
     for flushes, calls in groups:
-        assert calls <= event_timing.QUEUED
+        assert calls <= cuda_device.QUEUED
         busy_s, launching_s = flushes * clock.fill_s, calls * clock.launch_s
-        assert launching_s - calls * clock.call_s <= busy_s <= 2 * event_timing.AHEAD_S
+        assert launching_s - calls * clock.call_s <= busy_s <= 2 * cuda_device.AHEAD_S
 
 
 def test_long_kernels_are_given_all_at_once_behind_one_flush(monkeypatch):

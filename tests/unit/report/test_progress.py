@@ -6,12 +6,7 @@ import pytest
 from support.report_events import followed, job, machine, record, run_events, summary
 
 from autotune.report.display.base import Display
-from autotune.report.display.run_display import (
-    LiveDisplay,
-    PlainDisplay,
-    View,
-    make_display,
-)
+from autotune.report.display.run_display import LiveDisplay, PlainDisplay, View, make_display
 from autotune.report.progress import RunProgress, failures_text
 from autotune.report.units import Work
 from autotune.tuner.run.events import Finished, Measured, Noisy, Started

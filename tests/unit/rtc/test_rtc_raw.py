@@ -11,13 +11,7 @@ from support.host_cuda import compile_host, needs_host_compiler
 from autotune import rtc, te
 from autotune.builder import best_config, build, build_task
 from autotune.codegen.cuda.device_source import device_header
-from autotune.errors import (
-    CompileError,
-    InstantiationError,
-    SaveError,
-    TargetError,
-    UsageError,
-)
+from autotune.errors import CompileError, InstantiationError, SaveError, TargetError, UsageError
 from autotune.feature import TaskFeatures
 from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureResult

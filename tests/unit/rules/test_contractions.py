@@ -121,7 +121,7 @@ def task_of(
         schedule = rules.schedule(cfg, outputs, [inputs[n] for n in constants])
         return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
 
-    return Task(Template("computation", "llvm", instance), {}, Target(target))
+    return Task(Template("computation", "llvm", instance), {}, Target.parse(target))
 
 
 @pytest.mark.parametrize("name", COMPUTATIONS)
@@ -201,7 +201,7 @@ def _is_number(values: Any) -> bool:
 
 
 def final_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> str:
-    task = task_of(made, constants)
+    task = task_of(made, constants, "llvm -mcpu=skylake-avx512")
     return str(task.final(task.default_index))
 
 

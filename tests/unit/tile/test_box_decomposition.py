@@ -12,7 +12,7 @@ from support.tile_tools import bound, floats
 from autotune.ir import dtypes
 from autotune.tile import evaluate
 from autotune.tile.binding.bound_program import Contract
-from autotune.tile.evaluation.evaluate_contraction import contracted
+from autotune.tile.evaluation.reference_evaluator import contracted
 from autotune.tile.index_sets.box_decomposition import boxes, is_worthwhile
 
 
@@ -54,9 +54,9 @@ def test_contractions_of_programs_are_the_same_in_boxes(
     made = bound(program.code, *arrays)
     expected = evaluate(made, *arrays)
     monkeypatch.setattr(
-        "autotune.tile.evaluation.evaluate_contraction.is_worthwhile", lambda *_: True
+        "autotune.tile.evaluation.reference_evaluator.is_worthwhile", lambda *_: True
     )
-    monkeypatch.setattr("autotune.tile.evaluation.evaluate_contraction._PIECE", 7)
+    monkeypatch.setattr("autotune.tile.evaluation.reference_evaluator._PIECE", 7)
     for result, value in zip(evaluate(made, *arrays), expected, strict=True):
         np.testing.assert_allclose(result, value, rtol=1e-6, atol=1e-7, strict=True)
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from autotune.tuner.base import Observation
-from autotune.tuner.diversity import max_min_subset, pick_diverse
-from autotune.tuner.encoding import KnobDistances, KnobFeatures
+from autotune.tuner.encoding import KnobDistances, KnobFeatures, max_min_subset, pick_diverse
 from autotune.tuner.model import model_tuner
 from autotune.tuner.model.acquisition import Acquisition
 from autotune.tuner.model.model_tuner import ImprovementTracker, ModelTuner

@@ -10,9 +10,15 @@ from autotune.cost_model.xgboost_model import XGBCostModel, XGBSettings
 from autotune.feature import TaskFeatures
 from autotune.task.task import Task
 from autotune.tuner.base import Observation
-from autotune.tuner.model.evolutionary_search import PopulationSettings, evolve
 from autotune.tuner.model.model_tuner import ModelTuner
-from autotune.tuner.model.ranking import Candidates, CandidateSettings, RankingSettings, SpaceRanker
+from autotune.tuner.model.ranking import (
+    Candidates,
+    CandidateSettings,
+    PopulationSettings,
+    RankingSettings,
+    SpaceRanker,
+    evolve,
+)
 from autotune.tuner.model.scoring import columns_read, score, top_rows, without
 from search_spaces import ChoiceKnob, Constraint, Space
 

@@ -18,14 +18,9 @@ _ids = itertools.count()
 class Atom:
     """A 64-bit SSA value that is opaque to linear forms.
 
-    Attributes
-    ----------
-    ref : str
-        Its name in the LLVM text.
-    bounds : Bounds
-        Bounds of its value.
-    depth : int
-        Nesting depth of the scope that defines it.
+    `ref`: its name in the LLVM text.
+    `bounds`: bounds of its value.
+    `depth`: nesting depth of the scope that defines it.
     """
 
     __slots__ = ("bounds", "depth", "id", "ref")

@@ -25,21 +25,13 @@ TIMEOUT_S = 120.0
 def gpu_facts(target: Target) -> dict[str, Any]:
     """Describe the GPU that candidates for a target run on; asked once in this process.
 
-    Parameters
-    ----------
-    target : Target
-        Of kind "cuda", without -on=cpu.
+    `target`: of kind "cuda", without -on=cpu.
 
-    Returns
-    -------
-    dict
-        "device": as `autotune.runtime.cuda.cupy_driver.facts_of`. "arch": what candidates are
-        compiled for. "versions": those of "cuda_driver", "cupy", "nvrtc".
+    The result has "device": as `autotune.runtime.cuda.cupy_driver.facts_of`. "arch": what
+    candidates are compiled for. "versions": those of "cuda_driver", "cupy", "nvrtc".
 
-    Raises
-    ------
-    TargetError
-        If the GPU cannot be used, or does not run what the target asks for: one line.
+    Raises TargetError if the GPU cannot be used, or does not run what the target asks for: one
+    line.
     """
     answer: dict[str, Any] = _asked(str(target))
     if "refused" in answer:
