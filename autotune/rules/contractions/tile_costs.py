@@ -15,8 +15,7 @@ from autotune.ir.expr import Read
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction, packs
 from autotune.rules.stage_graph import extent
 from autotune.rules.streamed_stores import LARGE
-from autotune.rules.threads import bytes_of
-from autotune.rules.vector_lanes import PARALLEL
+from autotune.rules.threads import PARALLEL, bytes_of
 
 #: Cycles: of a multiply-add until its sum can be used, of a tile besides its sums, and of an
 #: element that is packed from another place than its neighbour, alone or in a transposed tile.
