@@ -235,7 +235,7 @@ def test_rows_shorter_than_a_vector_are_computed_in_vectors() -> None:
 
 
 def test_reduced_axes_that_are_one_in_memory_have_one_loop() -> None:
-    loops = loops_of_default(plane_sums, 64, 7, 7)
+    loops = loops_of_default(plane_sums, 64, 7, 8)
     assert loops.count("X[") == loops.count("X[ramp(") > 0
     assert loops.count("for (") <= 2  # planes, and vectors of one
 
