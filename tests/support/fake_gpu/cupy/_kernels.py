@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from autotune.runtime.cuda.cubin import kernel_infos
+from autotune.runtime.cuda.nvrtc import kernel_infos
 
 _HEADERS = Path(__file__).parents[2] / "host_headers"
 _COMPILER = shutil.which("g++") or shutil.which("clang++")
