@@ -128,7 +128,7 @@ def compile_cubin(
             path,
         )
     infos = kernel_infos(code)
-    kernels = {name: replace(usage, **vars(infos[name])) for name, usage in kernels.items()}
+    kernels = {name: replace(usage, **infos[name]) for name, usage in kernels.items()}
     cubin = Cubin(arch, code, log, kernels, symbols)
     if cache is not None:
         cache.put(key, cubin.to_bytes())
@@ -294,18 +294,8 @@ _HEAD = struct.Struct("<BBH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
-@dataclass(frozen=True)
-class KernelInfo:
-    """What a cubin says of one kernel."""
-
-    #: Sizes of its parameters, in order.
-    parameter_bytes: tuple[int, ...]
-    #: Most threads of a block by ``__launch_bounds__``; None without it.
-    max_threads: int | None
-
-
-def kernel_infos(code: bytes) -> dict[str, KernelInfo]:
-    """Return what a cubin says of its kernels, by their symbols.
+def kernel_infos(code: bytes) -> dict[str, dict[str, Any]]:
+    """Return what a cubin says of its kernels, by their symbols: some fields of `Usage`.
 
     A cubin is an ELF file; of each kernel it has a section ``.nv.info.SYMBOL`` of attributes, which
     NVIDIA's own tools read (``cuobjdump -elf``) and whose format has been the same since sm_70.
@@ -328,7 +318,7 @@ def _sections(code: bytes) -> Iterator[tuple[str, bytes]]:
         yield code[first + name : end].decode(), code[start : start + length]
 
 
-def _info(data: bytes) -> KernelInfo:
+def _info(data: bytes) -> dict[str, Any]:
     sizes: dict[int, int] = {}
     max_threads = None
     for attribute, content in _attributes(data):
@@ -338,7 +328,8 @@ def _info(data: bytes) -> KernelInfo:
         elif attribute == _MAX_THREADS:
             x, y, z = struct.unpack("<III", content)
             max_threads = x * y * z
-    return KernelInfo(tuple(sizes[ordinal] for ordinal in sorted(sizes)), max_threads)
+    parameter_bytes = tuple(sizes[ordinal] for ordinal in sorted(sizes))
+    return {"parameter_bytes": parameter_bytes, "max_threads": max_threads}
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -69,7 +69,7 @@ class HostKernel:
     """One kernel of a source, compiled for the CPU and loaded."""
 
     def __init__(self, source: str, symbol: str, code: bytes) -> None:
-        self._sizes = kernel_infos(code)[symbol].parameter_bytes
+        self._sizes = kernel_infos(code)[symbol]["parameter_bytes"]
         waits = "__syncthreads" in source or "__shfl" in source
         is_text = "namespace op" in source
         header = ("fibers.h" if waits else "threads.h") if is_text else "blocks.h"
