@@ -87,7 +87,10 @@ class Workload:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Tune, time and report; return the exit code: 2 for a mistake, 130 if interrupted."""
+    """Tune, time and report; return the exit code.
+
+    1 if no workload could be tuned and timed, 2 for a mistake, 130 if interrupted.
+    """
     options = _options()
     args = options.parse_args(words)
     if args.save and args.only is not None:
@@ -118,7 +121,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"corpus.py: {error}", file=sys.stderr)
         return 2
     _report(args, results, chosen[0].request.target)
-    return 0
+    return 0 if any("error" not in result for result in results) else 1
 
 
 def _options() -> argparse.ArgumentParser:

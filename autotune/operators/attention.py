@@ -32,12 +32,12 @@ def _flops(b: int, heads: int, s: int, d: int, causal: bool, **_: Any) -> float:
     return 4.0 * b * heads * d * (s * (s + 1) / 2 if causal else s * s)
 
 
-def _sizes(length: int) -> list[int]:
-    """Return sizes of blocks: of about 64 or 128, in sixteens; those that fit best come first."""
+def _sizes(length: int, unit: int) -> list[int]:
+    """Return sizes of blocks: of about 64 or 128, in units; those that fit best come first."""
     sizes = []
     for most in (64, 128):
         even = -(-length // -(-length // most))
-        sizes.append(min(-(-even // 16) * 16, length))
+        sizes.append(min(-(-even // unit) * unit, length))
     return sorted(dict.fromkeys(sizes), key=lambda size: -(-length // size) * size)
 
 
@@ -70,7 +70,9 @@ def attention(
     """
     check_arguments("attention", dtype, dtypes.FLOATS, b=b, heads=heads, s=s, d=d)
     wide = dtypes.accumulator(dtype)
-    block = int(cfg.define_knob("block", _sizes(s)))  # rules look at sizes
+    # Rules look at sizes. Queries are in vectors or warps, keys alone in rows of tiles.
+    unit = 4 if cfg.target.on_cpu and not causal else 16
+    block = int(cfg.define_knob("block", _sizes(s, unit)))
     rows, out = (b, heads, s), (b, heads, s, d)
     Q, K, V = (te.placeholder(out, dtype, name=name) for name in "QKV")
     scale, lowest, zero = te.const(1 / math.sqrt(d), wide), te.min_value(wide), te.const(0, wide)

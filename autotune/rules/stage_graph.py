@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune import te
+from autotune.ir import dtypes
 from autotune.ir.algebra.polynomials import Poly, add, joined, multiply, to_poly
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import BinaryOp, Const, Expr, Read, Reduce
@@ -110,9 +111,9 @@ def with_axes_merged(tensor: te.Tensor) -> te.Tensor:
     assert isinstance(op, ComputeOp)
     places = [place_of(r) for source in reduced.sources for r in reads(source)]
     for outer, inner in itertools.pairwise(a for a in reduced.axes if extent(a) > 1):
-        length = extent(inner)
-        if are_one(places, outer, inner):
-            both = te.reduce_axis((0, extent(outer) * length), inner.name)
+        length, whole = extent(inner), extent(outer) * extent(inner)
+        if whole <= dtypes.max_value(dtypes.INDEX) and are_one(places, outer, inner):
+            both = te.reduce_axis((0, whole), inner.name)
             values = {outer.var: both.var // length, inner.var: both.var % length}
             axes = [both if a is outer else a for a in reduced.axes if a is not inner]
             body = reduced_over(reduced, axes, values)
@@ -240,7 +241,7 @@ def row_groups(
 def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading]) -> RowGroup:
     *before, last = left
     root = last.tensor
-    rows = {n: axis for n, axis in enumerate(root.op.axis) if not _is_one(length_of(axis))}
+    rows = {n: axis for n, axis in enumerate(root.op.axis) if not is_one(axis)}
     found: list[tuple[Reading, dict[int, Any]]] = [(last, rows)]
     for stage in reversed(before):
         if schedule[stage.tensor].is_output:
@@ -260,7 +261,9 @@ def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading
     )
 
 
-def _is_one(length: Any) -> bool:
+def is_one(axis: Any) -> bool:
+    """Whether an axis is known to have one element."""
+    length = length_of(axis)
     return isinstance(length, int) and length == 1
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.processors import needs_avx2
 from support.saved_functions import doubles, scale
 
 import autotune
@@ -67,6 +68,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     assert refusal(Path("/dev/zero")).endswith(": it is not a file")
 
 
+@needs_avx2
 def test_a_processor_without_the_features_is_told_before_any_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

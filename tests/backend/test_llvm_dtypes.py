@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.dtype_values import Array, assert_same, converted, edges, pairs
+from support.processors import AVX2, needs_avx2
 from support.verify import verify
 
 import autotune
@@ -213,7 +214,7 @@ def test_float32_rounds_to_half_types_as_numpy_does(
     assert_same(result, converted(values, dtype))
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86")
+@needs_avx2
 def test_vectors_of_halves_are_converted_by_instructions() -> None:
     for dtype, loads, rounds in (
         ("float16", "vcvtph2ps", "vcvtps2ph"),
@@ -221,7 +222,7 @@ def test_vectors_of_halves_are_converted_by_instructions() -> None:
     ):
         function = elementwise([lambda a, b: a * b], [dtype, dtype], LoopKind.VECTORIZED, 64)
         kernel = compile_function(
-            vectorize(function), "llvm -mcpu=x86-64-v3", cache=ObjectCache(None)
+            vectorize(function), f"llvm -mcpu={AVX2}", cache=ObjectCache(None)
         )
         body = kernel.assembly().partition("kernel_f:")[2].partition("ret")[0]
         assert loads in body

@@ -160,6 +160,17 @@ def test_a_result_is_kept_until_something_that_it_depends_on_changes(
     assert again("--trials", "7") == ["timed"]  # its tuning has ended
 
 
+def test_no_workload_that_can_be_tuned_is_a_failure(
+    module: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    corpus = module("corpus")
+    monkeypatch.setattr(corpus, "tune", lambda *_: {"tuning_s": 1.0, "error": "it broke"})
+    job = tmp_path / "job.toml"
+    job.write_text(JOB)
+    words = ["--job", str(job), "--folder", str(tmp_path), "--json", str(tmp_path / "out.json")]
+    assert corpus.main(words) == 1
+
+
 def test_two_names_that_make_the_same_file_are_one_line(tmp_path: Path) -> None:
     job = tmp_path / "job.toml"
     job.write_text(JOB.replace('"rows"', '"a-product"'))

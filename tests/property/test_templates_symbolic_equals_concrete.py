@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.processors import AVX2, HAS_AVX2
 from support.verify import verify
 
 from autotune.extract.to_loop_nest import LoopNestPlan
@@ -65,7 +66,7 @@ WORKLOADS: list[tuple[str, dict[str, Any]]] = [
 ]
 PAIRS = int(os.environ.get("AUTOTUNE_EXAMPLES", "0")) or 6 * len(WORKLOADS)
 CONFIGS = -(-PAIRS // len(WORKLOADS))
-TARGET = "llvm -mcpu=x86-64-v3"
+TARGET = f"llvm -mcpu={AVX2}" if HAS_AVX2 else "llvm"
 
 
 def run_concretely(task: Task, index: int) -> Any:

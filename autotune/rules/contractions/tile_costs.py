@@ -15,7 +15,7 @@ from autotune.ir.expr import Read
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction, packs
 from autotune.rules.stage_graph import extent
 from autotune.rules.streamed_stores import LARGE
-from autotune.rules.threads import bytes_of
+from autotune.rules.threads import PARALLEL, bytes_of
 
 #: Cycles: of a multiply-add until its sum can be used, of a tile besides its sums, and of an
 #: element that is packed from another place than its neighbour, alone or in a transposed tile.
@@ -179,7 +179,10 @@ def _facts(
             else:
                 operands.append(_in_place(way, read, rows, loads))
     others = (g.size for g in way.groups if g is not way.vector and g not in tiled)
-    packing = sum(_packing(way, read) for read in packed if read.tensor not in constants)
+    packing = sum(
+        _packing(way, r) / (registers.threads if way.panel_size(r) >= PARALLEL else 1)
+        for r in packed if r.tensor not in constants
+    )  # fmt: skip
     return _Facts(
         tuple(g.size for g in tiled),
         math.prod(others),
@@ -188,7 +191,7 @@ def _facts(
         math.prod(map(extent, way.reduced)),
         way.shared,
         _stored(way),
-        packing / registers.threads,
+        packing,
         tuple(operands),
     )
 

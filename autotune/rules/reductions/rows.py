@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.rules.inline import has_calls
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.split_reductions import joining_seconds
 from autotune.rules.reductions.vector_partial_sums import LaneReduction
-from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, length_of
+from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, is_one, length_of
 from autotune.rules.streamed_stores import has_whole_lines, is_streamed
 from autotune.rules.threads import has_few_tasks, lanes_in, serial_seconds, share
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
@@ -111,7 +112,7 @@ class RowLoops:
         front = [axes[n] for n in group.rows] if group.members else list(axes)
         within = [a for a in axes if not any(a is f for f in front)]
         # The last loop has ends of its own if it is not one with the others.
-        apart = all(length_of(a) == 1 for a in within) and (lanes > 1 or not group.members)
+        apart = all(map(is_one, within)) and (lanes > 1 or not group.members)
         apart = apart and math.prod(map(extent, front[:-1])) >= _ENOUGH
         if apart:
             within.append(front.pop())
@@ -210,6 +211,10 @@ class RowLoops:
         for own in self.lanes.values():
             if any(read.tensor is tensor for read in self.reads[own.parts]):
                 return own.width  # both are computed in one loop then
-        if extent(tensor.op.axis[-1]) < lanes:
+        length = extent(tensor.op.axis[-1])
+        if length < lanes:
             return lanes
-        return self.knobs(tensor).define_knob("lanes", [lanes, 2 * lanes, 4 * lanes])
+        widths = [lanes, 2 * lanes, 4 * lanes]
+        # A function is a long chain of operations: several vectors do not wait for one another.
+        likely = max(n for n in widths if n <= length) if has_calls(tensor.op) else lanes
+        return self.knobs(tensor).define_knob("lanes", widths, likely)

@@ -23,6 +23,7 @@ from autotune.ir.axes import IterVar
 from autotune.ir.expr import Read
 from autotune.ir.visitor import free_vars, reads
 from autotune.rules.knob_definer import StageKnobs
+from autotune.rules.reductions.vector_partial_sums import runs_along_rows
 from autotune.rules.stage_graph import extent, iterations, reduced_over, reduction_of
 from autotune.rules.threads import COUNTS, LAUNCH, has_few_tasks, lanes_in, serial_seconds, share
 from autotune.schedule.schedule import Schedule
@@ -34,9 +35,9 @@ from autotune.te.reduction import reduction
 _ENOUGH_TASKS: Final = 64
 _LEAST_STEPS: Final = 16
 
-#: Results of a contraction that are too few tasks, and the least number of steps of its parts.
-_FEW_RESULTS: Final = 2048
+#: Least number of steps of the parts of a contraction, and about how many rows a tile has.
 _LONG_SUM: Final = 256
+_ROWS: Final = 4
 
 #: Bytes of a block of results, which stays in the first cache.
 _BLOCK_BYTES: Final = 16 << 10
@@ -86,10 +87,13 @@ def joining_seconds(target: Target, tensor: te.Tensor) -> float:
 
 def sum_parts(target: Target, tensor: te.Tensor) -> int:
     """Return into how many parts the sum of a contraction is split: long ones with few results."""
-    steps = extent(tensor.op.reduce_axis[0])
+    steps, lanes = extent(tensor.op.reduce_axis[0]), lanes_in(target, tensor.dtype)
+    *front, last = map(extent, tensor.op.axis)
+    columns = _ROWS if runs_along_rows(tensor, lanes) else lanes
+    tasks = math.prod(-(-size // _ROWS) for size in front) * -(-last // columns)
     counts = [n for n in COUNTS if steps % n == 0 and (n == 1 or steps >= n * _LONG_SUM)]
     is_short = serial_seconds(target, [tensor]) < 4 * LAUNCH
-    return 1 if is_short or result_count(tensor) > _FEW_RESULTS else counts[-1]
+    return 1 if is_short or tasks >= _ENOUGH_TASKS else counts[-1]
 
 
 def column_tasks(tensor: te.Tensor) -> int:

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from support.processors import AVX2, needs_avx2
 
 from autotune.measure.roofline import Ceiling, fastest, measure_ceiling
 from autotune.runtime.cpu import benchmark_kernels
@@ -62,9 +63,10 @@ def test_the_fastest_call_in_the_time_counts_and_there_are_at_least_three():
     assert clock.calls == 3
 
 
+@needs_avx2
 @pytest.mark.parametrize(("dtype", "lanes"), [("float32", 8), ("float64", 4)])
 def test_the_kernel_of_the_peak_multiplies_and_adds_in_registers(dtype, lanes):
-    target = Target("llvm", {"mcpu": "haswell", "threads": "2"})
+    target = Target("llvm", {"mcpu": AVX2, "threads": "2"})
     kernel = multiply_add_function(target, dtype, 3)
     operands = np.arange(CHAINS * lanes, dtype=dtype).reshape(CHAINS, lanes)
     results = np.empty((2, CHAINS, lanes), dtype)

@@ -56,3 +56,10 @@ def test_a_large_scan_is_shared_out_without_a_record(name: str, args: dict[str, 
     ]
     assert any(isinstance(tasks, Const) and tasks.value > 1 for tasks in loops)
     assert len(loops) == 1 or args.get("axis") == 1 or args["n"] < 256
+
+
+@pytest.mark.parametrize("s", [129, 197, 257, 577])
+def test_few_keys_past_the_last_one_are_computed(s: int) -> None:
+    task = Task.from_reference("attention", {"b": 1, "heads": 2, "s": s, "d": 8}, "llvm")
+    block = task.space.config(task.default_index).values["block"]
+    assert -(-s // block) * block <= s + 12

@@ -113,13 +113,15 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
 }
 
 
-def task_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> Task:
+def task_of(
+    made: Callable[[], Made], constants: tuple[int, ...] = (), target: str = "llvm"
+) -> Task:
     def instance(cfg: Knobs) -> Any:
         inputs, outputs, _ = made()
         schedule = rules.schedule(cfg, outputs, [inputs[n] for n in constants])
         return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
 
-    return Task(Template("computation", "llvm", instance), {}, Target("llvm"))
+    return Task(Template("computation", "llvm", instance), {}, Target.parse(target))
 
 
 @pytest.mark.parametrize("name", COMPUTATIONS)
@@ -165,11 +167,15 @@ def test_operands_that_are_read_once_are_packed_only_if_they_are_constant() -> N
     assert default_of(once, constants=(1,))["pack"]
 
 
+def test_a_small_operand_that_one_thread_would_pack_is_read_in_place_by_many() -> None:
+    task = task_of(partial(product, 97, 89, 83), target="llvm -threads=64")
+    assert not task.space.config(task.default_index).values["pack"]
+
+
 def test_a_row_times_a_matrix_of_any_length_adds_eight_rows_at_a_time() -> None:
     assert default_of(partial(product, 1, 5003, 3001))["unroll"] == 8
-    in_parts = default_of(partial(product, 1, 1000, 1280))
-    assert in_parts["vector"] == "axis2"
-    assert in_parts["unroll"] == 8
+    assert default_of(partial(product, 1, 1000, 1280))["unroll"] == 8
+    assert default_of(partial(product, 1, 200, 6400))["vector"] == "axis2"  # in parts
 
 
 def test_a_row_may_be_packed_for_a_transposed_matrix() -> None:
@@ -195,7 +201,7 @@ def _is_number(values: Any) -> bool:
 
 
 def final_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> str:
-    task = task_of(made, constants)
+    task = task_of(made, constants, "llvm -mcpu=skylake-avx512")
     return str(task.final(task.default_index))
 
 
@@ -234,6 +240,21 @@ def test_a_long_sum_with_few_results_is_computed_in_parts_by_several_threads() -
     listing = final_of(partial(product, 16, 16, 100_000))
     assert "C_parts[" in listing
     assert "C_parts[" not in final_of(partial(product, 256, 256, 1024))
+    assert "C_parts[" not in final_of(partial(product, 1, 1500, 1500, "nt"))  # many rows
+
+
+def test_the_results_of_parts_are_joined_by_one_thread() -> None:
+    assert final_of(partial(product, 2, 2, 100_000)).count("parallel") <= 1
+
+
+def test_neighbours_a_few_elements_apart_are_summed_in_vectors() -> None:
+    assert default_of(partial(product, 2, 2, 100_000))["vector"] == "sum"
+
+
+def test_a_long_row_of_sums_is_divided_into_equal_parts() -> None:
+    lanes = Target("llvm").vector_bytes // 4
+    width = default_of(partial(product, 1, 49 * lanes, 5555))["stream_vectors"]
+    assert width in {-(-49 // parts) for parts in range(1, 50)}
 
 
 @pytest.mark.parametrize(("n", "how", "dtype"), [(1033, "nn", "float32"), (2080, "nt", "float16")])

@@ -111,6 +111,11 @@ def row_means(m: int, n: int) -> Made:
     return [X], [te.compute((m,), lambda i: S[i] * (1 / n), name="M")]
 
 
+def sigmoids(n: int) -> Made:
+    X = te.placeholder((300, n), "float32", name="X")
+    return [X], [te.compute(X.shape, lambda *i: te.sigmoid(X[i]), name="Y")]
+
+
 def padded_windows(x: Array) -> Array:
     wide = np.pad(x, ((0, 0), (1, 1), (1, 1)), constant_values=np.finfo(x.dtype).min)
     every = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))  # type: ignore[call-overload]
@@ -235,6 +240,13 @@ def test_reduced_axes_that_are_one_in_memory_have_one_loop() -> None:
     assert loops.count("for (") <= 2  # planes, and vectors of one
 
 
+def test_axes_that_are_too_long_together_are_reduced_apart() -> None:
+    task = task_of(plane_sums, (1, 50_000, 50_000))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # such as that of a computation that cannot be traced
+        assert len(task.space) > 1
+
+
 def test_what_follows_windows_has_ends_of_rows_apart() -> None:
     loops = loops_of_default(halved, 56, 58)
     assert "X[ramp(" in loops
@@ -246,6 +258,19 @@ def test_what_follows_sums_of_rows_is_computed_a_row_at_a_time() -> None:
     loops = loops_of_default(row_means, 1000, 128)
     assert "allocate S_lanes[float32 * 1 * " in loops
     assert "likely(" not in loops
+
+
+def test_functions_are_computed_for_several_vectors_at_a_time() -> None:
+    lanes = HERE.vector_bytes // 4
+    cases: list[tuple[Callable[..., Made], tuple[int, ...], int]] = [
+        (sigmoids, (1000,), 4),
+        (sigmoids, (3 * lanes,), 2),
+        (halved, (300, 58), 1),
+    ]
+    for made, args, vectors in cases:
+        task = task_of(made, args)
+        values = task.space.config(task.default_index).values
+        assert {v for name, v in values.items() if name.startswith("lanes")} == {vectors * lanes}
 
 
 @pytest.mark.parametrize(("threads", "way"), [(1, "rows"), (2, "rows"), (64, "whole")])
