@@ -32,7 +32,7 @@ from autotune.feature import TaskFeatures
 from autotune.task.task import Task
 from autotune.tuner.base import Observation
 from autotune.tuner.model.model_tuner import ModelTuner, default_model
-from autotune.tuner.model.scoring import MAX_THREADS, columns_read, score
+from autotune.tuner.model.ranking import MAX_THREADS, columns_read, score
 from search_spaces import Space
 
 TARGET = "cuda -arch=sm_90"

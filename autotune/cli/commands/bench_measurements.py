@@ -35,48 +35,9 @@ class MeasuredConfigs:
     # By configuration; those that another process is measuring just now are missing.
     records: dict[int, Record]
     refused: dict[int, str]  # The rule that rejects a configuration, which was not built.
-    measured: int  # How many of the records were made now.
     best: Record | None  # The fastest of all records of the workload, chosen or not.
     # How many of the records are of another device, other versions, or timed otherwise.
     foreign: int
-
-
-def measure_configs(
-    task: Task,
-    measurer: Measurer,
-    store: RecordStore,
-    seed: int,
-    indices: Iterable[int],
-    notify: Callable[[Record], object] = lambda record: None,
-) -> MeasuredConfigs:
-    """Measure the configurations that the log does not know; append them to it.
-
-    measurer: measures candidates of this task; the caller closes it.
-    seed: recorded with each measurement.
-    indices: configurations; one that comes twice counts once.
-    notify: is told each new record.
-
-    AutotuneError if the workload cannot be measured at all.
-    """
-    wanted = list(dict.fromkeys(indices))
-    refused = {index: rule for index in wanted if (rule := task.refusal(index))}
-    trials = Trials(task, store, measurer.policy, seed)
-    measured = 0
-    try:
-        trials.new_records()
-        left = [i for i in wanted if i not in refused and i not in trials.by_index]
-        results = measurer.measure(_claimed(task, trials, left))
-        for candidate, result in results:
-            record = trials.add(candidate.config.index, result)
-            if record is not None:
-                measured += 1
-                notify(record)
-        trials.new_records()  # what others have measured meanwhile
-    finally:
-        trials.close()
-    known = {index: trials.by_index[index] for index in wanted if index in trials.by_index}
-    foreign = sum(not trials.comparable(record) for record in known.values())
-    return MeasuredConfigs(known, refused, measured, trials.best, foreign)
 
 
 def _claimed(task: Task, trials: Trials, indices: Iterable[int]) -> Iterator[MeasureInput]:
@@ -125,10 +86,8 @@ class Measurements:
         with LocalMeasurer(*workload, self._policy, self._timeout_s, SEED) as measurer:
             measurer.start()  # it starts up while the template is traced here
             configs, missing = _configurations(task, wanted)
-            with _counting(size, len(set(configs.values()))) as notify:
-                chosen = measure_configs(
-                    task, measurer, self._store, SEED, configs.values(), notify
-                )
+            with _counting(size, len(set(configs.values()))) as count:
+                chosen = self._measured(task, measurer, configs.values(), count)
             baseline = _baseline(task, measurer)
         self._note(task, chosen)
         points = {}
@@ -144,6 +103,26 @@ class Measurements:
         fastest = None if best is None else Point(best.config["values"], best)
         work = Work(float_operations(task) if configs else task.flops, task.bytes)
         return Setting(args, work, baseline), points, fastest
+
+    def _measured(
+        self, task: Task, measurer: Measurer, indices: Iterable[int], count: Callable[[], object]
+    ) -> MeasuredConfigs:
+        """Measure the configurations that the log does not know; append them to it."""
+        wanted = list(dict.fromkeys(indices))
+        refused = {index: rule for index in wanted if (rule := task.refusal(index))}
+        trials = Trials(task, self._store, measurer.policy, SEED)
+        try:
+            trials.new_records()
+            left = [i for i in wanted if i not in refused and i not in trials.by_index]
+            for candidate, result in measurer.measure(_claimed(task, trials, left)):
+                if trials.add(candidate.config.index, result) is not None:
+                    count()
+            trials.new_records()  # what others have measured meanwhile
+        finally:
+            trials.close()
+        known = {index: trials.by_index[index] for index in wanted if index in trials.by_index}
+        foreign = sum(not trials.comparable(record) for record in known.values())
+        return MeasuredConfigs(known, refused, trials.best, foreign)
 
     def _note(self, task: Task, chosen: MeasuredConfigs) -> None:
         self._task = self._task or task
@@ -209,11 +188,11 @@ def _device_text(device: Mapping[str, object]) -> str:
 
 
 @contextmanager
-def _counting(size: str, total: int) -> Iterator[Callable[[object], None]]:
+def _counting(size: str, total: int) -> Iterator[Callable[[], None]]:
     """Count on a terminal what is measured; the line is gone at the end."""
     done = 0
 
-    def notify(_: object) -> None:
+    def count() -> None:
         nonlocal done
         done += 1
         show(f"{size}: {done} of {total} measured")
@@ -223,6 +202,6 @@ def _counting(size: str, total: int) -> Iterator[Callable[[object], None]]:
             note(f"\r\x1b[K{text}", end="")
 
     try:
-        yield notify
+        yield count
     finally:
         show("")

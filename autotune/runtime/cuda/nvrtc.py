@@ -9,13 +9,13 @@ import functools
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
 from autotune.errors import CompileError, TargetError
-from autotune.runtime.cuda.cubin import kernel_infos
 from autotune.runtime.cuda.cuda_toolkit import load_toolkit
 from autotune.runtime.object_cache import ObjectCache, cache_key
 from autotune.runtime.refused_sources import keep_source
@@ -128,7 +128,7 @@ def compile_cubin(
             path,
         )
     infos = kernel_infos(code)
-    kernels = {name: replace(usage, **vars(infos[name])) for name, usage in kernels.items()}
+    kernels = {name: replace(usage, **infos[name]) for name, usage in kernels.items()}
     cubin = Cubin(arch, code, log, kernels, symbols)
     if cache is not None:
         cache.put(key, cubin.to_bytes())
@@ -284,3 +284,59 @@ def _bytes(what: str, program: Any) -> bytes:
 
 def _text(numbers: tuple[int, int]) -> str:
     return ".".join(map(str, numbers))
+
+
+_PREFIX = ".nv.info."
+_SIZED = 4  # Format of an attribute whose data follow; others have at most two bytes, in the head.
+_PARAMETER, _MAX_THREADS = 0x17, 0x05
+
+_HEAD = struct.Struct("<BBH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+
+
+def kernel_infos(code: bytes) -> dict[str, dict[str, Any]]:
+    """Return what a cubin says of its kernels, by their symbols: some fields of `Usage`.
+
+    A cubin is an ELF file; of each kernel it has a section ``.nv.info.SYMBOL`` of attributes, which
+    NVIDIA's own tools read (``cuobjdump -elf``) and whose format has been the same since sm_70.
+    """
+    return {
+        name.removeprefix(_PREFIX): _info(data)
+        for name, data in _sections(code)
+        if name.startswith(_PREFIX)
+    }
+
+
+def _sections(code: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield names and contents of the sections of a 64-bit ELF file."""
+    (table,) = struct.unpack_from("<Q", code, 40)
+    size, count, names = struct.unpack_from("<HHH", code, 58)
+    heads = [_SECTION.unpack_from(code, table + size * number) for number in range(count)]
+    first = heads[names][4]
+    for name, _, _, _, start, length, *_ in heads:
+        end = code.index(b"\0", first + name)
+        yield code[first + name : end].decode(), code[start : start + length]
+
+
+def _info(data: bytes) -> dict[str, Any]:
+    sizes: dict[int, int] = {}
+    max_threads = None
+    for attribute, content in _attributes(data):
+        if attribute == _PARAMETER:
+            _, ordinal, _, word = struct.unpack("<IHHI", content)
+            sizes[ordinal] = word >> 18
+        elif attribute == _MAX_THREADS:
+            x, y, z = struct.unpack("<III", content)
+            max_threads = x * y * z
+    parameter_bytes = tuple(sizes[ordinal] for ordinal in sorted(sizes))
+    return {"parameter_bytes": parameter_bytes, "max_threads": max_threads}
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    position = 0
+    while position < len(data):
+        form, attribute, value = _HEAD.unpack_from(data, position)
+        position += _HEAD.size
+        length = value if form == _SIZED else 0
+        yield attribute, data[position : position + length]
+        position += length

@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.measure.checks.error_bounds import CHANGE, perturbed_inputs
-from autotune.measure.checks.neighbours import changes_needed, sampled_blocks
+from autotune.measure.checks.error_bounds import (
+    CHANGE,
+    changes_needed,
+    perturbed_inputs,
+    sampled_blocks,
+)
 
 SIGNS = np.where(np.arange(4096) % 3, 1.0, -1.0)
 

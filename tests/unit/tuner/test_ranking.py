@@ -17,9 +17,12 @@ from autotune.tuner.model.ranking import (
     PopulationSettings,
     RankingSettings,
     SpaceRanker,
+    columns_read,
     evolve,
+    score,
+    top_rows,
+    without,
 )
-from autotune.tuner.model.scoring import columns_read, score, top_rows, without
 from search_spaces import ChoiceKnob, Constraint, Space
 
 FEW = RankingSettings(pool_share=0.1, pool_min=3, kept=40)

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from autotune.runtime.cuda.cubin import kernel_infos
+from autotune.runtime.cuda.nvrtc import kernel_infos
 
 _HEADERS = Path(__file__).parents[2] / "host_headers"
 _COMPILER = shutil.which("g++") or shutil.which("clang++")
@@ -69,7 +69,7 @@ class HostKernel:
     """One kernel of a source, compiled for the CPU and loaded."""
 
     def __init__(self, source: str, symbol: str, code: bytes) -> None:
-        self._sizes = kernel_infos(code)[symbol].parameter_bytes
+        self._sizes = kernel_infos(code)[symbol]["parameter_bytes"]
         waits = "__syncthreads" in source or "__shfl" in source
         is_text = "namespace op" in source
         header = ("fibers.h" if waits else "threads.h") if is_text else "blocks.h"
