@@ -7,17 +7,23 @@ knows nothing of templates, spaces or devices.
 
 import logging
 
-from records.append_only_log import RecordStore
-from records.journal import Entry, Journal
-from records.query import SummaryRow, best, finals, ranked, select, summary
-from records.record import (
-    SCHEMA,
-    Record,
-    config_key,
-    make_workload_key,
-    relative_spread,
-    workload_key,
-)
-from records.record_errors import NewerSchemaError, RecordError, RecordWarning
+from records.append_only_log import RecordStore as RecordStore
+from records.journal import Entry as Entry
+from records.journal import Journal as Journal
+from records.query import SummaryRow as SummaryRow
+from records.query import best as best
+from records.query import finals as finals
+from records.query import ranked as ranked
+from records.query import select as select
+from records.query import summary as summary
+from records.record import SCHEMA as SCHEMA
+from records.record import Record as Record
+from records.record import config_key as config_key
+from records.record import make_workload_key as make_workload_key
+from records.record import relative_spread as relative_spread
+from records.record import workload_key as workload_key
+from records.record_errors import NewerSchemaError as NewerSchemaError
+from records.record_errors import RecordError as RecordError
+from records.record_errors import RecordWarning as RecordWarning
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks

@@ -4,10 +4,18 @@ In: knobs and constraints. Out: the feasible configurations, each with an index.
 first, then `knob.py`. A leaf package: it knows nothing of schedules or devices.
 """
 
-from search_spaces.config import Config
-from search_spaces.constraints import Constraint
-from search_spaces.knob import Column, IntArray, SpaceError
-from search_spaces.knobs import AnnotateKnob, ChoiceKnob, Knob, KnobValue, ReorderKnob, SplitKnob
-from search_spaces.listed import ListedSpace
-from search_spaces.rejection_counts import FeasibilityCounts, RuleCount
-from search_spaces.space import Space
+from search_spaces.config import Config as Config
+from search_spaces.constraints import Constraint as Constraint
+from search_spaces.knob import Column as Column
+from search_spaces.knob import IntArray as IntArray
+from search_spaces.knob import SpaceError as SpaceError
+from search_spaces.knobs import AnnotateKnob as AnnotateKnob
+from search_spaces.knobs import ChoiceKnob as ChoiceKnob
+from search_spaces.knobs import Knob as Knob
+from search_spaces.knobs import KnobValue as KnobValue
+from search_spaces.knobs import ReorderKnob as ReorderKnob
+from search_spaces.knobs import SplitKnob as SplitKnob
+from search_spaces.listed import ListedSpace as ListedSpace
+from search_spaces.rejection_counts import FeasibilityCounts as FeasibilityCounts
+from search_spaces.rejection_counts import RuleCount as RuleCount
+from search_spaces.space import Space as Space

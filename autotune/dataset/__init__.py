@@ -23,6 +23,7 @@ from records.table import Field
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["Exported", "NothingToExportError", "explain_columns", "export", "load"]
 
 def load(path: str | PathLike[str]) -> pd.DataFrame:
     """Return a data set as a pandas frame with the dtypes of its schema.

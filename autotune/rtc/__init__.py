@@ -12,13 +12,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autotune.codegen.cuda.device_source import device_header
-    from autotune.rtc.elementwise import Unary, unary
-    from autotune.rtc.raw_kernel import KernelLaunch, RawKernel
-    from autotune.rtc.rtc_function import RTCFunction, get_function, launch
-    from autotune.rtc.unary_operators import UNARY
-    from autotune.rtc.vector_plan import VECTOR_BYTES, VectorPlan, most_lanes, plan_vectors
-    from autotune.rtc.vectorized_launcher import VectorizedKernel, VectorizedKernelRTCLauncher
+    from autotune.codegen.cuda.device_source import device_header as device_header
+    from autotune.rtc.elementwise import Unary as Unary
+    from autotune.rtc.elementwise import unary as unary
+    from autotune.rtc.raw_kernel import KernelLaunch as KernelLaunch
+    from autotune.rtc.raw_kernel import RawKernel as RawKernel
+    from autotune.rtc.rtc_function import RTCFunction as RTCFunction
+    from autotune.rtc.rtc_function import get_function as get_function
+    from autotune.rtc.rtc_function import launch as launch
+    from autotune.rtc.unary_operators import UNARY as UNARY
+    from autotune.rtc.vector_plan import VECTOR_BYTES as VECTOR_BYTES
+    from autotune.rtc.vector_plan import VectorPlan as VectorPlan
+    from autotune.rtc.vector_plan import most_lanes as most_lanes
+    from autotune.rtc.vector_plan import plan_vectors as plan_vectors
+    from autotune.rtc.vectorized_launcher import VectorizedKernel as VectorizedKernel
+    from autotune.rtc.vectorized_launcher import (
+        VectorizedKernelRTCLauncher as VectorizedKernelRTCLauncher,
+    )
 
 _HOMES = {
     name: f"autotune.{module}"

@@ -5,3 +5,5 @@ outputs take the place of the given ones. Read `apply_rules.py` first.
 """
 
 from autotune.rules.apply_rules import schedule, scheduled_outputs
+
+__all__ = ["schedule", "scheduled_outputs"]

@@ -1,4 +1,4 @@
-"""Relations of the stages of a computation: shared rows, and consumers of contractions."""
+"""Stages of a computation: what they share, where they read, and reduced axes that are one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.algebra.polynomials import Poly, add, joined, multiply, to_poly
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import BinaryOp, Const, Expr, Read, Reduce
+from autotune.ir.expr import BinaryOp, Const, Expr, Read, Reduce, Var
 from autotune.ir.ops import cast
-from autotune.ir.visitor import ReadRewriter, free_vars, reads, substitute, walk_expr
+from autotune.ir.visitor import ReadRewriter, free_vars, post_order, reads, substitute, walk_expr
 from autotune.schedule.schedule import Schedule
 from autotune.te.reduction import reduction
 from autotune.te.tensor import ComputeOp, Operation
@@ -100,6 +100,12 @@ def are_one(places: Sequence[Poly], outer: IterVar, inner: IterVar) -> bool:
     return True
 
 
+def variables_outside_reads(expr: Expr) -> set[Expr]:
+    """Return the variables that an expression uses itself, not in indices of what it reads."""
+    nodes = post_order(expr, (), lambda e: () if isinstance(e, Read) else e.children)
+    return {node for node in nodes if isinstance(node, Var)}
+
+
 def with_axes_merged(tensor: te.Tensor) -> te.Tensor:
     """Return a reduction with one axis in place of several that every read passes over as one.
 
@@ -110,9 +116,12 @@ def with_axes_merged(tensor: te.Tensor) -> te.Tensor:
     reduced, op = reduction_of(tensor), tensor.op
     assert isinstance(op, ComputeOp)
     places = [place_of(r) for source in reduced.sources for r in reads(source)]
+    apart = set().union(*map(variables_outside_reads, [reduced.condition, *reduced.sources]))
     for outer, inner in itertools.pairwise(a for a in reduced.axes if extent(a) > 1):
         length, whole = extent(inner), extent(outer) * extent(inner)
-        if whole <= dtypes.max_value(dtypes.INDEX) and are_one(places, outer, inner):
+        if {outer.var, inner.var} & apart or 2 * whole > dtypes.max_value(dtypes.INDEX):
+            continue
+        if are_one(places, outer, inner):
             both = te.reduce_axis((0, whole), inner.name)
             values = {outer.var: both.var // length, inner.var: both.var % length}
             axes = [both if a is outer else a for a in reduced.axes if a is not inner]

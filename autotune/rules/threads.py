@@ -32,12 +32,6 @@ from autotune.te.tensor import ComputeOp
 
 PARALLEL: Final = 1 << 16  # Least number of operations of a stage with several threads.
 
-
-def lanes_in(target: Target, dtype: str) -> int:
-    """Return how many elements of a type a vector of the target has."""
-    return max(1, target.vector_bytes // dtypes.itemsize(dtype))
-
-
 #: Seconds that a launch takes, with the wait for the last thread.
 LAUNCH: Final = 5e-6
 
@@ -56,6 +50,11 @@ _NEARER: Final = 3
 
 #: Calls that only choose or hint.
 _CHEAP: Final = ("if_then_else", "likely", "min", "max", "abs")
+
+
+def lanes_in(target: Target, dtype: str) -> int:
+    """Return how many elements of a type a vector of the target has."""
+    return max(1, target.vector_bytes // dtypes.itemsize(dtype))
 
 
 def serial_seconds(target: Target, stages: Iterable[te.Tensor]) -> float:

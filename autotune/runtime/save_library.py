@@ -32,8 +32,9 @@ from autotune.system.host import architecture
 from autotune.system.version import __version__
 from autotune.target import Target
 
-#: Where the functions may be that LLVM calls: memory, strings, mathematics, half precision.
-_LIBRARIES = ("libc.so.6", "libm.so.6", "libgcc_s.so.1")
+#: Where the functions may be that kernels call: memory, threads, mathematics, half precision.
+#: The C library has had those of threads since glibc 2.32.
+_LIBRARIES = ("libc.so.6", "libpthread.so.0", "libm.so.6", "libgcc_s.so.1")
 
 _CONSTANT = "constant{}"  # Symbol of a constant inside a library.
 
@@ -47,7 +48,7 @@ def save(
 ) -> Path:
     """Write `kernel` to `path`, and its C header beside it; return the header's path.
 
-    The machine code is that of `kernel`, byte for byte. Both files appear, or neither.
+    The machine code is that of `kernel`, byte for byte. No file appears before both are written.
 
     `path`: the library; its folder must exist. What was saved there earlier is replaced, and
     nothing else is.

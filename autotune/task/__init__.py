@@ -5,3 +5,5 @@ and its workload, which records are found by. Read `task.py` first.
 """
 
 from autotune.task.task import Task
+
+__all__ = ["Task"]

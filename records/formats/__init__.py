@@ -3,11 +3,9 @@
 In: a file of one of these tools. Out: records. Read `detect.py` first. Reading executes nothing.
 """
 
-from records.formats.detect import (
-    FORMATS,
-    foreign_format,
-    load_own,
-    parse_any,
-    read_any,
-    stream_any,
-)
+from records.formats.detect import FORMATS as FORMATS
+from records.formats.detect import foreign_format as foreign_format
+from records.formats.detect import load_own as load_own
+from records.formats.detect import parse_any as parse_any
+from records.formats.detect import read_any as read_any
+from records.formats.detect import stream_any as stream_any

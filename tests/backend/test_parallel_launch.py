@@ -36,10 +36,22 @@ class Machine:
         Where each of the team's threads wakes up.
     allowed : set of int
         The cores that the process may use.
+    order : list of int, optional
+        The threads in the order in which they run; the leader is thread 0.
+    meanwhile : int, optional
+        A thread that runs while the leader moves.
     """
 
-    def __init__(self, cores: list[int], allowed: set[int]) -> None:
+    def __init__(
+        self,
+        cores: list[int],
+        allowed: set[int],
+        order: list[int] | None = None,
+        meanwhile: int | None = None,
+    ) -> None:
         self.cores, self.allowed = cores, allowed
+        self.order, self.meanwhile = order or list(range(len(cores))), meanwhile
+        self.may_use = [set(allowed) for _ in cores]
         self.thread, self.ended = 0, True
         self.chosen: list[set[int]] = []
         self.of_leader: list[set[int]] = []  # chosen for the leader while another thread runs
@@ -64,32 +76,40 @@ class Machine:
         to[0], to[1] = divmod(self.ns, 10**9)
         return 0
 
-    def _get(self, _: int, size: int, to: int) -> int:
+    def _get(self, thread: int, size: int, to: int) -> int:
         if self.allowed and max(self.allowed) >= 8 * size:
             return errno.EINVAL  # as the system says of a set that is too small
-        bits = sum(1 << cpu for cpu in self.allowed)
+        bits = sum(1 << cpu for cpu in self.may_use[thread - 100])
         ctypes.memmove(to, bits.to_bytes(size, "little"), size)
         return 0
 
     def _set(self, thread: int, size: int, where: int) -> int:
         bits = int.from_bytes(ctypes.string_at(where, size), "little")
-        chosen = {cpu for cpu in range(8 * size) if bits >> cpu & 1}
-        if self.ended or thread - 100 != self.thread:
-            assert thread == 100
+        number, chosen = thread - 100, {cpu for cpu in range(8 * size) if bits >> cpu & 1}
+        self.may_use[number] = chosen
+        if self.ended or number != self.thread:
+            assert number == 0
             self.of_leader.append(chosen)
-            return 0
-        self.chosen.append(chosen)
-        self.ns += self.move_ns
-        if self.cores[self.thread] not in self.chosen[-1]:
-            self.cores[self.thread] = min(self.chosen[-1])
+        else:
+            self.chosen.append(chosen)
+            self.ns += self.move_ns
+        if self.cores[number] not in chosen:
+            self.cores[number] = min(chosen)
+        if self.meanwhile is not None and self.thread == 0:
+            other, self.meanwhile = self.meanwhile, None
+            self._run(other)
+            self.thread = 0
         return 0
 
+    def _run(self, number: int) -> None:
+        self.thread = number
+        BODY(self.body)(self.context)
+
     def _parallel(self, body: int, context: int, threads: int, _: int) -> None:
-        self.ended = False
-        for number in range(min(threads, len(self.cores))):
-            self.thread = number
+        self.ended, self.body, self.context = False, body, context
+        for number in self.order[:threads]:
             home = self.cores[number]
-            BODY(body)(context)
+            self._run(number)
             if self.wakes_at_home:
                 self.cores[number] = home
         self.thread, self.ended = 0, True
@@ -120,9 +140,24 @@ def test_the_leader_stays_where_it_has_begun_until_the_launch_ends_if_a_thread_m
     machine = Machine([2, 2, 2], {1, 2, 70})
     machine.launch(3)
     assert machine.of_leader == [{2}, {1, 2, 70}]
+    assert machine.may_use == [{1, 2, 70}] * 3
     machine = Machine([2, 1, 70], {1, 2, 70})
     machine.launch(3)
     assert machine.of_leader == []
+
+
+def test_a_leader_that_has_moved_is_not_sent_back() -> None:
+    machine = Machine([1, 1, 2], {1, 2, 3}, order=[1, 0, 2])
+    machine.launch(3)
+    assert sorted(machine.cores) == [1, 2, 3]
+    assert machine.may_use == [{1, 2, 3}] * 3
+
+
+def test_the_leader_may_use_all_cores_afterwards_if_a_thread_runs_while_it_moves() -> None:
+    machine = Machine([1, 1, 2, 2], {1, 2, 3, 4}, order=[1, 2, 0], meanwhile=3)
+    machine.launch(4)
+    assert len(machine.parts) == 4
+    assert machine.may_use == [{1, 2, 3, 4}] * 4
 
 
 def test_threads_on_different_cores_stay_where_they_are() -> None:

@@ -6,3 +6,5 @@ access (`memory/`), vectors, conversions, parallel regions.
 """
 
 from autotune.codegen.llvm.emitter import LLVMSource, emit
+
+__all__ = ["LLVMSource", "emit"]

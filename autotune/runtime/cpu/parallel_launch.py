@@ -34,6 +34,7 @@ declare i64 @pthread_self()
 declare i32 @pthread_getaffinity_np(i64, i64, ptr)
 declare i32 @pthread_setaffinity_np(i64, i64, ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 ; Reading the pointers needs no order: they are set before the first call.
 define void @{use_openmp}(ptr %parallel, ptr %num_threads, ptr %thread_num) nounwind {{
@@ -120,26 +121,34 @@ no:
   ret i1 false
 }}
 
-; Let the leader only run where it has begun, unless it is this thread or is kept there already.
-define internal void @keep_leader(ptr %team, i64 %self) nounwind noinline {{
+; Let the leader only run where it has begun, or, if it is this thread, go where it is about to move;
+; either happens once, and afterwards the leader may use what it could before. Return whether this
+; thread may move: all may but a leader that is kept.
+define internal i1 @hold_leader(ptr %team, i64 %self, ptr %allowed) nounwind noinline {{
   %leader = getelementptr %team, ptr %team, i64 0, i32 3
   %thread = load i64, ptr %leader
   %leads = icmp eq i64 %thread, %self
-  %core = getelementptr %team, ptr %team, i64 0, i32 4
-  %cpu = load i32, ptr %core
-  %unknown = icmp uge i32 %cpu, {cpus}
-  %no = or i1 %leads, %unknown
-  br i1 %no, label %done, label %hold
-hold:
   %held = getelementptr %team, ptr %team, i64 0, i32 5
   %before = atomicrmw xchg ptr %held, i32 1 monotonic
   %again = icmp ne i32 %before, 0
-  br i1 %again, label %done, label %read
-read:
+  br i1 %again, label %late, label %first
+late:
+  %others = xor i1 %leads, true
+  ret i1 %others
+first:
   %cores = getelementptr %team, ptr %team, i64 0, i32 6
+  br i1 %leads, label %note, label %read
+note:
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %cores, ptr align 8 %allowed, i64 {set}, i1 false)
+  ret i1 true
+read:
   %got = call i32 @pthread_getaffinity_np(i64 %thread, i64 {set}, ptr %cores)
   %failed = icmp ne i32 %got, 0
-  br i1 %failed, label %done, label %keep
+  %core = getelementptr %team, ptr %team, i64 0, i32 4
+  %cpu = load i32, ptr %core
+  %unknown = icmp uge i32 %cpu, {cpus}
+  %no = or i1 %failed, %unknown
+  br i1 %no, label %done, label %keep
 keep:
   %only = alloca [{words} x i64], align 64
   call void @llvm.memset.p0.i64(ptr align 64 %only, i8 0, i64 {set}, i1 false)
@@ -150,9 +159,9 @@ keep:
   %bit = shl i64 1, %number
   store i64 %bit, ptr %at
   %kept = call i32 @pthread_setaffinity_np(i64 %thread, i64 {set}, ptr %only)
-  ret void
+  br label %done
 done:
-  ret void
+  ret i1 true
 }}
 
 ; Move the calling thread to a core that it may use and the team does not, if there is one. After a
@@ -191,7 +200,9 @@ chosen:
   %none = icmp eq i64 %any.next, 0
   br i1 %none, label %stay, label %go
 go:
-  call void @keep_leader(ptr %team, i64 %self)
+  %may.move = call i1 @hold_leader(ptr %team, i64 %self, ptr %allowed)
+  br i1 %may.move, label %away, label %stay
+away:
   %since = call i64 @clock()
   %there = call i32 @pthread_setaffinity_np(i64 %self, i64 {set}, ptr %free)
   %back = call i32 @pthread_setaffinity_np(i64 %self, i64 {set}, ptr %allowed)

@@ -1,6 +1,6 @@
 """CUDA source to machine code by NVRTC, NVIDIA's runtime compiler: no driver, no GPU needed.
 
-What a kernel takes of the device is read off the compiler's log.
+What a kernel takes of the device is read off the compiler's log and the machine code.
 """
 
 from __future__ import annotations
