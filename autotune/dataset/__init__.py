@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exported", "NothingToExportError", "explain_columns", "export", "load"]
 
+
 def load(path: str | PathLike[str]) -> pd.DataFrame:
     """Return a data set as a pandas frame with the dtypes of its schema.
 

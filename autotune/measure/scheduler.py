@@ -225,9 +225,7 @@ class Scheduler:
         """Time the loaded jobs in turns, while all other workers are idle."""
         return self.ask_alone("round", timeout_s, request)
 
-    def ask_alone(
-        self, op: str, timeout_s: float, body: dict[str, Any] | None = None
-    ) -> Response:
+    def ask_alone(self, op: str, timeout_s: float, body: dict[str, Any] | None = None) -> Response:
         """Let the runner do "ceiling", "baseline" or "round" while all other workers are idle."""
         self._settle()
         return self._response(self._send(op, body or {}, timeout_s))

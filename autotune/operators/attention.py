@@ -119,8 +119,9 @@ def attention(
         name="new_total",
     )
     new_mixed = of_results(
-        lambda t, n, h, i, c: mixed[t - 1, n, h, i, c] * kept[t, n, h, i]
-        + own_mixed[t, n, h, i, c],
+        lambda t, n, h, i, c: (
+            mixed[t - 1, n, h, i, c] * kept[t, n, h, i] + own_mixed[t, n, h, i, c]
+        ),
         name="new_mixed",
     )
     starts = (("top", rows, lowest), ("total", rows, zero), ("mixed", out, zero))

@@ -12,8 +12,18 @@ from autotune.template import template
 
 
 def flops(
-    n: int, c: int, h: int, w: int, o: int, kh: int, kw: int, stride: int, pad: int, groups: int,
-    dilation: int, **_: Any,
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    o: int,
+    kh: int,
+    kw: int,
+    stride: int,
+    pad: int,
+    groups: int,
+    dilation: int,
+    **_: Any,
 ) -> float:
     """Return the multiplications and additions of a convolution, those with padding too."""
     oh, ow = (output_size(s, k, stride, pad, dilation) for s, k in ((h, kh), (w, kw)))
@@ -21,8 +31,14 @@ def flops(
 
 
 def reference(
-    data: Array, weight: Array, *, stride: int = 1, pad: int = 0, groups: int = 1,
-    dilation: int = 1, **_: Any,
+    data: Array,
+    weight: Array,
+    *,
+    stride: int = 1,
+    pad: int = 0,
+    groups: int = 1,
+    dilation: int = 1,
+    **_: Any,
 ) -> Array:
     """Convolution of (n, c, h, w) with (o, c / groups, kh, kw).
 

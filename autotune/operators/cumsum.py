@@ -35,9 +35,7 @@ def cumsum(m: int, n: int, axis: int = 0, dtype: str = "float32") -> list[Any]:
 
     state = te.placeholder((steps, columns), dtype, name="state")
     first = te.compute((1, columns), lambda _, i: value(0, i), name="first")
-    later = te.compute(
-        (steps, columns), lambda t, i: state[t - 1, i] + value(t, i), name="later"
-    )
+    later = te.compute((steps, columns), lambda t, i: state[t - 1, i] + value(t, i), name="later")
     S = te.scan(first, later, state, inputs=[X], name="Y" if axis == 0 else "S")
     if axis == 0:
         return [X, S]

@@ -42,9 +42,7 @@ def layer_norm(m: int, n: int, eps: float = 1e-5, dtype: str = "float32") -> lis
     R = te.compute((m,), lambda i: te.rsqrt(V[i] * share + least), name="R")
     Y = te.compute(
         (m, n),
-        lambda i, j: (
-            D[i, j] * R[i] * gamma[j].astype(wide) + beta[j].astype(wide)
-        ).astype(dtype),
+        lambda i, j: (D[i, j] * R[i] * gamma[j].astype(wide) + beta[j].astype(wide)).astype(dtype),
         name="Y",
     )
     return [X, gamma, beta, Y]

@@ -29,7 +29,5 @@ def linear_recurrence(m: int, n: int, dtype: str = "float32") -> list[Any]:
     X = te.placeholder((m, n), dtype, name="X")
     state = te.placeholder((m, n), dtype, name="state")
     first = te.compute((1, n), lambda _, i: X[0, i], name="first")
-    later = te.compute(
-        (m, n), lambda t, i: state[t - 1, i] * A[t, i] + X[t, i], name="later"
-    )
+    later = te.compute((m, n), lambda t, i: state[t - 1, i] * A[t, i] + X[t, i], name="later")
     return [A, X, te.scan(first, later, state, inputs=[A, X], name="H")]

@@ -33,9 +33,7 @@ def state_products(h: Any, U: Any) -> Any:
 
 def zeros(state: Any, name: str) -> Any:
     """Return the first step of a state: zeros."""
-    return te.compute(
-        (1, *state.shape[1:]), lambda *_: te.const(0, state.dtype), name=name
-    )
+    return te.compute((1, *state.shape[1:]), lambda *_: te.const(0, state.dtype), name=name)
 
 
 def reference(x: npt.NDArray[Any], u: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -59,7 +57,5 @@ def rnn_cell(steps: int, batch: int, units: int, dtype: str = "float32") -> list
     U = te.placeholder((1, units, units), dtype, name="U")
     h = te.placeholder(shape, dtype, name="h")
     sums = state_products(h, U)
-    new = te.compute(
-        shape, lambda t, i, j: te.tanh(X[t, 0, i, j] + sums[t, 0, i, j]), name="new"
-    )
+    new = te.compute(shape, lambda t, i, j: te.tanh(X[t, 0, i, j] + sums[t, 0, i, j]), name="new")
     return [X, U, te.scan(zeros(h, "first"), new, h, inputs=[X, U], name="H")]

@@ -31,9 +31,7 @@ def softmax(m: int, n: int, dtype: str = "float32") -> list[Any]:
     X = te.placeholder((m, n), dtype, name="X")
     k, r = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="r")
     M = te.compute((m,), lambda i: te.max(X[i, k], axis=k), name="M")
-    E = te.compute(
-        (m, n), lambda i, j: te.exp(X[i, j].astype(wide) - M[i].astype(wide)), name="E"
-    )
+    E = te.compute((m, n), lambda i, j: te.exp(X[i, j].astype(wide) - M[i].astype(wide)), name="E")
     S = te.compute((m,), lambda i: te.sum(E[i, r], axis=r), name="S")
     # One division for a row: the elements are multiplied.
     R = te.compute((m,), lambda i: te.const(1, wide) / S[i], name="R")

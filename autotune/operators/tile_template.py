@@ -98,9 +98,7 @@ def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[T
     It is the default of the search space, or a legal configuration near it, or else the plain
     schedule.
     """
-    found = default_structure(
-        Structures("tile", lambda cfg: tuned_schedule(cfg, program), target)
-    )
+    found = default_structure(Structures("tile", lambda cfg: tuned_schedule(cfg, program), target))
     if found is None or found.schedule is None:
         tensors = to_te(program)
         return fallback_schedule(tensors.outputs, target), [*tensors.inputs, *tensors.outputs]

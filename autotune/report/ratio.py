@@ -17,7 +17,7 @@ class Ratio:
     """How many times as fast as a baseline something is."""
 
     value: float  # The baseline's median time over its own.
-    # Of a final comparison, what its rounds leave open (`autotune.tuner.run.finalists.ConfidenceInterval`).
+    # Of a final comparison, what its rounds leave open (`tuner/run/finalists.py`).
     # Of others, the baseline's lower quartile over its own upper one, and the other way round: what
     # the middle half of the repeats leave open, so that one disturbed repeat of five does not
     # count. Of fewer than four repeats, the quickest and the slowest count as quartiles.

@@ -136,9 +136,7 @@ def curve_over_measurements(runs: Sequence[tuple[Trace, float]], budget: int) ->
     return _curve(np.arange(1.0, budget + 1.0), curves)
 
 
-def curve_over_seconds(
-    runs: Sequence[tuple[Trace, float]], points: int = 200
-) -> Curve | None:
+def curve_over_seconds(runs: Sequence[tuple[Trace, float]], points: int = 200) -> Curve | None:
     """Return the curve over recorded seconds of building and running; None if none were recorded.
 
     The axis is logarithmic, from the quickest first measurement to the longest run.

@@ -53,8 +53,10 @@ class RTCFunction:
     @functools.cached_property
     def limits(self) -> GpuLimits:
         """What a launch may ask for: by the device, or else by the architecture."""
-        return limits_of_arch(self.cubin.arch) if self.device is None else cupy_driver.limits_of(
-            self.device
+        return (
+            limits_of_arch(self.cubin.arch)
+            if self.device is None
+            else cupy_driver.limits_of(self.device)
         )
 
     @functools.cached_property

@@ -145,9 +145,7 @@ class _Replay:
         self.own.set_scope(scope)
 
     def storage_align(self, axis: Term, factor: Term, offset: Term) -> None:
-        self.own.storage_align(
-            self.axis(self.own, axis), self.value(factor), self.value(offset)
-        )
+        self.own.storage_align(self.axis(self.own, axis), self.value(factor), self.value(offset))
 
     def transform_layout(self, *indices: Term) -> None:
         self.own.transform_layout(lambda *_: [self.value(index) for index in indices])
@@ -163,9 +161,7 @@ class _Replay:
         self.schedule.cache_write(self.tensor(stage), scope)
 
     def rfactor(self, stage: Term, axis: Term, factor_axis: Term) -> None:
-        self.schedule.rfactor(
-            self.tensor(stage), self.axis(self.stage(stage), axis), factor_axis
-        )
+        self.schedule.rfactor(self.tensor(stage), self.axis(self.stage(stage), axis), factor_axis)
 
 
 _PRIMITIVES: dict[str, Callable[..., None]] = {

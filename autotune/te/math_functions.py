@@ -168,8 +168,10 @@ def bitwise_not(x: Any) -> Expr:
     """Bits of an integer, each one turned over."""
     expr = convert(x)
     ones = dtypes.max_value(expr.dtype) if dtypes.is_unsigned(expr.dtype) else -1
-    return bitwise_xor(expr, Const(ones, expr.dtype)) if dtypes.is_integer(expr.dtype) else _call(
-        "bitwise_xor", expr, expr, spelling="bitwise_not"
+    return (
+        bitwise_xor(expr, Const(ones, expr.dtype))
+        if dtypes.is_integer(expr.dtype)
+        else _call("bitwise_xor", expr, expr, spelling="bitwise_not")
     )
 
 

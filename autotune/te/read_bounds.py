@@ -64,9 +64,7 @@ def spans_of(axes: Iterable[IterVar]) -> Spans:
     return spans
 
 
-def _suits_a_step(
-    index: Poly, ends: tuple[int, int], steps: Spans, read: Read, size: int
-) -> bool:
+def _suits_a_step(index: Poly, ends: tuple[int, int], steps: Spans, read: Read, size: int) -> bool:
     """Whether an index leaves a tensor in first steps alone, or is a later step of a state.
 
     A state is a placeholder of as many steps.

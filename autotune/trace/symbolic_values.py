@@ -217,9 +217,7 @@ class SymbolicBool(_Symbol):
             value = other._value
         else:
             return NotImplemented
-        return symbolic_bool(
-            binary(op, self, other), FOLD[op](self._value, value), self._decisions
-        )
+        return symbolic_bool(binary(op, self, other), FOLD[op](self._value, value), self._decisions)
 
     def __and__(self, other: object) -> Any:
         return self._logic("and", other)

@@ -102,7 +102,7 @@ def float_text(value: float, dtype: str) -> str:
     """
     suffix = "" if dtype == "float64" else "f"
     if math.isnan(value):
-        return f"nan{suffix}(\"\")"
+        return f'nan{suffix}("")'
     if math.isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
     digits = str(np.float64(value) if dtype == "float64" else np.float32(value))

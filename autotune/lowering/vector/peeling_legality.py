@@ -99,9 +99,7 @@ class AlignableLoops:
             return False
         length = binary("*", own[0].extent, lanes)
         for row in own:
-            step = {
-                v.var: cast(v.var.dtype, binary("-", v.var, length)) for v in vectors_in(row)
-            }
+            step = {v.var: cast(v.var.dtype, binary("-", v.var, length)) for v in vectors_in(row)}
             following = {task.var: binary("+", task.var, const(1)), **step}
             if not _same(row.body, substitute_stmt(row.body, following)):
                 return False

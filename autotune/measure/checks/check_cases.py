@@ -422,9 +422,7 @@ def _depends_on_rounding(
     return any(bool((a != b).any()) for a, b in pairs if not is_floating(b))
 
 
-def _has_large_arguments(
-    workload: CheckSpec, reference: Reference, inputs: list[Array]
-) -> bool:
+def _has_large_arguments(workload: CheckSpec, reference: Reference, inputs: list[Array]) -> bool:
     """Whether answers are those of exp of so large numbers that rounding these changes them.
 
     Products of large inputs are rounded unless their scale is a power of two, and a fused

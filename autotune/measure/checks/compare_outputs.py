@@ -129,9 +129,7 @@ class OutputCheck:
         """Return the largest error, the number of wrong elements, and the first of them."""
         xp = self._device.xp
         if self._is_float:
-            a, b = (
-                self._device.widened(array, self._dtype).astype(xp.float64) for array in (a, b)
-            )
+            a, b = (self._device.widened(array, self._dtype).astype(xp.float64) for array in (a, b))
             same = (a == b) | (xp.isnan(a) & xp.isnan(b))
             errors = xp.abs(a - b)
         else:  # of 64 bits too: their difference fits into unsigned ones

@@ -70,9 +70,7 @@ class Buffers:
     def downloaded_inputs(self) -> list[Host]:
         """Return the inputs on the CPU, of the parameters' types."""
         return [
-            self._device.download(g.array).view(g.dtype)
-            for g in self._guarded
-            if not g.is_output
+            self._device.download(g.array).view(g.dtype) for g in self._guarded if not g.is_output
         ]
 
     def find_damage(self) -> str | None:
@@ -146,5 +144,3 @@ def zone_pattern() -> Host:
     pattern = np.random.default_rng(20).integers(0, 256, ZONE, dtype=np.uint8)
     pattern.flags.writeable = False
     return pattern
-
-

@@ -59,9 +59,7 @@ class Computation:
     @classmethod
     def _with_values(cls, task: Task, values: Mapping[str, KnobValue]) -> Computation:
         source = ConcreteValues(KnobTable(task.template.name), values)
-        made = task.template.described(
-            Knobs(source, task.target, task.constant), **task.args
-        )
+        made = task.template.described(Knobs(source, task.target, task.constant), **task.args)
         if isinstance(made, RawKernel):
             return cls((*made.inputs, *made.outputs), made.reduction_length)
         return cls(made.tensors if isinstance(made, TensorGraph) else tuple(made[1]))

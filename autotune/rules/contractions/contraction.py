@@ -355,8 +355,7 @@ def packs(way: TiledContraction, read: Read, constants: Collection[te.Tensor]) -
 def _is_mostly_along(way: TiledContraction, constants: Collection[te.Tensor]) -> bool:
     """Whether most of what is read lies along the vector, or every other element of it."""
     sizes = [
-        (way.panel_size(r), way.along(r) in (1, 2), r.tensor in constants)
-        for r in way.vector_reads
+        (way.panel_size(r), way.along(r) in (1, 2), r.tensor in constants) for r in way.vector_reads
     ]
     along = sum(size for size, is_along, _ in sizes if is_along)
     return _MOSTLY * sum(n for n, is_along, free in sizes if not (is_along or free)) <= along

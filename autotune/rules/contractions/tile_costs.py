@@ -229,9 +229,7 @@ def _is_far(facts: _Facts, vectors: int) -> bool:
     return any(_steps_far(o, facts, vectors, _PAGE_BYTES // 4) for o in facts.operands)
 
 
-def _steps_far(
-    operand: _Operand, facts: _Facts, vectors: int, pitch: int = _PAGE_BYTES
-) -> bool:
+def _steps_far(operand: _Operand, facts: _Facts, vectors: int, pitch: int = _PAGE_BYTES) -> bool:
     """Whether steps of a sum are so far apart in a large tensor, and the vectors are not."""
     width = vectors * facts.lanes * 4
     return operand.is_large and operand.is_wide and width < pitch <= operand.pitch

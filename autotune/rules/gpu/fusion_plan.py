@@ -107,9 +107,7 @@ class _Planner:
         ops = producers_first([t.op for t in outputs])
         scans = [op for op in ops if isinstance(op, ScanOp)]
         cells = {part for op in scans for part in parts_of(op)}.union(apart)
-        self.stages = [
-            op.output() for op in ops if isinstance(op, ComputeOp) and op not in cells
-        ]
+        self.stages = [op.output() for op in ops if isinstance(op, ComputeOp) and op not in cells]
         self.kept = {*outputs, *(t for op in cells for t in op.input_tensors)}
         self.kernels: dict[te.Tensor, FusedKernel] = {}
         self.inline: set[te.Tensor] = set()

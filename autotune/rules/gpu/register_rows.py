@@ -273,4 +273,3 @@ class RegisterRows:
 def _rows_end(tail: te.Tensor, rows: int) -> int:
     """Return the number of a stage's axes up to the last one that indexes rows."""
     return list(tail.op.axis).index(long_axes(tail)[rows - 1]) + 1
-

@@ -96,7 +96,11 @@ class GpuSeries(SeriesRewriter):
     # -- columns -------------------------------------------------------------------------------
 
     def _columns(
-        self, cfg: KnobDefiner, own: Recurrence, stored: Callable[..., te.Tensor], place: int,
+        self,
+        cfg: KnobDefiner,
+        own: Recurrence,
+        stored: Callable[..., te.Tensor],
+        place: int,
         usual: int = 16,
     ) -> te.Tensor:
         """Return a series whose blocks of steps are computed by threads of their own.

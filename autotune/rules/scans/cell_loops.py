@@ -62,9 +62,7 @@ class ScanCells:
         """Schedule the scans that are left; return all their stages."""
         ops = [stage.op for stage in s.stages]
         outputs = [t for stage in s.stages if stage.is_output for t in stage.outputs]
-        inlined = [
-            t for stage in s.stages if stage.attach is Attach.INLINE for t in stage.outputs
-        ]
+        inlined = [t for stage in s.stages if stage.attach is Attach.INLINE for t in stage.outputs]
         found: list[te.Tensor] = []
         number = 0
         for op in ops:
@@ -279,9 +277,7 @@ class CellLoops:
         counts = [1, 2, 4, 8, 16] if is_row else [1, 2, 3, 4]
         rows, vectors = _best_tile(tall, most, copies, registers, counts)
         count = knobs.define_knob("step_vectors", counts, vectors)
-        self.cfg.add_constraint(
-            count <= power_of_two(most), "a tile is no wider than the result"
-        )
+        self.cfg.add_constraint(count <= power_of_two(most), "a tile is no wider than the result")
         if u is None:
             return CellTile(1, count, None)
         height = knobs.define_knob("step_rows", [1, 2, 3, 4, 5, 6, 8], rows)

@@ -76,9 +76,7 @@ class Recurrence:
         update = te.compute(shape, later, name="later")
         return te.scan(init, update, state, name="steps")
 
-    def by_blocks(
-        self, length: Any, carried: Callable[[Recurrence], Any] | None = None
-    ) -> Blocks:
+    def by_blocks(self, length: Any, carried: Callable[[Recurrence], Any] | None = None) -> Blocks:
         """Return the three phases for blocks of `length` steps, the last one maybe shorter.
 
         `carried` computes the values before blocks; by default a scan does.

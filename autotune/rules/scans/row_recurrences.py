@@ -91,9 +91,7 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
     return RowSums(lane_sums, ends, within, before, length, lanes, series)
 
 
-def _ends(
-    series: Recurrence, value: Any, blocks: Any, vectors: Any, lanes: int
-) -> tuple[Any, Any]:
+def _ends(series: Recurrence, value: Any, blocks: Any, vectors: Any, lanes: int) -> tuple[Any, Any]:
     """Return the sums of lanes of blocks, and of blocks."""
     k = te.reduce_axis((0, vectors), name="k")
 

@@ -121,8 +121,8 @@ no:
   ret i1 false
 }}
 
-; Let the leader only run where it has begun, or, if it is this thread, go where it is about to move;
-; either happens once, and afterwards the leader may use what it could before. Return whether this
+; Let the leader only run where it has begun, or, if it is this thread, go where it is to move.
+; Either happens once; afterwards the leader may use what it could before. Return whether this
 ; thread may move: all may but a leader that is kept.
 define internal i1 @hold_leader(ptr %team, i64 %self, ptr %allowed) nounwind noinline {{
   %leader = getelementptr %team, ptr %team, i64 0, i32 3

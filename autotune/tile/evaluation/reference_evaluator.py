@@ -161,9 +161,7 @@ _PIECE: Final = 1 << 22
 Part = tuple[Any, Any]
 
 
-def contracted(
-    step: Contract, tensors: Mapping[str, Any], in_boxes: bool | None = None
-) -> Any:
+def contracted(step: Contract, tensors: Mapping[str, Any], in_boxes: bool | None = None) -> Any:
     """Aggregate over all valid index sets; elements without one are 0, or the default's.
 
     `tensors`: arrays by name.
