@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+from support.saved_functions import scale
 
 from autotune.runtime.cpu import llvm_compiler
 from autotune.runtime.cpu.llvm_compiler import object_code
@@ -192,3 +195,12 @@ def test_threads_stay_for_a_while_after_a_move_to_a_busy_core() -> None:
     machine.wakes_at_home = True
     machine.launch(2, times=5)
     assert len(machine.chosen) // 2 == 5
+
+
+def test_a_program_may_use_the_same_cores_after_parallel_calls() -> None:
+    before = os.sched_getaffinity(0)
+    function = scale("llvm -threads=5")
+    a = np.ones(5000, np.float32)
+    for _ in range(300):
+        function(a, np.empty_like(a))
+    assert os.sched_getaffinity(0) == before

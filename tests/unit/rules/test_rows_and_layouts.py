@@ -240,6 +240,16 @@ def test_reduced_axes_that_are_one_in_memory_have_one_loop() -> None:
     assert loops.count("for (") <= 2  # planes, and vectors of one
 
 
+def test_reduced_axes_that_a_condition_names_stay_apart() -> None:
+    def some(*sizes: int) -> Made:
+        X = te.placeholder(sizes, name="X")
+        r, q = te.reduce_axis((0, sizes[1]), "r"), te.reduce_axis((0, sizes[2]), "q")
+        S = te.compute(sizes[:1], lambda i: te.sum(X[i, r, q], axis=[r, q], where=q < 30), name="S")
+        return [X], [S]
+
+    assert "floormod(" not in loops_of_default(some, 64, 6, 40)
+
+
 def test_axes_that_are_too_long_together_are_reduced_apart() -> None:
     task = task_of(plane_sums, (1, 50_000, 50_000))
     with warnings.catch_warnings():
