@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from autotune.errors import InstantiationError
 from autotune.ir.algebra.intervals import Bounds
 from autotune.ir.algebra.polynomials import joined, to_expr, to_poly
+from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Const, Expr, KnobVar, Var, is_const
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
@@ -126,14 +128,26 @@ def rejoin(function: PrimFunc) -> PrimFunc:
     ::
 
         S[(x // k)*k + x % k]      ->      S[x]
+        S[(x*10 + r) // 40]        ->      S[x // 4]      where 0 <= r < 10
 
-    Constant lengths are joined already; listings keep the symbolic ones, as TVM v0.8 prints them.
+    Listings keep both, as TVM v0.8 prints them; lengths in the first are symbolic.
     """
     exprs = (expr for stmt in walk(function.body) for expr in stmt_exprs(stmt))
-    if not any(_is_symbolic_remainder(node) for expr in exprs for node in walk_expr(expr)):
+    nodes = {node for expr in exprs for node in walk_expr(expr) if isinstance(node, BinaryOp)}
+    if any(map(_may_have_digits, nodes)):
+        function = function.with_body(Simplifier(canonical=Canonical(has_digits=True)).stmt(function.body))
+    if not any(map(_is_symbolic_remainder, nodes)):
         return function
     joining = AccessRewriter(lambda buffer, index: (buffer, _joined(index)))
     return function.with_body(joining.stmt(function.body))
+
+
+def _may_have_digits(node: BinaryOp) -> bool:
+    """Whether a sum is divided of which one term and the divisor have a common factor."""
+    if node.op not in ("//", "%") or not isinstance(node.b, Const):
+        return False
+    scales = to_poly(node.a).values()
+    return len(scales) > 1 and any(math.gcd(scale, int(node.b.value)) > 1 for scale in scales)
 
 
 def _joined(index: Expr) -> Expr:

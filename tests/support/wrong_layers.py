@@ -215,7 +215,8 @@ MEAN_POOL: dict[str, Kernel] = {
     "the margin counts": by(lambda d: _windows(d, 0).mean(axis=(4, 5))),
     "sums": by(lambda d: _windows(d, 0).sum(axis=(4, 5))),
     "8 of 9": by(lambda d: pool(d, how="mean", **WINDOW) * d.dtype.type(8 / 9)),
-    "corner 1e-2": spoiled(lambda d: pool(d, how="mean", **WINDOW), _corner(1.01)),
+    # At least two units in the last place of bfloat16, which itself may be off by one.
+    "corner 2e-2": spoiled(lambda d: pool(d, how="mean", **WINDOW), _corner(1.02)),
 }
 
 # -- rows ----------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ quotient and the remainder of one term are in `division_rules`, constant folding
 
 from __future__ import annotations
 
+import math
+
 from autotune.ir import dtypes
 from autotune.ir.algebra import division_rules
 from autotune.ir.algebra.canonical_sums import (
@@ -46,6 +48,7 @@ class Canonical:
     values are substituted in this way.
     `otherwise`: bounds of variables that `ranges` does not name.
     `known`: bounds expressions in place of `SumBounds` by these ranges.
+    `has_digits`: applies (s * w + e) // (s * k) = w // k where 0 <= e < s, which TVM v0.8 does not.
     """
 
     def __init__(
@@ -53,7 +56,9 @@ class Canonical:
         ranges: dict[Var, Bounds] | None = None,
         otherwise: Bounds = ANYTHING,
         known: SumBounds | None = None,
+        has_digits: bool = False,
     ) -> None:
+        self.has_digits = has_digits
         #: Bounds expressions.
         self.known = known or SumBounds(self.form, {} if ranges is None else ranges, otherwise)
         #: The new buffer of each replaced buffer.
@@ -137,6 +142,7 @@ class Canonical:
         quotient = Sum(tuple(t._replace(scale=t.scale // c) for t in whole.terms), whole.base // c)
         if self._is_remainder(extra, c):
             return quotient
+        extra = self._without_digit(extra, c)
         return add(quotient, sum_of(division_rules.quotient(one_term(extra, dtype), c, dtype)))
 
     def _remainder(self, dividend: Sum, c: int, dtype: str) -> Sum:
@@ -144,7 +150,18 @@ class Canonical:
         extra = self._parts(dividend, c)[1]
         if self._is_remainder(extra, c):
             return extra
-        return sum_of(division_rules.remainder(one_term(extra, dtype), c, dtype, self.form))
+        high = self._without_digit(extra, c)
+        rest = division_rules.remainder(one_term(high, dtype), c, dtype, self.form)
+        return add(sum_of(rest), add(extra, high, -1))
+
+    def _without_digit(self, form: Sum, c: int) -> Sum:
+        """Return s * w of a sum s * w + e where s divides c and 0 <= e < s, else the sum."""
+        scales = {math.gcd(t.scale, c) for t in form.terms} if self.has_digits else ()
+        for scale in sorted(scales, reverse=True):
+            high, digit = self._parts(form, scale)
+            if high.terms and self._is_remainder(digit, scale):
+                return high
+        return form
 
     @staticmethod
     def _parts(dividend: Sum, c: int) -> tuple[Sum, Sum]:

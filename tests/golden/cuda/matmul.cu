@@ -24,7 +24,6 @@ extern "C" __global__ void __launch_bounds__(16) matmul_kernel(
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) float A_shared[128];
   __shared__ __align__(16) float B_shared[128];
-  const int thread = ty * 8 + tx * 2;
   float C_local[16];
   #pragma unroll
   for (int i_c = 0; i_c < 2; ++i_c) {
@@ -47,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(16) matmul_kernel(
     }
     for (int ax_o = 0; ax_o < 4; ++ax_o) {
       pack<2>(&B_shared[ax_o * 32 + ty * 8 + tx * 2]) = pack<2>(&B[k_o * 256 + ax_o * 64 +
-          thread / 16 * 32 + bx * 16 + thread % 16]);
+          ty / 2 * 32 + bx * 16 + ty % 2 * 8 + tx * 2]);
     }
     __syncthreads();
     for (int k_i = 0; k_i < 8; ++k_i) {

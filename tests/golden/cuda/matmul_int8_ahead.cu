@@ -24,6 +24,7 @@ extern "C" __global__ void __launch_bounds__(64) matmul_int8_ahead_kernel(
   const int tx = threadIdx.x, ty = threadIdx.y;
   __shared__ __align__(16) signed char B_shared[1024];
   __shared__ __align__(16) signed char A_shared[1024];
+  const int thread = tx % 4 * 4;
   int C_local[16];
   #pragma unroll
   for (int i_c = 0; i_c < 4; ++i_c) {
@@ -34,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(64) matmul_int8_ahead_kernel(
   }
   for (int ax_o = 0; ax_o < 2; ++ax_o) {
     pack<4>(&A_shared[ax_o * 256 + ty * 32 + tx * 4]) = pack<4>(&A[by * 2048 + ax_o * 1024 +
-        ty * 128 + tx / 4 * 64 + tx % 4 * 4]);
+        ty * 128 + tx / 4 * 64 + thread]);
   }
   for (int ax_o = 0; ax_o < 2; ++ax_o) {
     pack<4>(&B_shared[ax_o * 256 + ty * 32 + tx * 4]) = pack<4>(&B[ax_o * 512 + ty * 64 + bx * 32 +
@@ -46,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(64) matmul_int8_ahead_kernel(
     __syncthreads();
     for (int ax_o = 0; ax_o < 2; ++ax_o) {
       pack<4>(&A_shared[k + ax_o * 256 + ty * 32 + tx * 4]) = pack<4>(&A[by * 2048 + ax_o * 1024 +
-          ty * 128 + tx / 4 * 64 + k_o * 16 + tx % 4 * 4 + 16]);
+          ty * 128 + tx / 4 * 64 + k_o * 16 + thread + 16]);
     }
     for (int ax_o = 0; ax_o < 2; ++ax_o) {
       pack<4>(&B_shared[k + ax_o * 256 + ty * 32 + tx * 4]) = pack<4>(&B[k_o * 1024 + ax_o * 512 +
