@@ -135,7 +135,8 @@ def rejoin(function: PrimFunc) -> PrimFunc:
     exprs = (expr for stmt in walk(function.body) for expr in stmt_exprs(stmt))
     nodes = {node for expr in exprs for node in walk_expr(expr) if isinstance(node, BinaryOp)}
     if any(map(_may_have_digits, nodes)):
-        function = function.with_body(Simplifier(canonical=Canonical(has_digits=True)).stmt(function.body))
+        simplifier = Simplifier(canonical=Canonical(has_digits=True))
+        function = function.with_body(simplifier.stmt(function.body))
     if not any(map(_is_symbolic_remainder, nodes)):
         return function
     joining = AccessRewriter(lambda buffer, index: (buffer, _joined(index)))

@@ -38,6 +38,10 @@ _PAGE: Final = 12
 _FAR: Final = 2
 _MASKED: Final = 3
 
+#: Cycles that the units which multiply need for each further vector that a strided vector is
+#: gathered from.
+_SHUFFLE: Final = 2
+
 #: Rows of a large tensor that are read side by side as fast as memory can, cycles of each more.
 _STREAMS: Final = 4
 _STREAM: Final = 2
@@ -95,6 +99,7 @@ class _Operand:
     `rows`: for each group of rows, by the number of rows: how many of them read different elements.
     `loads`: cycles of a load, for each vector of a row if `is_wide`, else for each row.
     `is_wide`: whether it depends on the vector.
+    `shuffles`: cycles of a vector in the units that multiply, to gather its elements.
     `pitch`: largest distance of two steps of the sum in bytes, 0 if they follow each other.
     `in_place`: whether it is a vector that is not packed.
     `is_large`: whether the tensor exceeds the caches of a core.
@@ -106,6 +111,7 @@ class _Operand:
     pitch: int
     in_place: bool = False
     is_large: bool = False
+    shuffles: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +208,7 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     for size, own in zip(facts.rows, rows, strict=True):
         tiles *= -(-size // own)
     height = math.prod(rows)
-    loads, columns = 0.0, vectors * facts.lanes
+    loads, shuffles, columns = 0.0, 0.0, vectors * facts.lanes
     ragged = columns < facts.columns and facts.columns % columns
     for operand in facts.operands:
         count = math.prod(own[n] for n, own in zip(rows, operand.rows, strict=True))
@@ -214,12 +220,14 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
             each = operand.loads * (1 if kept else _FAR)
             each *= _MASKED if operand.in_place and ragged else 1
             loads += count * (vectors * each + (_PAGE if is_far else 0))
+            shuffles += count * vectors * operand.shuffles
         else:
             loads += count * operand.loads
     part = max(0.5, facts.lanes / registers.lanes)
     # Beside the sums, one operand of a step is in registers, and some elements of the other.
     spilled = max(0, height * vectors + min(height, vectors) + _OTHERS - registers.count)
-    step = max(height * vectors * part, loads, _LATENCY) + _ISSUE * loads + _SPILL * spilled
+    step = max(height * vectors * part + shuffles, loads, _LATENCY)
+    step += _ISSUE * loads + _SPILL * spilled
     each = facts.steps * step + height * vectors * facts.stored + _TILE
     return -(-tiles // registers.threads) * each + facts.packing
 
@@ -251,7 +259,7 @@ def _stored(way: TiledContraction) -> float:
     if way.sums is not None:
         return 2 * math.log2(way.lanes)
     last = [g for g in way.groups if g.size > 1][-1:]
-    return 1 if last == [way.vector] else way.lanes
+    return 1 if last == [way.vector] else 2 * way.lanes
 
 
 def _in_place(
@@ -262,7 +270,8 @@ def _in_place(
     step = way.along(read)
     loads *= _UNALIGNED if step == 1 else 2 * step
     is_large = bytes_of(read.tensor) > _CACHE_BYTES
-    return _Operand(rows, loads, True, max(steps, default=0), True, is_large)
+    shuffles = _SHUFFLE * (step - 1)
+    return _Operand(rows, loads, True, max(steps, default=0), True, is_large, shuffles)
 
 
 def _distinct(way: TiledContraction, read: Read, group: AxisGroup, most: int) -> tuple[float, ...]:
@@ -285,7 +294,8 @@ def _groups_of_rows(rows: int, each: int) -> float:
 def _packing(way: TiledContraction, read: Read) -> float:
     size = way.panel_size(read)
     strided = _TRANSPOSED if way.lies_along_sum(read) else _STRIDED
-    each = 2 / way.lanes if way.along(read) else strided
+    step = way.along(read)
+    each = (2 * step + _SHUFFLE * (step - 1)) / way.lanes if step else strided
     for limit, cycles in _FETCHED:
         each += cycles if size * dtypes.itemsize(read.dtype) > limit else 0
     return size * each

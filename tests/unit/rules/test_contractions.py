@@ -220,7 +220,7 @@ def test_a_margin_that_neighbours_along_a_vector_have_is_computed_before_it_is_r
 
 
 def test_outputs_of_a_group_are_vectors_if_the_group_is_wide() -> None:
-    grouped = partial(convolution, 1, 32, 13, 13, 64, pad=1, groups=2)
+    grouped = partial(convolution, 1, 64, 7, 7, 128, pad=1, groups=2)
     assert default_of(grouped, constants=(1,))["vector_2"] == "axis1"
 
 
