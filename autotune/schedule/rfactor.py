@@ -11,7 +11,7 @@ from autotune.ir.axes import AxisKind, IterVar, Range
 from autotune.ir.expr import Const, Expr, Read, Reduce, Var
 from autotune.ir.ops import binary, chain, const, if_then_else
 from autotune.ir.visitor import substitute
-from autotune.schedule.axis_relations import Relation, Split, pass_down, pass_up
+from autotune.schedule.axis_relations import Split, pass_down, pass_up
 from autotune.schedule.stage import Stage
 from autotune.te.tensor import ComputeOp
 
@@ -132,7 +132,10 @@ class _Loops:
     """Extents of a stage's reduction loops, and the values of its axes over them."""
 
     def __init__(self, stage: Stage, op: ComputeOp) -> None:
-        self._relations = [r for r in stage.relations if _parent(r).kind is AxisKind.REDUCE]
+        self._relations = [
+            r for r in stage.relations
+            if (r.parent if isinstance(r, Split) else r.outer).kind is AxisKind.REDUCE
+        ]  # fmt: skip
         if any(isinstance(r, Split) and r.offset is not None for r in self._relations):
             stage.fail("rfactor", "a reduction axis is split with an offset")
         self._spans = {axis: axis.dom for axis in op.reduce_axis if axis.dom is not None}
@@ -153,7 +156,3 @@ class _Loops:
 
     def _stride(self, split: Split) -> Expr:
         return self.extents[split.inner] if split.factor is None else split.factor
-
-
-def _parent(relation: Relation) -> IterVar:
-    return relation.parent if isinstance(relation, Split) else relation.outer

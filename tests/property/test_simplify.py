@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from support.random_expressions import assert_sound
 
 from autotune.ir import ops
+from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, KnobVar, Load, SizeVar, Var
 from autotune.ir.printer import expr_text, stmt_text
@@ -185,6 +186,20 @@ def simplified(expr: Expr, **ranges: tuple[int, int]) -> str:
 )
 def test_canonical_forms_read_as_in_listings(expr: Expr, text: str) -> None:
     assert simplified(expr, y=(0, 3)) == text
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        ((X * 64 + Y) // 256, "floordiv(x, 4)"),
+        ((X * 64 + Y) % 256, "((floormod(x, 4)*64) + y)"),
+        (((X // 30) * 10 + Y) // 40, "floordiv(x, 120)"),
+        ((X * 3 + Y) // 6, "floordiv(((x*3) + y), 6)"),
+        ((X * 64 + Y + 61) // 256, "floordiv((((x*64) + y) + 61), 256)"),
+    ],
+)
+def test_a_digit_below_the_divisor_is_left_out_of_a_quotient(expr: Expr, text: str) -> None:
+    assert expr_text(Canonical({Y: (0, 3)}, has_digits=True).expr(expr)) == text
 
 
 def test_a_quotient_that_the_ranges_do_not_decide_stays() -> None:

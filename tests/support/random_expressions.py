@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.ir import dtypes, ops
+from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Not, Select, Var
 from support.numpy_operations import NUMPY
@@ -229,11 +230,12 @@ class Grid:
 def assert_sound(expr: Expr, ranges: Ranges) -> None:
     """Check simplified values and bounds at every point; raise TooLargeError if they are."""
     simplifier, grid = Simplifier(ranges), Grid.of(ranges)
-    after = simplifier.expr(expr)
-    before, values = np.broadcast_arrays(grid(expr), grid(after))
-    about = f"`{expr}` became `{after}` for {ranges}"
-    assert before.dtype == values.dtype, about
-    assert np.array_equal(before, values), about
+    with_digits = Canonical(dict(ranges), has_digits=True)
+    for after in (simplifier.expr(expr), with_digits.expr(expr)):
+        before, values = np.broadcast_arrays(grid(expr), grid(after))
+        about = f"`{expr}` became `{after}` for {ranges}"
+        assert before.dtype == values.dtype, about
+        assert np.array_equal(before, values), about
     if expr.dtype != "bool":
         low, high = simplifier.bounds(expr)
         assert low <= before.min(), about

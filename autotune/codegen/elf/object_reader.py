@@ -73,7 +73,8 @@ def read_object(data: bytes) -> RelocatableObject:
         )
     start, count = header[6], header[12]
     table = [SECTION.unpack_from(data, start + i * SECTION.size) for i in range(count)]
-    sections = {i: _section(data, row) for i, row in enumerate(table) if _is_loaded(row)}
+    loaded = [i for i, r in enumerate(table) if r[2] & ALLOC and r[5] > 0 and r[1] != _NOTE]
+    sections = {i: _section(data, table[i]) for i in loaded}
     symbols: tuple[ElfSymbol, ...] = ()
     for row in table:
         if row[1] == _SYMTAB:
@@ -100,10 +101,6 @@ def defines(data: bytes, symbol: str) -> bool:
     except (struct.error, ValueError, IndexError, OverflowError):
         return False
     return any(s.name == symbol and s.section in range(count) for found in tables for s in found)
-
-
-def _is_loaded(row: tuple[int, ...]) -> bool:
-    return bool(row[2] & ALLOC) and row[5] > 0 and row[1] != _NOTE
 
 
 def _section(data: bytes, row: tuple[int, ...]) -> Section:

@@ -233,15 +233,11 @@ def _modulus(expr: Expr, var: Var) -> int | None:
     if not any(node is var for node in walk_expr(expr)):
         return 1
     if isinstance(expr, BinaryOp) and expr.op == "%" and isinstance(expr.b, Const):
-        if all(_is_linear(atom, var) for _, atom in _terms(expr.a, 1)):
+        if all(a is var or all(n is not var for n in walk_expr(a)) for _, a in _terms(expr.a, 1)):
             return abs(int(expr.b.value)) or None
         return None
     found = [_modulus(child, var) for child in expr.children]
     return None if None in found else math.lcm(*(f for f in found if f is not None))
-
-
-def _is_linear(atom: Expr, var: Var) -> bool:
-    return atom is var or not any(node is var for node in walk_expr(atom))
 
 
 Array = npt.NDArray[Any]

@@ -175,7 +175,7 @@ def _choices(ways: list[TiledContraction], best: Tiling, threads: int) -> Choice
         max((way.rows[n].size for way in ways if len(way.rows) > n), default=1) for n in (0, 1)
     ]
     height = max(math.prod(g.size for g in way.rows) for way in ways)
-    lengths = [extent(long[-1]) for way in ways if (long := _long(way))]
+    lengths = [n for way in ways for n in [n for n in map(extent, way.reduced) if n > 1][-1:]]
     return Choices(
         tuple(n for n in _WIDTHS if n <= most),
         tuple(dict.fromkeys(-(-most // parts) for parts in _PARTS)),
@@ -209,10 +209,6 @@ def _likely_block(best: Tiling, threads: int) -> tuple[int, int]:
 def _bytes_of_rows(way: TiledContraction, read: Read) -> int:
     """Return about how much a row of the result reads of a tensor."""
     return bytes_of(read.tensor) // math.prod(g.size for g in way.groups if g is not way.vector)
-
-
-def _long(way: TiledContraction) -> list[IterVar]:
-    return [axis for axis in way.reduced if extent(axis) > 1]
 
 
 _ROWS: Final = ("tile_rows", "tile_outer_rows")

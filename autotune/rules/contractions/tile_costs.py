@@ -247,11 +247,8 @@ def can_stream(way: TiledContraction, packed: Collection[Read]) -> bool:
     """Whether sums may stay in the cache: something long is read in place, or much is stored."""
     wide = way.vector.size >= _LONG * way.lanes and way.sums is None
     in_place = any(r not in packed for r in way.vector_reads)
-    return wide and (in_place or bytes_of(way.whole) >= LARGE) and not _shares_window(way)
-
-
-def _shares_window(way: TiledContraction) -> bool:
-    return any(way.slides(r, way.vector) for r in way.vector_reads)
+    shares_window = any(way.slides(r, way.vector) for r in way.vector_reads)
+    return wide and (in_place or bytes_of(way.whole) >= LARGE) and not shares_window
 
 
 def _stored(way: TiledContraction) -> float:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, bind
@@ -39,7 +37,7 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
     - `scan_unroll`: terms of a sum that are unrolled.
     """
     cell = cell_of(scan, [stage.op for stage in s.stages], scan.outputs, ())
-    inside = max(_inside(cell, op) for op in _parts(scan))
+    inside = max(math.prod(map(extent, _others(cell, op))) for op in _parts(scan))
     if inside <= 1:
         if threads is None:
             columns = math.prod(map(extent, scan.update[0].op.axis[1:]))
@@ -86,7 +84,7 @@ def _in_blocks(s: Schedule, cell: Cell, op: ComputeOp, threads: Any, rows: Any) 
     if op in cell.scan.cell and op not in updates:  # each block's part lies together
         order = [cell.stages[op], *(op.axis.index(axis) for axis in own)]
         order += [n for n in range(len(op.axis)) if n not in order]
-        stage.transform_layout(partial(_ordered, order))
+        stage.transform_layout(lambda *index, order=order: [index[n] for n in order])
     loops: dict[str, Any] = {}
     around: list[Any] = []
     some: list[Any] = []
@@ -109,16 +107,7 @@ def _in_blocks(s: Schedule, cell: Cell, op: ComputeOp, threads: Any, rows: Any) 
     return outer
 
 
-def _ordered(order: Sequence[int], *index: Any) -> list[Any]:
-    return [index[n] for n in order]
-
-
 def _others(cell: Cell, op: ComputeOp) -> list[Any]:
     """Return the axes of a stage besides those of the steps and the independent ones."""
     step = op.axis[cell.stages.get(op, 0)]
     return [a for a in op.axis if a is not step and not any(a is c for c in cell.columns[op])]
-
-
-def _inside(cell: Cell, op: ComputeOp) -> int:
-    """Return the number of elements of a stage in a step, for one independent element."""
-    return math.prod(map(extent, _others(cell, op)))

@@ -96,7 +96,7 @@ def header(
     names = _unique([*(p.name for p in signature.parameters), *signature.sizes])
     arrays, sizes = names[: len(signature.parameters)], names[len(signature.parameters) :]
     prototype = [
-        f"{'' if p.is_output else 'const '}{_type(p)} *{name}"
+        f"{'' if p.is_output else 'const '}{_C_TYPES.get(p.dtype) or _BITS[p.dtype]} *{name}"
         for p, name in zip(signature.parameters, arrays, strict=True)
     ]
     prototype += [f"int64_t {name}" for name in sizes] + ["int32_t threads"]
@@ -126,10 +126,6 @@ def header(
         prototype=",\n    ".join(prototype),
         use_openmp=declared if use_openmp else "",
     )
-
-
-def _type(param: ArrayParameter) -> str:
-    return _C_TYPES.get(param.dtype) or _BITS[param.dtype]
 
 
 def _array_text(param: ArrayParameter) -> str:
