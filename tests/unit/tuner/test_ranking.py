@@ -96,7 +96,7 @@ def sums(space: Space, indices: Sequence[int] | np.ndarray) -> np.ndarray:
 @pytest.fixture(scope="module")
 def fitted() -> tuple[Space, TaskFeatures, list[CostModel]]:
     """Return a template's space and features, and models fitted to made-up throughputs."""
-    task = Task.from_reference("matmul", {"m": 24, "n": 40, "k": 12})
+    task = Task.from_reference("matmul", {"m": 24, "n": 40, "k": 12}, "llvm -mcpu=skylake-avx512")
     features = TaskFeatures(task, sample=256)
     told = np.sort(task.space.sample(60, np.random.default_rng(1)))
     matrix = features.matrix(told)
