@@ -1,8 +1,8 @@
 """Canonical forms of integer expressions and conditions: the rules of simplification.
 
-No stronger than TVM v0.8's, on purpose: listings and features rely on these forms. Final forms ask
-for one rule more (`has_digits`). Rules for the
-quotient and the remainder of one term are in `division_rules`, constant folding is in `ops.fold`.
+No stronger than TVM v0.8's, on purpose: listings and features rely on these forms; final forms ask
+for one rule more (`has_digits`). Rules for the quotient and the remainder of one term are in
+`division_rules`, constant folding is in `ops.fold`.
 """
 
 from __future__ import annotations
