@@ -20,6 +20,7 @@ from support.command_line import QUICK
 from support.footprint import assert_no_orphans, describe, environment, marked, new_token, wait_for
 from support.logged import trials_in
 
+from autotune.system.available_cpus import available_cpus
 from records import RecordWarning
 
 TEMPLATE = Path(__file__).parent / "faulty_templates" / "storm.py"
@@ -144,7 +145,7 @@ def kill_children_at_random(folder, kills, seed):
         _, errors = process.communicate(timeout=120)
     assert_no_orphans(token)
     assert process.returncode == 130, errors
-    assert len(left) <= 2 * (os.cpu_count() or 1) + 8, describe(left)
+    assert len(left) <= 2 * available_cpus() + 8, describe(left)
     records = recorded(log)
     assert [record.error for record in records if record.error is not None] == []
     return killed

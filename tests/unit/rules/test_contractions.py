@@ -139,7 +139,7 @@ def test_every_tile_of_a_contraction_computes_the_right_answer(name: str) -> Non
 
 
 def default_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> dict[str, Any]:
-    task = task_of(made, constants)
+    task = task_of(made, constants, "llvm -mcpu=skylake-avx512 -threads=2")
     return dict(task.space.config(task.default_index).values)
 
 

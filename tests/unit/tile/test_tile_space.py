@@ -67,7 +67,7 @@ def test_a_product_is_in_register_tiles_over_a_packed_panel() -> None:
 
 def test_the_weights_of_a_convolution_are_what_lies_in_vectors() -> None:
     sizes = {"N": 1, "C": 16, "Y": 40, "X": 10, "O": 64, "H": 3, "W": 3}
-    assert "S_F1" in str(task(CONVOLUTION, **sizes).function_of({}))
+    assert "S_F1" in str(task(CONVOLUTION, "llvm -threads=2", **sizes).function_of({}))
 
 
 def test_another_function_is_another_workload_but_its_layout_does_not_count() -> None:
