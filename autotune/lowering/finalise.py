@@ -135,8 +135,7 @@ def rejoin(function: PrimFunc) -> PrimFunc:
     exprs = (expr for stmt in walk(function.body) for expr in stmt_exprs(stmt))
     nodes = {node for expr in exprs for node in walk_expr(expr) if isinstance(node, BinaryOp)}
     if any(map(_may_have_digits, nodes)):
-        simplifier = Simplifier(canonical=Canonical(has_digits=True))
-        function = function.with_body(simplifier.stmt(function.body))
+        function = function.with_body(Simplifier(has_digits=True).stmt(function.body))
     if not any(map(_is_symbolic_remainder, nodes)):
         return function
     joining = AccessRewriter(lambda buffer, index: (buffer, _joined(index)))
@@ -147,8 +146,8 @@ def _may_have_digits(node: BinaryOp) -> bool:
     """Whether a sum is divided of which one term and the divisor have a common factor."""
     if node.op not in ("//", "%") or not isinstance(node.b, Const):
         return False
-    scales = to_poly(node.a).values()
-    return len(scales) > 1 and any(math.gcd(scale, int(node.b.value)) > 1 for scale in scales)
+    form, divisor = Canonical().form(node.a), int(node.b.value)
+    return len(form.terms) > 1 and any(math.gcd(t.scale, divisor) > 1 for t in form.terms)
 
 
 def _joined(index: Expr) -> Expr:

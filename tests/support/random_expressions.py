@@ -233,10 +233,10 @@ def assert_sound(expr: Expr, ranges: Ranges) -> None:
     with_digits = Canonical(dict(ranges), has_digits=True)
     for after in (simplifier.expr(expr), with_digits.expr(expr)):
         before, values = np.broadcast_arrays(grid(expr), grid(after))
-        about = f"`{expr}` became `{after}` for {ranges}"
-        assert before.dtype == values.dtype, about
-        assert np.array_equal(before, values), about
+        form = f"`{expr}` became `{after}` for {ranges}"
+        assert before.dtype == values.dtype, form
+        assert np.array_equal(before, values), form
     if expr.dtype != "bool":
         low, high = simplifier.bounds(expr)
-        assert low <= before.min(), about
-        assert before.max() <= high, about
+        assert low <= before.min(), f"bounds of `{expr}` for {ranges}"
+        assert before.max() <= high, f"bounds of `{expr}` for {ranges}"

@@ -93,7 +93,7 @@ class Simplifier(Rewriter):
     """Simplifies functions: every expression canonically, every `If` that can be decided.
 
     `ranges`, `otherwise`: as for `Canonical`; the ranges of loop variables are collected during the
-    traversal.
+    traversal. `has_digits`: likewise, of indices.
     `canonical`: simplifies expressions in place of `Canonical`, and also stored values.
     """
 
@@ -102,9 +102,10 @@ class Simplifier(Rewriter):
         ranges: Mapping[Var, Bounds] | None = None,
         otherwise: Bounds = ANYTHING,
         canonical: Canonical | None = None,
+        has_digits: bool = False,
     ) -> None:
         super().__init__()
-        self._indices = canonical or Canonical(dict(ranges or {}), otherwise)
+        self._indices = canonical or Canonical(dict(ranges or {}), otherwise, None, has_digits)
         self._values = canonical or Wrapping(self._indices)
         self._held: list[Expr] = []
         #: Returns the canonical sum of an integer scalar expression.

@@ -175,7 +175,7 @@ def _choices(ways: list[TiledContraction], best: Tiling, threads: int) -> Choice
         max((way.rows[n].size for way in ways if len(way.rows) > n), default=1) for n in (0, 1)
     ]
     height = max(math.prod(g.size for g in way.rows) for way in ways)
-    lengths = [n for way in ways for n in [n for n in map(extent, way.reduced) if n > 1][-1:]]
+    lengths = [n for way in ways for n in [m for m in map(extent, way.reduced) if m > 1][-1:]]
     return Choices(
         tuple(n for n in _WIDTHS if n <= most),
         tuple(dict.fromkeys(-(-most // parts) for parts in _PARTS)),

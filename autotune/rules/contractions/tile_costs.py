@@ -252,7 +252,7 @@ def can_stream(way: TiledContraction, packed: Collection[Read]) -> bool:
 
 
 def _stored(way: TiledContraction) -> float:
-    """Return the cycles of storing one vector of sums."""
+    """Return the cycles of storing a vector of sums; across rows each lane is moved and stored."""
     if way.sums is not None:
         return 2 * math.log2(way.lanes)
     last = [g for g in way.groups if g.size > 1][-1:]
@@ -265,9 +265,9 @@ def _in_place(
     size = dtypes.itemsize(read.dtype)
     steps = [abs(n or 0) * size for n in way.strides(read, way.reduced)]
     step = way.along(read)
+    shuffles = _SHUFFLE * (step - 1) * loads
     loads *= _UNALIGNED if step == 1 else 2 * step
     is_large = bytes_of(read.tensor) > _CACHE_BYTES
-    shuffles = _SHUFFLE * (step - 1)
     return _Operand(rows, loads, True, max(steps, default=0), True, is_large, shuffles)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 # Two configurations whose ratio is nearer to 1 than this count as equally fast: the place of the
-# arrays alone changes a ratio by up to so much between two processes, and by twice that at worst.
+# arrays alone changes a ratio between processes, usually by up to so much, at worst by twice that.
 TIE = 0.02
 MIN_ROUNDS = 3  # With fewer rounds nothing is decided.
 ENOUGH_ROUNDS = 5  # With so many rounds it may be over early.
@@ -159,7 +159,7 @@ class FinalistComparison:
         ratios = [ratio for i in rivals if (ratio := self.ratio(leader, i)) is not None]
         if len(ratios) < len(rivals) or any(r.rounds < ENOUGH_ROUNDS for r in ratios):
             return False
-        return all(r.narrow and (r.clear or r.high < 1.0 + TIE) for r in ratios)
+        return all(r.narrow and (r.clear or r.high < 1.0 + 1.5 * TIE) for r in ratios)
 
     @property
     def decided(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from support.agreement import assert_gives, lowered, numbers
 
 from autotune import te
 from autotune.ir.algebra.polynomials import normal
-from autotune.ir.evaluate.interpreter import evaluate
+from autotune.ir.evaluate.interpreter import evaluate, interpret
 from autotune.ir.expr import Var
 from autotune.ir.ops import const
 from autotune.ir.stmt import Allocate
 from autotune.ir.visitor import all_loads, free_vars, walk
+from autotune.lowering.finalise import finalise
 from autotune.lowering.nest.regions import Relaxer, as_index
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache
@@ -43,6 +45,26 @@ def test_sizes_of_type_int64_can_be_split_and_fused() -> None:
     s[B].compute_at(s[C], outer)
     a = numbers(5, 3)
     assert_gives(s, [A, C], [a], a * 2 + 1)
+
+
+def test_a_digit_is_left_out_of_quotients_in_indices() -> None:
+    A = te.placeholder((3,), name="A")
+    C = te.compute((12, 10), lambda i, j: A[(i * 10 + j) // 40], name="C")
+    a = numbers(3)
+    analysed = assert_gives(te.create_schedule(C.op), [A, C], [a], a.repeat(40).reshape(12, 10))
+    assert "A[floordiv(i, 4)]" in str(finalise(analysed))
+
+
+@pytest.mark.parametrize("divide", [operator.floordiv, operator.mod])
+def test_a_digit_stays_in_stored_integers_which_may_wrap(divide: Any) -> None:
+    n = te.var("n")
+    A = te.placeholder((n, 10), "int32", name="A")
+    C = te.compute((n, 10), lambda i, j: A[i, j] + divide(i * 1000010 + j, 40), name="C")
+    a = np.ones((3000, 10), "int32")
+    i, j = np.indices(a.shape, "int32")
+    _, final = lowered(te.create_schedule(C.op), [A, C])
+    interpret(final, [a, out := np.empty_like(a)])
+    np.testing.assert_array_equal(out, a + divide(i * np.int32(1000010) + j, 40))
 
 
 def wraps(a: Any) -> Any:

@@ -110,6 +110,11 @@ def test_too_few_rounds_decide_nothing():
     assert (comparison.decided, comparison.winner) == (True, 1)
 
 
+def test_a_gain_that_the_place_of_the_arrays_explains_is_a_tie():
+    assert of([[1.015, 1.0]] * ENOUGH_ROUNDS).winner == 0
+    assert of([[1.03, 1.0]] * ENOUGH_ROUNDS).winner == 1
+
+
 def test_who_is_clearly_slower_is_timed_no_more_and_the_default_always():
     comparison = of([[1.5, 1.0, 1.3, 2.5]])
     assert comparison.remaining == [0, 1, 2]  # one round may have been disturbed
