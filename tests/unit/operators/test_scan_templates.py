@@ -48,7 +48,7 @@ def test_rows_are_summed_in_every_structure(how: str, m: int, n: int, dtype: str
     ],
 )
 def test_a_large_scan_is_shared_out_without_a_record(name: str, args: dict[str, Any]) -> None:
-    task = Task.from_reference(name, args, "llvm -mcpu=x86-64-v4")
+    task = Task.from_reference(name, args, "llvm -mcpu=x86-64-v4 -threads=2")
     loops = [
         stmt.extent
         for stmt in walk(task.final(task.default_index).body)
