@@ -1,9 +1,15 @@
-"""erf: a polynomial near 0, and 1 - exp(-p(|x|)) with a polynomial p = -log(erfc) beyond."""
+"""erf: a polynomial near 0, and 1 - exp(-p(|x|)) with a polynomial p = -log(erfc) beyond.
+
+Where a vector register is a table of 16 elements, there are 16 polynomials about 16 centers.
+"""
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from functools import cache
+
+import numpy as np
 
 from autotune.codegen.llvm.math import polynomial_coefficients
 from autotune.codegen.llvm.math.exponential import reduced_exp
@@ -15,6 +21,11 @@ _BEND = 1.0
 _IS_ONE = {"float32": 4.0, "float64": 6.0}
 #: Coefficients (near 0, beyond) that leave less than a tenth of a unit in the last place.
 _TERMS = {"float32": (7, 9), "float64": (12, 26)}
+
+#: Distance of the 16 centers: the last one's erf rounds to 1, and 4 is nearest to it.
+_APART = 4.0 / 15.25
+#: Coefficients about each center that leave a tenth of a unit in the last place of float32.
+_TERMS_ABOUT = 6
 
 
 def _near(z: Decimal) -> Decimal:
@@ -38,14 +49,52 @@ def _coefficients(dtype: str) -> tuple[list[float], list[float]]:
     )
 
 
+@cache
+def _tables() -> list[list[float]]:
+    """Return centers c, erf(c), and the coefficients of (erf(c + r) - erf(c)) / r - 1."""
+    rows = []
+    for number in range(16):
+        # Of the numbers around, erf of this one is nearest to a float32: the table is exact.
+        around = [number * _APART + k / 4096 for k in range(-32, 33)] if number else [0.0]
+        center = min((float(np.float32(c)) for c in around), key=_rounding)
+        at, value = Decimal(center), polynomial_coefficients.erf(Decimal(center))
+
+        def slope(r: Decimal, at: Decimal = at, value: Decimal = value) -> Decimal:
+            return (polynomial_coefficients.erf(at + r) - value) / r - 1
+
+        half = _APART / 2
+        terms = polynomial_coefficients.interpolated(slope, -half, half, _TERMS_ABOUT)
+        rows.append([center, float(value), *terms])
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _rounding(x: float) -> float:
+    """Return by how much float32 rounds erf(x)."""
+    return abs(math.erf(x) - float(np.float32(math.erf(x))))
+
+
 def erf(w: MathWriter, x: str) -> str:
     """Error function."""
-    near, beyond = _coefficients(w.form.dtype)
-    a = w.absolute(x)
-    small = w.add(w.mul(a, w.polynomial(w.mul(a, a), near)), a)
-    one, end = w.number(1.0), w.number(_IS_ONE[w.form.dtype])
+    a, end = w.absolute(x), w.number(_IS_ONE[w.form.dtype])
     bounded = w.select("ogt", a, end, end, a)
+    by_table = w.has_avx512 and w.form.dtype == "float32"
+    return w.with_sign((_by_table if by_table else _by_two_polynomials)(w, a, bounded), x)
+
+
+def _by_table(w: MathWriter, a: str, bounded: str) -> str:
+    """erf(c) + (r q(r) + r) with r = |x| - c, where c is the nearest of the centers."""
+    magic = w.number(w.form.round_to_integer)
+    places = w.as_int(w.add(w.mul(bounded, w.number(1 / _APART)), magic))
+    center, value, *terms = (w.looked_up(table, places) for table in _tables())
+    r = w.sub(bounded, center)
+    return w.add(w.add(w.mul(w.horner(r, terms), r), r), value)
+
+
+def _by_two_polynomials(w: MathWriter, a: str, bounded: str) -> str:
+    """A polynomial near 0, another one in an exponential beyond."""
+    near, beyond = _coefficients(w.form.dtype)
+    small = w.add(w.mul(a, w.polynomial(w.mul(a, a), near)), a)
     n, minus_one = reduced_exp(w, w.negative(w.polynomial(bounded, beyond)))
     scale = w.power_of_two(n)
-    large = w.sub(one, w.add(w.mul(minus_one, scale), scale))
-    return w.with_sign(w.select("olt", a, w.number(_BEND), small, large), x)
+    large = w.sub(w.number(1.0), w.add(w.mul(minus_one, scale), scale))
+    return w.select("olt", a, w.number(_BEND), small, large)

@@ -172,9 +172,13 @@ class MathWriter:
 
     def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
         """Evaluate a polynomial, constant coefficient first, by Horner's rule."""
-        total = self.number(coefficients[-1])
+        return self.horner(x, [self.number(coefficient) for coefficient in coefficients])
+
+    def horner(self, x: str, coefficients: Sequence[str]) -> str:
+        """Evaluate a polynomial whose coefficients are values."""
+        total = coefficients[-1]
         for coefficient in reversed(coefficients[:-1]):
-            total = self.add(self.mul(total, x), self.number(coefficient))
+            total = self.add(self.mul(total, x), coefficient)
         return total
 
     def power_of_two(self, exponent: str) -> str:
