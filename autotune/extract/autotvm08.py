@@ -158,7 +158,7 @@ class AutoTVM08(Simplifier):
         """Keep the loop, also one of length 0, whose variable stays."""
         extent = self.expr(node.extent)
         self.bind(node.var, 0, self.bounds(extent)[1] - 1)
-        return For(node.var, extent, node.kind, self.stmt(node.body), node.thread_tag)
+        return node.with_body(self.stmt(node.body), extent)
 
     def visit_If(self, node: If) -> Stmt:
         """Take a branch that is decided; else the condition is a fact in the first one."""

@@ -107,11 +107,11 @@ class For(Stmt):
     body: Stmt
     thread_tag: str = ""
 
-    def with_body(self, body: Stmt) -> For:
-        """Return this loop around another body (itself if it is the same)."""
-        if body is self.body:
-            return self
-        return For(self.var, self.extent, self.kind, body, self.thread_tag)
+    def with_body(self, body: Stmt, extent: Expr | None = None) -> For:
+        """Return this loop with another body, and perhaps length (itself if they are the same)."""
+        extent = self.extent if extent is None else extent
+        same = extent is self.extent and body is self.body
+        return self if same else For(self.var, extent, self.kind, body, self.thread_tag)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -129,6 +129,11 @@ class If(Stmt):
     condition: Expr
     then: Stmt
     orelse: Stmt | None = None
+
+    def with_parts(self, condition: Expr, then: Stmt, orelse: Stmt | None) -> If:
+        """Return a conditional of other parts (itself if they are the same)."""
+        same = condition is self.condition and then is self.then and orelse is self.orelse
+        return self if same else If(condition, then, orelse)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

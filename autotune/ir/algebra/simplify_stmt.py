@@ -138,9 +138,7 @@ class Simplifier(Rewriter):
         body = self.stmt(node.body)
         if isinstance(extent, Const) and extent.value <= 0:
             return NOTHING
-        if extent is node.extent and body is node.body:
-            return node
-        return For(node.var, extent, node.kind, body, node.thread_tag)
+        return node.with_body(body, extent)
 
     def visit_If(self, node: If) -> Stmt:
         """Drop the condition if the ranges or the same enclosing condition decide it."""
@@ -160,9 +158,7 @@ class Simplifier(Rewriter):
         orelse = None if node.orelse is None else self.stmt(node.orelse)
         if is_empty(then) and is_empty(orelse):
             return NOTHING
-        if condition is node.condition and then is node.then and orelse is node.orelse:
-            return node
-        return If(condition, then, orelse)
+        return node.with_parts(condition, then, orelse)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         """Simplify the extents; the buffer is then replaced by a new one."""

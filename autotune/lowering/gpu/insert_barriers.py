@@ -223,8 +223,7 @@ class _Sync(BarrierAnalysis):
             orelse, other = (None, AccessSummary())
             if stmt.orelse is not None:
                 orelse, other = self.visit(stmt.orelse)
-            same = then is stmt.then and orelse is stmt.orelse
-            result = stmt if same else If(stmt.condition, then, orelse)
+            result = stmt.with_parts(stmt.condition, then, orelse)
             return result, either(stmt.condition, summary, other)
         try:
             return stmt, self.check(stmt, True)

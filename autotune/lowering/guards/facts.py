@@ -163,9 +163,7 @@ class ConditionRewriter(Substitution):
             return then if condition.value else (orelse or NOTHING)
         if is_empty(then) and is_empty(orelse):
             return NOTHING
-        if condition is node.condition and then is node.then and orelse is node.orelse:
-            return node
-        return If(condition, then, orelse)
+        return node.with_parts(condition, then, orelse)
 
     def visit_For(self, node: For) -> Stmt:
         """Drop an empty loop."""

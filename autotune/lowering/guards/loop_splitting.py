@@ -259,8 +259,7 @@ class _Replaced(Rewriter):
     def visit_For(self, node: For) -> Stmt:
         extent = self.expr(node.extent)
         self.simplifier.bind(node.var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))
-        body = self.stmt(node.body)
-        return For(node.var, extent, node.kind, body, node.thread_tag)
+        return node.with_body(self.stmt(node.body), extent)
 
     def expr(self, node: Expr) -> Expr:
         new = substitute(node, self.mapping)

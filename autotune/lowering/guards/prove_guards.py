@@ -135,9 +135,7 @@ class Prover(StmtRewriter):
         del self.facts[known:]
         if is_empty(body):
             return NOTHING
-        if extent is node.extent and body is node.body:
-            return node
-        return For(node.var, extent, node.kind, body, node.thread_tag)
+        return node.with_body(body, extent)
 
     def visit_If(self, node: If) -> Stmt:
         """Decide the parts of the condition; in each branch, assume its condition."""
@@ -162,9 +160,7 @@ class Prover(StmtRewriter):
         condition = chain("and", parts, True)
         if isinstance(node.condition, Call) and node.condition.name == "likely":
             condition = likely(condition)
-        if condition is node.condition and then is node.then and orelse is node.orelse:
-            return node
-        return If(condition, then, orelse)
+        return node.with_parts(condition, then, orelse)
 
     def _open(self, condition: Expr) -> dict[Expr, Expr | None] | None:
         """Return the undecided parts of a condition and their excess; None if it is never true."""

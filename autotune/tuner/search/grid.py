@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 import numpy as np
 
 from autotune.tuner.base import Tuner
@@ -10,7 +13,7 @@ from search_spaces.space import Space
 WINDOW = 1 << 15  # Candidates looked at in one go.
 
 # Infeasible candidates in a row after which a walk through a huge space ends.
-MAX_EMPTY_WINDOWS = 10_000_000
+MOST_EMPTY = 10_000_000
 
 
 class GridTuner(Tuner):
@@ -22,23 +25,17 @@ class GridTuner(Tuner):
 
     def __init__(self, space: Space, seed: int) -> None:
         super().__init__(space, seed)
-        self._window: list[int] = []
-        self._next = 0
+        self._walk = self._feasible()
 
     def _propose(self, n: int) -> list[int]:
-        proposals: list[int] = []
-        while len(proposals) < n and self._fill():
-            index = self._window.pop()
-            if index not in self._seen:
-                proposals.append(index)
-        return proposals
+        return list(islice((i for i in self._walk if i not in self._seen), n))
 
-    def _fill(self) -> bool:
-        """Make sure the window holds a candidate; False where the walk ends."""
-        last = min(len(self.space), self._next + MAX_EMPTY_WINDOWS)
-        while not self._window and self._next < last:
-            stop = min(self._next + WINDOW, len(self.space))
-            indices = np.arange(self._next, stop, dtype=np.int64)
-            self._window = indices[self.space.feasible(indices)][::-1].tolist()
-            self._next = stop
-        return bool(self._window)
+    def _feasible(self) -> Iterator[int]:
+        empty = 0
+        for first in range(0, len(self.space), WINDOW):
+            indices = np.arange(first, min(first + WINDOW, len(self.space)), dtype=np.int64)
+            found = indices[self.space.feasible(indices)].tolist()
+            yield from found
+            empty = 0 if found else empty + WINDOW
+            if empty >= MOST_EMPTY:
+                return

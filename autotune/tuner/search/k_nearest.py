@@ -1,14 +1,17 @@
-"""A k-nearest-neighbour surrogate: predicts candidates from the nearest measurements."""
+"""A k-nearest-neighbour surrogate, and the search that measures what it predicts to be best."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from autotune.cost_model.base import FloatVector
-from autotune.tuner.base import Observation
+from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.encoding import KnobDistances
+from search_spaces.space import Space
 
 NEAREST = 5  # Number of nearest measurements (k) for each candidate.
 DISTANCE_POWER = 2.0  # A measurement counts in inverse proportion to this power of its distance.
@@ -56,3 +59,37 @@ class KNearestSurrogate:
         expected = (weight * self._ranks[nearest]).sum(axis=1) / weight.sum(axis=1)
         out: FloatVector = expected - self._novelty * distance[:, 0]
         return out
+
+
+class NeighbourTuner(Tuner):
+    """Draws candidates from the best ones measured; measures those with the best neighbours."""
+
+    START: ClassVar[int]
+    """Candidates measured before any are drawn, the default first: they spread over the space."""
+    PARENTS: ClassVar[int]
+    """Candidates are drawn from the best so many of all measured."""
+    BLIND_SHARE: ClassVar[float] = 0.0
+    """Share of proposals that are any of the drawn."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        super().__init__(space, seed)
+        self._knobs = KnobDistances(space)
+
+    @abstractmethod
+    def _drawn(self, best: list[int], seen: set[int], rng: np.random.Generator) -> list[int]:
+        """Return candidates that are not among those seen; none where there seem to be none."""
+
+    def _propose(self, n: int) -> list[int]:
+        rng = self._generator()
+        best = [o.index for o in self.working[: self.PARENTS]]
+        if len(self._seen) < self.START or not best:
+            return self._spread(self._knobs, n, 16 * n, rng)
+        surrogate = KNearestSurrogate(self._knobs, self.observations)
+        picked: list[int] = []
+        while len(picked) < n:
+            drawn = self._drawn(best, self._seen.union(picked), rng)
+            if not drawn:
+                return picked + self._sample(n - len(picked), rng, exclude=picked)
+            is_blind = self.BLIND_SHARE and rng.random() < self.BLIND_SHARE
+            picked.append(drawn[0] if is_blind else surrogate.best(drawn))
+        return picked

@@ -5,9 +5,8 @@ Where a vector register is a table of 16 elements, there are 16 polynomials abou
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -50,27 +49,15 @@ def _coefficients(dtype: str) -> tuple[list[float], list[float]]:
 
 
 @cache
-def _tables() -> list[list[float]]:
+def _tables() -> list[tuple[float, ...]]:
     """Return centers c, erf(c), and the coefficients of (erf(c + r) - erf(c)) / r - 1."""
+    of, half = polynomial_coefficients.erf, _APART / 2
     rows = []
-    for number in range(16):
-        # Of the numbers around, erf of this one is nearest to a float32: the table is exact.
-        around = [number * _APART + k / 4096 for k in range(-32, 33)] if number else [0.0]
-        center = min((float(np.float32(c)) for c in around), key=_rounding)
-        at, value = Decimal(center), polynomial_coefficients.erf(Decimal(center))
-
-        def slope(r: Decimal, at: Decimal = at, value: Decimal = value) -> Decimal:
-            return (polynomial_coefficients.erf(at + r) - value) / r - 1
-
-        half = _APART / 2
+    for c in (Decimal(float(np.float32(number * _APART))) for number in range(16)):
+        slope = partial(lambda r, c: (of(c + r) - of(c)) / r - 1, c=c)
         terms = polynomial_coefficients.interpolated(slope, -half, half, _TERMS_ABOUT)
-        rows.append([center, float(value), *terms])
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _rounding(x: float) -> float:
-    """Return by how much float32 rounds erf(x)."""
-    return abs(math.erf(x) - float(np.float32(math.erf(x))))
+        rows.append([float(c), float(of(c)), *terms])
+    return list(zip(*rows, strict=True))
 
 
 def erf(w: MathWriter, x: str) -> str:
@@ -87,11 +74,11 @@ def _by_table(w: MathWriter, a: str, bounded: str) -> str:
     places = w.as_int(w.add(w.mul(bounded, w.number(1 / _APART)), magic))
     center, value, *terms = (w.looked_up(table, places) for table in _tables())
     r = w.sub(bounded, center)
-    return w.add(w.add(w.mul(w.horner(r, terms), r), r), value)
+    return w.add(w.add(w.mul(w.polynomial(r, terms), r), r), value)
 
 
 def _by_two_polynomials(w: MathWriter, a: str, bounded: str) -> str:
-    """A polynomial near 0, another one in an exponential beyond."""
+    """Evaluate a polynomial near 0, and another one in an exponential beyond."""
     near, beyond = _coefficients(w.form.dtype)
     small = w.add(w.mul(a, w.polynomial(w.mul(a, a), near)), a)
     n, minus_one = reduced_exp(w, w.negative(w.polynomial(bounded, beyond)))

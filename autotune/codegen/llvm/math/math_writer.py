@@ -170,16 +170,15 @@ class MathWriter:
         """Return |a| with the sign of `sign`."""
         return self.intrinsic("copysign", a, sign)
 
-    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
-        """Evaluate a polynomial, constant coefficient first, by Horner's rule."""
-        return self.horner(x, [self.number(coefficient) for coefficient in coefficients])
+    def polynomial(self, x: str, coefficients: Sequence[float | str]) -> str:
+        """Evaluate a polynomial, constant coefficient first, by Horner's rule.
 
-    def horner(self, x: str, coefficients: Sequence[str]) -> str:
-        """Evaluate a polynomial whose coefficients are values."""
-        total = coefficients[-1]
-        for coefficient in reversed(coefficients[:-1]):
-            total = self.add(self.mul(total, x), coefficient)
-        return total
+        `coefficients`: numbers, or names of values.
+        """
+        first, *rest = (c if isinstance(c, str) else self.number(c) for c in coefficients[::-1])
+        for coefficient in rest:
+            first = self.add(self.mul(first, x), coefficient)
+        return first
 
     def power_of_two(self, exponent: str) -> str:
         """Return 2 ** exponent for integers within the normal range."""
