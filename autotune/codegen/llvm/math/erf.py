@@ -13,6 +13,7 @@ import numpy as np
 from autotune.codegen.llvm.math import polynomial_coefficients
 from autotune.codegen.llvm.math.exponential import reduced_exp
 from autotune.codegen.llvm.math.math_writer import MathWriter
+from autotune.codegen.llvm.math.polynomial_coefficients import interpolated
 
 #: Least |x| for the second formula.
 _BEND = 1.0
@@ -29,23 +30,11 @@ _TERMS_ABOUT = 6
 
 def _near(z: Decimal) -> Decimal:
     """erf(x) / x - 1 at z = x**2."""
-    x = z.sqrt()
-    return (
-        polynomial_coefficients.erf(x) / x - 1 if x else 2 / polynomial_coefficients.pi().sqrt() - 1
-    )
+    return polynomial_coefficients.erf(z.sqrt()) / z.sqrt() - 1
 
 
 def _beyond(x: Decimal) -> Decimal:
     return -(1 - polynomial_coefficients.erf(x)).ln()
-
-
-@cache
-def _coefficients(dtype: str) -> tuple[list[float], list[float]]:
-    near, beyond = _TERMS[dtype]
-    return (
-        polynomial_coefficients.interpolated(_near, 0.0, _BEND**2, near),
-        polynomial_coefficients.interpolated(_beyond, _BEND, _IS_ONE[dtype], beyond),
-    )
 
 
 @cache
@@ -55,7 +44,7 @@ def _tables() -> list[tuple[float, ...]]:
     rows = []
     for c in (Decimal(float(np.float32(number * _APART))) for number in range(16)):
         slope = partial(lambda r, c: (of(c + r) - of(c)) / r - 1, c=c)
-        terms = polynomial_coefficients.interpolated(slope, -half, half, _TERMS_ABOUT)
+        terms = interpolated(slope, -half, half, _TERMS_ABOUT)
         rows.append([float(c), float(of(c)), *terms])
     return list(zip(*rows, strict=True))
 
@@ -79,7 +68,9 @@ def _by_table(w: MathWriter, a: str, bounded: str) -> str:
 
 def _by_two_polynomials(w: MathWriter, a: str, bounded: str) -> str:
     """Evaluate a polynomial near 0, and another one in an exponential beyond."""
-    near, beyond = _coefficients(w.form.dtype)
+    terms, end = _TERMS[w.form.dtype], _IS_ONE[w.form.dtype]
+    near = interpolated(_near, 0.0, _BEND**2, terms[0])
+    beyond = interpolated(_beyond, _BEND, end, terms[1])
     small = w.add(w.mul(a, w.polynomial(w.mul(a, a), near)), a)
     n, minus_one = reduced_exp(w, w.negative(w.polynomial(bounded, beyond)))
     scale = w.power_of_two(n)

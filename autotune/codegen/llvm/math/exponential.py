@@ -6,7 +6,6 @@ Where a vector register can be a table, exp is reduced further: to a sixteenth o
 from __future__ import annotations
 
 import math
-from functools import cache
 
 from autotune.codegen.llvm.math.math_writer import MathWriter
 from autotune.codegen.llvm.math.polynomial_coefficients import (
@@ -28,8 +27,7 @@ _RANGE = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}
 _TANH_IS_ONE = {"float32": 9.25, "float64": 19.5}
 
 
-@cache
-def _coefficients(terms: int, steps: int = 1) -> list[float]:
+def _coefficients(terms: int, steps: int = 1) -> tuple[float, ...]:
     half = math.log(2) / 2 / steps
     return interpolated(expm1_over_square, -half, half, terms)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
 
 from autotune.codegen.llvm.math.exponential import ln2_parts
 from autotune.codegen.llvm.math.math_writer import MathWriter
@@ -23,8 +22,7 @@ LARGEST = ((math.sqrt(2) - 1) / (math.sqrt(2) + 1)) ** 2 * 1.001
 _HALF_BITS = {"float32": 12, "float64": 26}
 
 
-@cache
-def coefficients(terms: int) -> list[float]:
+def coefficients(terms: int) -> tuple[float, ...]:
     """Coefficients of (log((1 + s) / (1 - s)) - 2 s) / s**3 in s**2."""
     return interpolated(log_ratio, 0.0, LARGEST, terms)
 

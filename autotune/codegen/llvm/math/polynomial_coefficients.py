@@ -19,7 +19,8 @@ TWO_THIRDS = _CONTEXT.divide(Decimal(2), Decimal(3))
 Real = Callable[[Decimal], Decimal]
 
 
-def interpolated(function: Real, low: float, high: float, count: int) -> list[float]:
+@cache
+def interpolated(function: Real, low: float, high: float, count: int) -> tuple[float, ...]:
     """Coefficients of the polynomial through `count` points of `function`, the constant first.
 
     `function`: decimal to Decimal; runs with 60 digits.
@@ -45,7 +46,7 @@ def interpolated(function: Real, low: float, high: float, count: int) -> list[fl
                 shifted[k] -= nodes[i] * coefficient
             shifted[0] += differences[i]
             total = shifted
-        return [float(coefficient) for coefficient in total]
+        return tuple(map(float, total))
 
 
 def split(value: Decimal, widths: tuple[int, ...]) -> list[float]:

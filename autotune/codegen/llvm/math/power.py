@@ -7,7 +7,6 @@ the result is up to a thousand times that of the exponent.
 from __future__ import annotations
 
 import math
-from functools import cache
 
 from autotune.codegen.llvm.math import double_double, logarithm
 from autotune.codegen.llvm.math.double_double import Pair
@@ -28,11 +27,6 @@ _LARGEST_EXPONENT = {"float32": 200.0, "float64": 1100.0}
 _LARGEST_Y = 2.0**66
 #: Coefficients of exp and log in float64 that leave less than 2**-8 units in float32's last place.
 _EXP_TERMS, _LOG_TERMS = 6, 5
-
-
-@cache
-def _rest_coefficients() -> list[float]:
-    return interpolated(log_ratio_rest, 0.0, logarithm.LARGEST, 8)
 
 
 def power(w: MathWriter, x: str, y: str) -> str:
@@ -89,9 +83,8 @@ def _precise_log2(w: MathWriter, a: str) -> Pair:
     s_low = w.mul(w.sub(left, w.mul(s, below_low)), inverse)
     z = double_double.product(w, (s, s_low), (s, s_low))
     lead, lead_low = double_double.constant(w, TWO_THIRDS)
-    c, c_low = double_double.ordered_sum(
-        w, lead, w.mul(z[0], w.polynomial(z[0], _rest_coefficients()))
-    )
+    rest = w.polynomial(z[0], interpolated(log_ratio_rest, 0.0, logarithm.LARGEST, 8))
+    c, c_low = double_double.ordered_sum(w, lead, w.mul(z[0], rest))
     c_low = w.add(c_low, lead_low)
     v = double_double.product(w, double_double.product(w, z, (c, c_low)), (s, s_low))
     high, low = double_double.ordered_sum(w, w.add(s, s), v[0])

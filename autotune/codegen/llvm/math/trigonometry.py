@@ -7,28 +7,26 @@ reduces larger arguments lane by lane.
 from __future__ import annotations
 
 import math
-from functools import cache
 
-from autotune.codegen.llvm.math import double_double, payne_hanek, polynomial_coefficients
+from autotune.codegen.llvm.math import double_double, payne_hanek
 from autotune.codegen.llvm.math.double_double import Pair
 from autotune.codegen.llvm.math.math_writer import FORMATS, MathWriter
+from autotune.codegen.llvm.math.polynomial_coefficients import (
+    cosine_rest,
+    half_pi,
+    interpolated,
+    sine_rest,
+    split,
+)
 
 #: Largest |x| of the quick reduction: its multiple of pi / 2 has at most 20 bits.
 _LIMIT = 2.0**20
 #: Bits of the parts of pi / 2 whose product with such a multiple is exact, by target format.
 _PARTS = {"float32": (33,), "float64": (33, 33, 33)}
-#: Coefficients (sine, cosine) that leave less than a tenth of a unit in the last place.
-_TERMS = {"float32": (4, 4), "float64": (6, 6)}
-
-
-@cache
-def _coefficients(dtype: str) -> tuple[list[float], list[float]]:
-    sine, cosine = _TERMS[dtype]
-    end = (math.pi / 4) ** 2 * 1.001
-    return (
-        polynomial_coefficients.interpolated(polynomial_coefficients.sine_rest, 0.0, end, sine),
-        polynomial_coefficients.interpolated(polynomial_coefficients.cosine_rest, 0.0, end, cosine),
-    )
+#: Coefficients that leave less than a tenth of a unit in the last place.
+_TERMS = {"float32": 4, "float64": 6}
+#: Largest square of the reduced argument.
+_END = (math.pi / 4) ** 2 * 1.001
 
 
 def sin(w: MathWriter, x: str) -> str:
@@ -58,7 +56,7 @@ def _periodic(w: MathWriter, x: str, name: str) -> str:
 def _reduced(w: MathWriter, x: str, dtype: str) -> tuple[Pair, str]:
     """Return (r, n) with x = n pi / 2 + r for |x| up to `_LIMIT`."""
     n, whole = w.nearest(w.mul(x, w.number(2 / math.pi)))
-    first, *parts = polynomial_coefficients.split(polynomial_coefficients.half_pi(), _PARTS[dtype])
+    first, *parts = split(half_pi(), _PARTS[dtype])
     high, low = w.sub(x, w.mul(n, w.number(first))), w.number(0.0)
     for part in parts[:-1]:
         high, lost = double_double.exact_sum(w, high, w.mul(n, w.number(-part)))
@@ -81,7 +79,7 @@ def _of_quadrant(w: MathWriter, r: Pair, quadrant: str, name: str, dtype: str) -
 def _sine(w: MathWriter, r: Pair, dtype: str) -> str:
     high, low = r
     z = w.mul(high, high)
-    rest = w.mul(w.mul(high, z), w.polynomial(z, _coefficients(dtype)[0]))
+    rest = w.mul(w.mul(high, z), w.polynomial(z, interpolated(sine_rest, 0.0, _END, _TERMS[dtype])))
     correction = w.mul(low, w.sub(w.number(1.0), w.mul(z, w.number(0.5))))
     return w.add(high, w.add(rest, correction))
 
@@ -89,7 +87,7 @@ def _sine(w: MathWriter, r: Pair, dtype: str) -> str:
 def _cosine(w: MathWriter, r: Pair, dtype: str) -> str:
     high, low = r
     z = w.mul(high, high)
-    rest = w.mul(w.mul(z, z), w.polynomial(z, _coefficients(dtype)[1]))
+    rest = w.mul(w.mul(z, z), w.polynomial(z, interpolated(cosine_rest, 0.0, _END, _TERMS[dtype])))
     half, one = w.mul(z, w.number(0.5)), w.number(1.0)
     with w.exactly():
         lead = w.sub(one, half)
