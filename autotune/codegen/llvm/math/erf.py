@@ -5,6 +5,7 @@ Where a vector register is a table of 16 elements, there are 16 polynomials abou
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from functools import cache, partial
 
@@ -42,10 +43,10 @@ def _tables() -> list[tuple[float, ...]]:
     """Return centers c, erf(c), and the coefficients of (erf(c + r) - erf(c)) / r - 1."""
     of, half = polynomial_coefficients.erf, _APART / 2
     rows = []
-    for c in (Decimal(float(np.float32(number * _APART))) for number in range(16)):
-        slope = partial(lambda r, c: (of(c + r) - of(c)) / r - 1, c=c)
+    for center in (float(np.float32(number * _APART)) for number in range(16)):
+        slope = partial(lambda r, c: (of(c + r) - of(c)) / r - 1, c=Decimal(center))
         terms = interpolated(slope, -half, half, _TERMS_ABOUT)
-        rows.append([float(c), float(of(c)), *terms])
+        rows.append([center, math.erf(center), *terms])
     return list(zip(*rows, strict=True))
 
 
