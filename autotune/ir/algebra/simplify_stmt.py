@@ -168,17 +168,15 @@ class Simplifier(Rewriter):
             buffer = Buffer(buffer.name, buffer.dtype, shape, buffer.scope)
             self._indices.buffers[node.buffer] = buffer
         body = self.stmt(node.body)
-        if buffer is node.buffer and body is node.body:
-            return node
-        return Allocate(buffer, body)
+        same = buffer is node.buffer and body is node.body
+        return node if same else Allocate(buffer, body)
 
     def visit_Store(self, node: Store) -> Stmt:
         """Simplify index and value."""
         buffer = self._indices.buffers.get(node.buffer, node.buffer)
         index, value = self.expr(node.index), self.value(node.value)
-        if buffer is node.buffer and index is node.index and value is node.value:
-            return node
-        return Store(buffer, index, value)
+        same = buffer is node.buffer and index is node.index and value is node.value
+        return node if same else Store(buffer, index, value)
 
     def visit_ThreadReduce(self, node: ThreadReduce) -> Stmt:
         """Simplify the operands; the thread axes stay, whatever their lengths."""

@@ -11,7 +11,7 @@ independent).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -165,7 +165,10 @@ class _SensitivityAnalysis:
                 for part in _parts(off.size):
                     with np.errstate(all="ignore"):
                         error = finer * np.abs(_flat(now)[part] - _flat(right)[part])
-                    error[np.abs(_flat(now)[part]) < _least(computed)] = 0  # it has not the range
+                    is_lost = np.abs(_flat(now)[part]) < _least(computed)
+                    if computed == accumulator:  # else it has not the range
+                        is_lost &= np.abs(_flat(right)[part]) < _least(computed)
+                    error[is_lost] = 0
                     np.maximum(_flat(off)[part], error, out=_flat(off)[part])
         if not self._reference.takes_wide or accumulator == "float64":
             # Rounding changes inputs by as much.
@@ -228,10 +231,11 @@ class _SensitivityAnalysis:
         """Return what error some elements may have, and what their magnitudes typically are."""
         for values in (magnitude, spread, off):
             values[~np.isfinite(values)] = 0.0
-        middle = medians_of_neighbours(magnitude)
+        middle = of_neighbours(magnitude, _medians)
         own = spread
-        spread = np.maximum(spread, medians_of_neighbours(spread))
-        np.maximum(off, medians_of_neighbours(off), out=off)
+        spread = np.maximum(spread, of_neighbours(spread, _medians))
+        # One rounding may be small by chance, also where most of the neighbours' are.
+        np.maximum(off, of_neighbours(off, _root_mean_squares), out=off)
         growth = math.sqrt(self._terms[number])
         summed = self._precision.epsilon * (growth * (spread + magnitude) + middle)
         if self._precision.intermediate != self._precision.accumulator:
@@ -336,16 +340,24 @@ is for one in 200, and a scan of 10^7 steps has whole stretches of such elements
 _SURVEYED = 1 << 12  # Most blocks of an output in which changes are compared.
 
 
-def medians_of_neighbours(values: Array) -> Array:
-    """Return for each element of a row the median of its block of neighbours, zeros left out."""
+def of_neighbours(values: Array, reduce: Callable[[Array], Array]) -> Array:
+    """Return for each element of a row what is typical of its block of neighbours.
+
+    `reduce`: of blocks (n, size), returns (n, 1).
+    """
     whole = values.size // BLOCK * BLOCK
     found = np.empty_like(values)
     if whole:
         blocks = values[:whole].reshape(-1, BLOCK)
-        found[:whole].reshape(-1, BLOCK)[:] = _medians(blocks)
+        found[:whole].reshape(-1, BLOCK)[:] = reduce(blocks)
     if whole < values.size:
-        found[whole:] = _medians(values[max(0, values.size - BLOCK) :][np.newaxis])
+        found[whole:] = reduce(values[max(0, values.size - BLOCK) :][np.newaxis])
     return found
+
+
+def _root_mean_squares(blocks: Array) -> Array:
+    size: Array = np.hypot.reduce(blocks, axis=1, keepdims=True)
+    return size / math.sqrt(blocks.shape[1])
 
 
 def changes_needed(first: Array, second: Array) -> int:

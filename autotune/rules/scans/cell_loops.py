@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from autotune import te
@@ -16,7 +17,7 @@ from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import parts_of
 from autotune.rules.scans.cells import Cell, cell_of, is_contraction, panels_and_tile
 from autotune.rules.stage_graph import extent, power_of_two, reads_in
-from autotune.rules.threads import lanes_in, serial_seconds, share
+from autotune.rules.threads import lanes_in, memory_seconds, serial_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
 from autotune.te.scan import ScanOp
@@ -241,7 +242,12 @@ class CellLoops:
         if self.main is None and reductions and last:
             length = te.ceildiv(self._length(op, op.axis[-1]), tile.vectors * lanes)
             steps = max(extent(self.scan.scan_axis), 1)
-            loops = [share(self.cfg, stage, vo, length, self.seconds / steps)]
+            # What does not depend on the step is read again in each.
+            step = {o.axis[self.cell.stages[o]].var for o in reductions}
+            own = [r for o in reductions for r in reads_in(o)]
+            again = {r.tensor for r in own if step.isdisjoint(chain(*map(free_vars, r.children)))}
+            seconds = max(self.seconds / steps, memory_seconds(again))
+            loops = [share(self.cfg, stage, vo, length, seconds)]
             kinds = stage.loop_kinds
             before += [a for a in stage.leaf_axes if kinds.get(a) is LoopKind.PARALLEL]
         if u is not None:

@@ -341,3 +341,13 @@ def test_every_configuration_of_a_scan_is_right(made: Callable[[], Made]) -> Non
         autotune.build(structure.schedule, list(structure.tensors))(*inputs, *outs)
         for out, result in zip(outs, results, strict=True):
             np.testing.assert_array_equal(out, result)
+
+
+@pytest.mark.parametrize(("units", "shared"), [(256, False), (1024, True)])
+def test_weights_that_a_core_cannot_keep_are_divided_among_threads(
+    units: int, shared: bool
+) -> None:
+    args = {"steps": 4, "batch": 1, "units": units}
+    task = Task.from_reference("rnn_cell", args, "llvm -mcpu=skylake-avx512 -threads=2")
+    values = dict(task.space.config(task.default_index).values)
+    assert ("threads" in values and values["threads"] > 1) is shared

@@ -43,11 +43,24 @@ def _tables() -> list[tuple[float, ...]]:
     """Return centers c, erf(c), and the coefficients of (erf(c + r) - erf(c)) / r - 1."""
     of, half = polynomial_coefficients.erf, _APART / 2
     rows = []
-    for center in (float(np.float32(number * _APART)) for number in range(16)):
+    for middle in (number * _APART for number in range(16)):
+        center = _center(middle)
         slope = partial(lambda r, c: (of(c + r) - of(c)) / r - 1, c=Decimal(center))
-        terms = interpolated(slope, -half, half, _TERMS_ABOUT)
+        first = middle - half - center
+        terms = interpolated(slope, first, first + _APART, _TERMS_ABOUT)
         rows.append([center, math.erf(center), *terms])
     return list(zip(*rows, strict=True))
+
+
+def _center(middle: float) -> float:
+    """Return the number next to the middle of an interval whose erf is almost a float32."""
+    around = [float(np.float32(middle + _APART * k / 128)) for k in range(-64, 65)]
+    nearest = [float(np.float32(math.erf(c))) for c in around]
+    off = [
+        abs(math.erf(c) - n) > np.spacing(np.float32(n)) / 64
+        for c, n in zip(around, nearest, strict=True)
+    ]
+    return min(zip(off, around, strict=True), key=lambda one: (one[0], abs(one[1] - middle)))[1]
 
 
 def erf(w: MathWriter, x: str) -> str:
