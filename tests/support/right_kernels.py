@@ -244,6 +244,18 @@ def _gelu_by_erfc(x: Array) -> Array:
     return np.asarray((0.5 * x.astype(np.float64) * erfc(-x * math.sqrt(0.5))).astype(x.dtype))
 
 
+def _bias_gelu(off: float) -> Callable[[Array, Array], Array]:
+    """GELU whose tail is what 1 + erf leaves; the erf is off by parts of a unit, then rounded."""
+    erf = np.vectorize(math.erf, otypes=[np.float64])
+
+    def kernel(x: Array, bias: Array) -> Array:
+        t = x + bias
+        e = erf((t * np.float32(math.sqrt(0.5))).astype(np.float64)) * (1 - off * 2.0**-24)
+        return np.float32(0.5) * t * (e.astype(np.float32) + np.float32(1))
+
+    return kernel
+
+
 ELEMENTS: dict[str, dict[str, Callable[[Array], Array]]] = {
     "exp": {"exp2": exp_by_exp2},
     "tanh": {"expm1": tanh_by_exp},
@@ -268,6 +280,8 @@ def _half_in_float(a: Array, b: Array) -> None:
 def workloads() -> Iterator[Workload]:
     """Yield all workloads with kernels of them."""
     t = w.of_template
+    yield Workload("gelu with a tail", lambda: t("bias_gelu", m=128, n=512),
+                   {f"off by {off}": by(_bias_gelu(off)) for off in (0, 0.3, -0.3)})
     yield Workload("half of integers", w.halves, {"in float32": _half_in_float})
     for dtype in ("float32", "float64", "float16", "bfloat16"):
         for m, k in ((8, 5), (6, 64), (4, 700)):

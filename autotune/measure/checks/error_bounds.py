@@ -11,7 +11,7 @@ independent).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -231,11 +231,11 @@ class _SensitivityAnalysis:
         """Return what error some elements may have, and what their magnitudes typically are."""
         for values in (magnitude, spread, off):
             values[~np.isfinite(values)] = 0.0
-        middle = of_neighbours(magnitude, _medians)
+        middle = of_neighbours(magnitude)
         own = spread
-        spread = np.maximum(spread, of_neighbours(spread, _medians))
-        # One rounding may be small by chance, also where most of the neighbours' are.
-        np.maximum(off, of_neighbours(off, _root_mean_squares), out=off)
+        spread = np.maximum(spread, of_neighbours(spread))
+        # One rounding may be small by chance, also where many of the neighbours' are.
+        np.maximum(off, of_neighbours(off, 0.9), out=off)
         growth = math.sqrt(self._terms[number])
         summed = self._precision.epsilon * (growth * (spread + magnitude) + middle)
         if self._precision.intermediate != self._precision.accumulator:
@@ -340,24 +340,19 @@ is for one in 200, and a scan of 10^7 steps has whole stretches of such elements
 _SURVEYED = 1 << 12  # Most blocks of an output in which changes are compared.
 
 
-def of_neighbours(values: Array, reduce: Callable[[Array], Array]) -> Array:
-    """Return for each element of a row what is typical of its block of neighbours.
+def of_neighbours(values: Array, share: float = 0.5) -> Array:
+    """Return for each element of a row a quantile of its block of neighbours, zeros left out.
 
-    `reduce`: of blocks (n, size), returns (n, 1).
+    `share`: how much of the block is below; by default the median.
     """
     whole = values.size // BLOCK * BLOCK
     found = np.empty_like(values)
     if whole:
         blocks = values[:whole].reshape(-1, BLOCK)
-        found[:whole].reshape(-1, BLOCK)[:] = reduce(blocks)
+        found[:whole].reshape(-1, BLOCK)[:] = _quantiles(blocks, share)
     if whole < values.size:
-        found[whole:] = reduce(values[max(0, values.size - BLOCK) :][np.newaxis])
+        found[whole:] = _quantiles(values[max(0, values.size - BLOCK) :][np.newaxis], share)
     return found
-
-
-def _root_mean_squares(blocks: Array) -> Array:
-    size: Array = np.hypot.reduce(blocks, axis=1, keepdims=True)
-    return size / math.sqrt(blocks.shape[1])
 
 
 def changes_needed(first: Array, second: Array) -> int:
@@ -392,9 +387,9 @@ def sampled_blocks(now: Array, before: Array) -> Array:
         return np.asarray(new - old)
 
 
-def _medians(blocks: Array) -> Array:
-    """Return the median of what is not 0 in each row of positive numbers, as a column."""
-    ordered = np.sort(blocks, axis=1)
+def _quantiles(blocks: Array, share: float) -> Array:
+    """Return a quantile of what is not 0 in each row of positive numbers, as a column."""
+    ordered, size = np.sort(blocks, axis=1), blocks.shape[1]
     zeros = (ordered == 0).sum(axis=1, keepdims=True)
-    middle = np.minimum((zeros + blocks.shape[1]) // 2, blocks.shape[1] - 1)
-    return np.take_along_axis(ordered, middle, axis=1)
+    place = np.minimum(zeros + (share * (size - zeros)).astype(int), size - 1)
+    return np.take_along_axis(ordered, place, axis=1)
