@@ -11,23 +11,11 @@ from autotune.operators.images import convolution, output_size, windows
 from autotune.template import template
 
 
-def flops(
-    n: int,
-    c: int,
-    h: int,
-    w: int,
-    o: int,
-    kh: int,
-    kw: int,
-    stride: int,
-    pad: int,
-    groups: int,
-    dilation: int,
-    **_: Any,
-) -> float:
+def flops(n: int, o: int, kh: int, kw: int, groups: int, **rest: Any) -> float:
     """Return the multiplications and additions of a convolution, those with padding too."""
-    oh, ow = (output_size(s, k, stride, pad, dilation) for s, k in ((h, kh), (w, kw)))
-    return 2.0 * n * o * oh * ow * (c // groups) * kh * kw
+    how = [rest[name] for name in ("stride", "pad", "dilation")]
+    oh, ow = (output_size(rest[s], k, *how) for s, k in (("h", kh), ("w", kw)))
+    return float(2 * n * o * oh * ow * (rest["c"] // groups) * kh * kw)
 
 
 def reference(

@@ -12,11 +12,10 @@ from autotune.system.words import did_you_mean
 from autotune.tuner.base import Tuner
 from autotune.tuner.model.model_tuner import ModelTuner, default_model
 from autotune.tuner.model.transfer import TransferPrior
+from autotune.tuner.search.baselines import GridTuner, RandomTuner
 from autotune.tuner.search.genetic import GeneticTuner
-from autotune.tuner.search.grid import GridTuner
 from autotune.tuner.search.local import LocalTuner
 from autotune.tuner.search.optuna import SAMPLERS, OptunaTuner, check_sampler
-from autotune.tuner.search.random import RandomTuner
 from search_spaces.space import Space
 
 OPTUNA = "optuna:"  # What the names of Optuna's samplers begin with.

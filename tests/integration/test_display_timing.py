@@ -13,7 +13,7 @@ from autotune.report.units import Work
 from autotune.task.task import Task
 from autotune.tuner.run.events import Measured
 from autotune.tuner.run.tuning_loop import tune
-from autotune.tuner.search.random import RandomTuner
+from autotune.tuner.search.baselines import RandomTuner
 from records import RecordStore
 
 

@@ -12,7 +12,7 @@ from autotune.measure.timing_policy import TimingPolicy
 from autotune.tuner.run.events import End
 from autotune.tuner.run.learner import BackgroundTask
 from autotune.tuner.run.trials import Trials
-from autotune.tuner.search.grid import GridTuner
+from autotune.tuner.search.baselines import GridTuner
 from records import RecordStore
 
 

@@ -3,8 +3,7 @@
 from support.fake_measurer import FakeMeasurer, run
 
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.search.grid import GridTuner
-from autotune.tuner.search.random import RandomTuner
+from autotune.tuner.search.baselines import GridTuner, RandomTuner
 from records import RecordStore
 
 

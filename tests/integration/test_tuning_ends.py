@@ -6,8 +6,7 @@ from support.fake_measurer import FakeMeasurer, run
 from autotune.errors import UsageError
 from autotune.task.task import Task
 from autotune.tuner.run.events import End
-from autotune.tuner.search.grid import GridTuner
-from autotune.tuner.search.random import RandomTuner
+from autotune.tuner.search.baselines import GridTuner, RandomTuner
 from records import RecordStore
 
 

@@ -12,7 +12,7 @@ from autotune.task.task import Task, code_hash
 from autotune.tuner.base import Observation
 from autotune.tuner.run.events import End, Finished, Measured, Started
 from autotune.tuner.run.trials import Trials
-from autotune.tuner.search.grid import GridTuner
+from autotune.tuner.search.baselines import GridTuner
 from records import Record, RecordStore
 
 PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"

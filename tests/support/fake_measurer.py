@@ -6,7 +6,7 @@ from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.tuner.run.tuning_loop import tune
-from autotune.tuner.search.grid import GridTuner
+from autotune.tuner.search.baselines import GridTuner
 
 
 class FakeMeasurer(Measurer):

@@ -21,7 +21,7 @@ from autotune.tuner.run.limits import Deadline, Goal, Limits
 from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.run.session import Session
 from autotune.tuner.run.trials import Trials
-from autotune.tuner.search.grid import GridTuner
+from autotune.tuner.search.baselines import GridTuner
 from records import RecordStore, best, summary
 
 FAULTY = Path(__file__).parents[2] / "integration" / "faulty_templates" / "faulty.py"

@@ -18,7 +18,7 @@ from autotune.tuner.run.limits import Deadline, Goal, Limits, TrialPace
 from autotune.tuner.run.portfolio import FAIR, INFORMED, Portfolio, Prospect, choose
 from autotune.tuner.run.session import Session
 from autotune.tuner.run.stop_conditions import MAX_REMEASURES
-from autotune.tuner.search.grid import GridTuner
+from autotune.tuner.search.baselines import GridTuner
 from records import RecordStore
 
 FAULTY = str(Path(__file__).parents[2] / "integration" / "faulty_templates" / "faulty.py")

@@ -46,21 +46,19 @@ def _tables() -> list[tuple[float, ...]]:
     for middle in (number * _APART for number in range(16)):
         center = _center(middle)
         slope = partial(lambda r, c: (of(c + r) - of(c)) / r - 1, c=Decimal(center))
-        first = middle - half - center
-        terms = interpolated(slope, first, first + _APART, _TERMS_ABOUT)
+        terms = interpolated(slope, middle - half - center, middle + half - center, _TERMS_ABOUT)
         rows.append([center, math.erf(center), *terms])
     return list(zip(*rows, strict=True))
 
 
 def _center(middle: float) -> float:
     """Return the number next to the middle of an interval whose erf is almost a float32."""
-    around = [float(np.float32(middle + _APART * k / 128)) for k in range(-64, 65)]
-    nearest = [float(np.float32(math.erf(c))) for c in around]
-    off = [
-        abs(math.erf(c) - n) > np.spacing(np.float32(n)) / 64
-        for c, n in zip(around, nearest, strict=True)
-    ]
-    return min(zip(off, around, strict=True), key=lambda one: (one[0], abs(one[1] - middle)))[1]
+
+    def order(x: float) -> tuple[bool, float]:
+        near = np.float32(math.erf(x))
+        return abs(math.erf(x) - float(near)) > np.spacing(near) / 64, abs(x - middle)
+
+    return min((float(np.float32(middle + _APART * k / 128)) for k in range(-64, 65)), key=order)
 
 
 def erf(w: MathWriter, x: str) -> str:

@@ -1,4 +1,4 @@
-"""Grid search: every feasible candidate in order of its index."""
+"""Searches that learn nothing, which every other has to beat: at random, and in order."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ WINDOW = 1 << 15  # Candidates looked at in one go.
 
 # Infeasible candidates in a row after which a walk through a huge space ends.
 MOST_EMPTY = 10_000_000
+
+
+class RandomTuner(Tuner):
+    """Draws feasible candidates uniformly, each once."""
+
+    def _propose(self, n: int) -> list[int]:
+        return self._sample(n, self._generator())
 
 
 class GridTuner(Tuner):
