@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from autotune.errors import LoweringError
 from autotune.ir.algebra.canonical_sums import INF
-from autotune.ir.algebra.polynomials import to_expr, to_poly
+from autotune.ir.algebra.polynomials import add, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, SizeVar, Var, is_const
 from autotune.ir.printer import excerpt
@@ -19,6 +19,7 @@ from autotune.ir.stmt import For, Stmt
 from autotune.ir.visitor import free_vars, is_thread_loop
 from autotune.lowering.dependence.accesses import Access, accesses, in_one_step
 from autotune.lowering.dependence.sharing_conflicts import Conflicts
+from autotune.lowering.guards.facts import conjuncts, excess
 
 
 class DependenceTest:
@@ -99,6 +100,10 @@ class DependenceTest:
         for var, extent in access.free:
             simplifier.bind(var, 0, max(0.0, simplifier.bounds(extent)[1] - 1))
         low, high = simplifier.bounds(to_expr(rest, index.dtype))
+        for over in (excess(part) for test in access.conditions for part in conjuncts(test)):
+            apart = None if over is None else add(rest, to_poly(over), -1)
+            if apart is not None and not set(apart) - {()}:
+                high = min(high, apart.get((), 0))
         return scales, (low, high + lanes)
 
 

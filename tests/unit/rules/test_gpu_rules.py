@@ -358,6 +358,12 @@ def text_of_operator(name: str, **args: Any) -> str:
     return emit(task.final(task.default_index)).text
 
 
+@pytest.mark.parametrize(("batch", "units"), [(300, 96), (301, 200), (1000, 129)])
+def test_threads_beyond_the_units_of_a_cell_touch_no_other_block(batch: int, units: int) -> None:
+    text = text_of_operator("rnn_cell", steps=16, batch=batch, units=units)
+    assert text.count("__global__") == 1
+
+
 @pytest.mark.parametrize(("s", "causal"), [(512, False), (250, True), (77, False)])
 def test_attention_is_one_kernel_that_keeps_scores_of_one_block(s: int, causal: bool) -> None:
     text = text_of_operator("attention", b=1, heads=4, s=s, d=64, causal=causal)
