@@ -67,7 +67,6 @@ def broadcast_add(
     lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype)[::-1])
     stream = cfg.define_knob("stream", [False, True])
     cfg.add_constraint(nt <= most, f"nt is at most {most}, the threads a block can have")
-    cfg.add_constraint(n % lanes == 0, "a row is a whole number of vectors")
 
     A, B = (
         te.placeholder(tuple(1 if d in stretched else n for d in (0, 1)), dtype, name=name)

@@ -54,6 +54,7 @@ WORKLOADS: list[tuple[str, dict[str, Any]]] = [
         for axis in (0, 1)
     ),
     ("transpose", {"m": 13, "n": 35}),
+    ("broadcast_add", {"n": 37}),
     ("broadcast_add", {"n": 70}),
     ("bias_gelu", {"m": 5, "n": 70}),
     ("cumsum", {"m": 37, "n": 70}),

@@ -364,6 +364,12 @@ def test_threads_beyond_the_units_of_a_cell_touch_no_other_block(batch: int, uni
     assert text.count("__global__") == 1
 
 
+@pytest.mark.parametrize("pattern", ["column", "row", "outer", "scalar"])
+def test_broadcast_rows_of_odd_length_move_in_vectors(pattern: str) -> None:
+    text = text_of_operator("broadcast_add", n=4097, pattern=pattern)
+    assert "pack<4>(&C[x_y]) = C_pack" in text
+
+
 @pytest.mark.parametrize(("s", "causal"), [(512, False), (250, True), (77, False)])
 def test_attention_is_one_kernel_that_keeps_scores_of_one_block(s: int, causal: bool) -> None:
     text = text_of_operator("attention", b=1, heads=4, s=s, d=64, causal=causal)
