@@ -16,15 +16,7 @@ from autotune.ir import dtypes
 from autotune.ir.visitor import free_vars
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, is_reduction, long_axes, plan
 from autotune.rules.gpu.kernel_knobs import GpuKnobs
-from autotune.rules.gpu.matrix_products import (
-    Product,
-    Tiled,
-    digits,
-    joined,
-    product_of,
-    steps_of,
-    tiled,
-)
+from autotune.rules.gpu.matrix_products import Product, Tiled, digits, joined, product_of, tiled
 from autotune.rules.gpu.product_loops import schedule_product
 from autotune.rules.gpu.register_rows import RegisterRows, kept_rows
 from autotune.rules.gpu.row_loops import goes_along, schedule_rows
@@ -213,22 +205,15 @@ class _Loops:
         if kernel.is_plain:
             schedule_on_gpu(self.s, tail)
         elif not tail.op.axis:
-            self._scalar(kernel, tail)
+            if is_reduction(tail):
+                counts = [256, 32, 64, 128, 512, 1024]
+                schedule_on_gpu(self.s, tail, self.knobs.of(kernel).define_knob("threads", counts))
         elif not kernel.reductions:
             self._elements(kernel, tail)
         elif kernel.is_flat:
             self._cells(kernel, tail)
         else:
             self._rows(kernel, tail)
-
-    def _scalar(self, kernel: FusedKernel, tail: te.Tensor) -> None:
-        """Compute one element, with all threads of one block if it is a reduction."""
-        reduced = list(tail.op.reduce_axis)
-        if not reduced:
-            return
-        stage = self.s[tail]
-        threads = self.knobs.of(kernel).define_knob("threads", [256, 32, 64, 128, 512, 1024])
-        bind(stage, {"threadIdx.x": stage.split(stage.fuse(*reduced), factor=threads)[1]})
 
     def _elements(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Compute each element by itself."""
@@ -251,7 +236,7 @@ class _Loops:
         elements = math.prod(map(extent, tail.op.axis))
         how = self.knobs.cells(kernel, elements, kernel.longest, goes_along(kernel.reductions[0]))
         fused = self.s[tail].fuse(*tail.op.axis)
-        reductions = [(m, m.op.axis[0], _steps(m)) for m in members]
+        reductions = [(m, m.op.axis[0]) for m in members]
         schedule_rows(self.s, tail, ((), fused, None), reductions, how)
 
     def _rows(self, kernel: FusedKernel, tail: te.Tensor) -> None:
@@ -264,7 +249,7 @@ class _Loops:
         how = self.knobs.rows(kernel, columns, lanes)
         members = [self.new[t] for t in kernel.reductions]
         fused = self.s[tail].fuse(*along)
-        reductions = [(m, long_axes(m)[-1], _steps(m)) for m in members]
+        reductions = [(m, long_axes(m)[-1]) for m in members]
         schedule_rows(self.s, tail, (around, row, fused), reductions, how)
 
 
@@ -273,7 +258,3 @@ def _type_of(tail: te.Tensor) -> str:
     last = tail.op.axis[-1].var
     along = (r for r in reads_in(tail.op) if any(last in set(free_vars(i)) for i in r.children))
     return max((tail.dtype, *(r.dtype for r in along)), key=dtypes.itemsize)
-
-
-def _steps(tensor: te.Tensor) -> tuple[Any, ...]:
-    return steps_of(reduction_of(tensor))

@@ -67,7 +67,7 @@ def schedule_rows(
     s: Schedule,
     result: te.Tensor,
     axes: tuple[Sequence[Any], Any, Any],
-    reductions: Sequence[tuple[te.Tensor, Any, Sequence[Any]]],
+    reductions: Sequence[tuple[te.Tensor, Any]],
     how: RowMapping,
 ) -> None:
     """Schedule a kernel that reduces rows.
@@ -75,7 +75,7 @@ def schedule_rows(
     `result`: what is stored.
     `axes`: its loops around the rows, the loop over rows, and that along a row (None if there is
     none).
-    `reductions`: what it reads of each row, with the axis over rows and those it is reduced over.
+    `reductions`: what it reads of each row, with the axis over rows.
     """
     around, rows, columns = axes
     stage = s[result]
@@ -84,8 +84,10 @@ def schedule_rows(
     stage.reorder(*around, block, some, row, *([] if columns is None else [columns]))
     block = stage.fuse(*around, block)
     bind(stage, {"blockIdx.x": block, how.tags[0]: row})
-    for tensor, axis, reduced in reductions:
-        loaded = _loaded(s, tensor, how)
+    for tensor, axis in reductions:
+        reduced = steps_of(reduction_of(tensor))
+        source = source_along(tensor) if how.together is not None else None
+        loaded = None if source is None else s.cache_read(source, "local", [tensor])
         own = s[tensor]
         own.set_scope("shared")
         own.compute_at(stage, block)
@@ -121,9 +123,3 @@ def source_along(tensor: te.Tensor) -> te.Tensor | None:
     found, step = reads_of(body), body.axes[-1].var
     is_alone = len(found) == len(body.axes) == 1 and bool(found[0].children)
     return found[0].tensor if is_alone and found[0].children[-1] is step else None
-
-
-def _loaded(s: Schedule, tensor: te.Tensor, how: RowMapping) -> Any:
-    """Return a stage that loads steps of a reduction together; None if they are loaded singly."""
-    source = source_along(tensor) if how.together is not None else None
-    return None if source is None else s.cache_read(source, "local", [tensor])

@@ -135,11 +135,7 @@ class GpuSeries(SeriesRewriter):
 
     def _carried(self, before: Recurrence) -> te.Tensor:
         """Return what is before blocks, with the steps first."""
-
-        def stored(element: Callable[..., Any]) -> te.Tensor:
-            made: te.Tensor = te.compute((before.steps, *before.columns), element, name="before")
-            return made
-
+        stored = partial(te.compute, (before.steps, *before.columns), name="before")
         return self._columns(Defaults(self.cfg.target), before, stored, 0, usual=64)
 
     # -- rows ----------------------------------------------------------------------------------
@@ -164,9 +160,12 @@ class GpuSeries(SeriesRewriter):
             ends = tiles.ends()
             self.ends.add(ends)
             starts = own.before(tiles.count, ends)
-            before = self._rows(
-                Defaults(cfg.target), starts, partial(_with_steps_last, starts), len(own.columns)
-            )
+
+            def steps_last(element: Callable[..., Any]) -> Any:
+                shape = (*starts.columns, starts.steps)
+                return te.compute(shape, lambda *i: element(i[-1], *i[:-1]), name="before")
+
+            before = self._rows(Defaults(cfg.target), starts, steps_last, len(own.columns))
         result = stored(partial(tiles.element, before))
         self.stages |= {t.op for t in (result, *tiles.stages)}
         is_aligned = own.steps % lanes == 0 or math.prod(own.columns) == 1
@@ -215,13 +214,6 @@ def _moved(stage: Any, lane: Any, access: int) -> None:
 def _suits(series: Series) -> bool:
     own = series.recurrence
     return own.weight is None if series.is_along_rows else own.steps >= _LEAST_STEPS
-
-
-def _with_steps_last(own: Recurrence, element: Callable[..., Any]) -> te.Tensor:
-    made: te.Tensor = te.compute(
-        (*own.columns, own.steps), lambda *i: element(i[-1], *i[:-1]), name="before"
-    )
-    return made
 
 
 class RowTiles:

@@ -17,9 +17,6 @@ WARP = 32
 #: Multiprocessors of a GPU, for defaults: those of the largest one of sm_90.
 MULTIPROCESSORS = 132
 
-#: Threads of a block, where each thread computes an element.
-_PLAIN_THREADS = 256
-
 #: Least length of rows, in vectors, whose vectors begin where those of the array begin.
 _LEAST_ALIGNED = 8
 
@@ -59,7 +56,7 @@ def before_row(tensor: Tensor, indices: Sequence[Any], lanes: Any) -> Any:
     return number % lanes
 
 
-def schedule_on_gpu(schedule: Schedule, tensor: te.Tensor) -> None:
+def schedule_on_gpu(schedule: Schedule, tensor: te.Tensor, threads: Any = 256) -> None:
     """Compute each element of a stage in a thread; a single one in the threads of one block.
 
     ::
@@ -71,7 +68,7 @@ def schedule_on_gpu(schedule: Schedule, tensor: te.Tensor) -> None:
     stage, axes = schedule[tensor], list(tensor.op.axis)
     reduced = list(tensor.op.reduce_axis)
     if axes:
-        block, thread = stage.split(stage.fuse(*axes), factor=_PLAIN_THREADS)
+        block, thread = stage.split(stage.fuse(*axes), factor=threads)
         bind(stage, {"blockIdx.x": block, "threadIdx.x": thread})
     elif reduced:
-        bind(stage, {"threadIdx.x": stage.split(stage.fuse(*reduced), factor=_PLAIN_THREADS)[1]})
+        bind(stage, {"threadIdx.x": stage.split(stage.fuse(*reduced), factor=threads)[1]})
