@@ -36,7 +36,7 @@ from autotune.ir.stmt import (
     seq,
     split_allocations,
 )
-from autotune.ir.visitor import StmtRewriter, all_loads, all_written, walk
+from autotune.ir.visitor import StmtRewriter, all_loads, all_written, transform, walk
 from autotune.lowering.nest.double_buffering import together
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
@@ -126,8 +126,16 @@ def _parts(body: Stmt) -> Iterator[Stmt]:
             yield body
 
 
-def _same_place(a: Store, b: Store) -> bool:
-    return a.buffer is b.buffer and a.index is b.index
+def _one_place(stmt: Stmt) -> Store | None:
+    """Return one of the stores of which a statement does one, all to the same place."""
+    match stmt:
+        case Store():
+            return stmt
+        case If(_, then, Stmt() as orelse):
+            a, b = _one_place(then), _one_place(orelse)
+            if a is not None and b is not None and a.buffer is b.buffer and a.index is b.index:
+                return a
+    return None
 
 
 class _Cut:
@@ -148,11 +156,15 @@ class _Cut:
             case For(var, extent, kind, body, tag):
                 loads, stores = self._cut(body, (*loops, stmt))
                 return For(var, extent, kind, loads, tag), For(var, extent, kind, stores, tag)
-            case If(condition, Store() as then, Store() as orelse) if _same_place(then, orelse):
-                load, store = self._store(then, loops)
-                assert isinstance(load, Store)
-                other = Store(load.buffer, load.index, orelse.value)
-                return If(condition, load, other), store
+            case If() if (place := _one_place(stmt)) is not None:
+                load, store = self._store(place, loops)
+
+                def early(at: Stmt) -> Stmt | None:
+                    return (
+                        Store(load.buffer, load.index, at.value) if isinstance(at, Store) else None
+                    )
+
+                return transform(stmt, after=early), store
             case If(condition, then, orelse):
                 loads, stores = self._cut(then, loops)
                 others = (None, None) if orelse is None else self._cut(orelse, loops)
@@ -163,7 +175,7 @@ class _Cut:
             case _:
                 raise TypeError(f"no part of a fetch: {type(stmt).__name__}")
 
-    def _store(self, store: Store, loops: tuple[For, ...]) -> tuple[Stmt, Stmt]:
+    def _store(self, store: Store, loops: tuple[For, ...]) -> tuple[Store, Store]:
         lanes = store.index.lanes
         extents = [int(loop.extent.value) for loop in loops if isinstance(loop.extent, Const)]
         size = math.prod(extents) * lanes

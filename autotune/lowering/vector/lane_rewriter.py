@@ -86,10 +86,13 @@ class _Lanes(Rewriter):
             return self.rebuild_stmt(node)
         if index.lanes != self.lanes:
             raise VectorizeError("a vector inside a vector")
-        if isinstance(value, Call) and value.name == "if_then_else":
-            test, *values = value.children
-            if test.lanes == 1:  # a whole vector is loaded or nothing
-                return If(test, *(Store(buffer, index, self.wide(each)) for each in values))
+        return self._stored(buffer, index, value)
+
+    def _stored(self, buffer: Buffer, index: Expr, value: Expr) -> Stmt:
+        match value:
+            case Call(name="if_then_else", children=(test, *values)) if test.lanes == 1:
+                # A whole vector is loaded or nothing.
+                return If(test, *(self._stored(buffer, index, each) for each in values))
         return Store(buffer, index, self.wide(value))
 
     def visit_For(self, node: For) -> Stmt:
