@@ -179,7 +179,14 @@ class Bounds:
         readers = list(self._reads_of(stage))
         needs = [self._needed(stage, reader, tensor) for reader, tensor in readers]
         begin = any(map(_begins_before, (reader for reader, _ in readers)))
-        return self._needed_parts(whole, needs, begin)
+        found = self._needed_parts(whole, needs, begin)
+        if stage.attach is not Attach.ROOT or self._for_autotvm08:
+            return found
+        # What tiles of the readers need is all of it: its axes keep lengths that are known.
+        return [
+            span if isinstance(span.extent, Const) and not isinstance(part.extent, Const) else part
+            for span, part in zip(whole, found, strict=True)
+        ]
 
     def _infer_scan(self, stage: Stage, op: ScanOp) -> None:
         """Note the steps and the parts of dimensions that readers need of a scan.

@@ -17,6 +17,9 @@ _BYTES: Final = 24
 #: Clocks of a wide load of a warp from shared memory, and warps that keep a multiprocessor busy.
 _SHARED_LOAD: Final = 2
 _BUSY: Final = 8
+#: Least clocks of a step, as what is loaded for 16 of them takes 400, and those of a kernel more.
+_LATENCY: Final = 25
+_KERNEL: Final = 3000
 #: Elements of 4 bytes in all banks of shared memory.
 _BANKS: Final = 32
 #: Blocks that occupy nearly all multiprocessors, and the relative time of tiles that are as good.
@@ -71,6 +74,21 @@ def default_tile(sizes: tuple[int, int, int, int]) -> BlockTile:
         if clocks[tile] <= _AS_GOOD * clocks[best] and blocks_of(tile, sizes) >= _ALL
     ]  # fmt: skip
     return min(good, key=clocks.__getitem__, default=best)
+
+
+def default_parts(sizes: tuple[int, int, int, int], most: int) -> int:
+    """Return the fewest parts of the steps, a power of 2, with which products take little time.
+
+    Blocks may then have larger tiles, or wait less, but another kernel adds the parts up.
+    """
+    count, rows, columns, steps = sizes
+    clocks: dict[int, float] = {}
+    for parts in (1 << n for n in range(max(1, most).bit_length())):
+        own = (count * parts, rows, columns, -(-steps // parts))
+        tile, moved = default_tile(own), 2 * 4 * math.prod(own[:3])
+        whole = _KERNEL + moved / (_BYTES * MULTIPROCESSORS) if parts > 1 else 0
+        clocks[parts] = own[3] * max(_clocks(tile, own), _LATENCY) + whole
+    return next(n for n in clocks if clocks[n] <= _AS_GOOD * min(clocks.values()))
 
 
 @cache

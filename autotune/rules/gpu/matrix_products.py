@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir.algebra.polynomials import Poly, add, normal, to_expr, to_poly
-from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read, Reduce, Var
+from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read, Reduce, Var, is_const
 from autotune.ir.ops import cast, const
 from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.lowering.guards.facts import conjuncts
 from autotune.lowering.nest.regions import Interval, Relaxer
 from autotune.rules.gpu.product_loops import Operand, Tiles
 from autotune.rules.stage_graph import extent, reads_in, reduction_of
@@ -116,13 +117,11 @@ def _outermost(expr: Expr) -> list[Read]:
 
 
 def steps_of(body: Reduce) -> tuple[Any, ...]:
-    """Return the reduced axes in the order of the operand that alone has the most of them."""
-
-    def alone(read: Read) -> dict[Var, int]:
-        return {i: n for n, i in enumerate(read.children) if isinstance(i, Var)}
-
-    found = map(alone, reads_of(body))
-    places = max(found, key=lambda p: sum(a.var in p for a in body.axes), default={})
+    """Return the reduced axes in the order of the operand with the most of them as they are."""
+    own = {axis.var for axis in body.axes}
+    most = max(reads_of(body), key=lambda read: sum(i in own for i in read.children), default=None)
+    indices = enumerate(() if most is None else most.children)
+    places = {var: n for n, index in indices for var in free_vars(index)}
     return tuple(sorted(body.axes, key=lambda axis: places.get(axis.var, -1)))
 
 
@@ -171,7 +170,7 @@ def tiled(product: Product, tiles: Tiles, shared: Collection[te.Tensor] = ()) ->
     padded = tiles.padded(*sizes)
     name, batch = product.tensor.name, [extent(axis) for axis in product.batch]
     absorbs = body.combiner.name == "sum" and all(map(_is_product, body.sources))
-    guards = _conjuncts(body.condition)
+    guards = _guards(body)
     kk = te.reduce_axis((0, padded[2]), name=f"{name}_k")
     operands: dict[Read, Operand] = {}
     held: set[Expr] = set()
@@ -220,13 +219,9 @@ def _is_product(node: Expr) -> bool:
     return False
 
 
-def _conjuncts(condition: Expr) -> list[Expr]:
-    match condition:
-        case Const(value=value) if value:
-            return []
-        case BinaryOp(op="and", a=a, b=b):
-            return [*_conjuncts(a), *_conjuncts(b)]
-    return [condition]
+def _guards(body: Reduce) -> list[Expr]:
+    """Return the conditions under which a term of a reduction counts."""
+    return [part for part in conjuncts(body.condition) if not is_const(part, True)]
 
 
 def digits(axes: Sequence[Any], number: Any) -> dict[Var, Any]:
@@ -329,7 +324,7 @@ def _run(product: Product, read: Read, way: int) -> int:
     body = reduction_of(product.tensor)
     own = getattr(product, _kind(way))
     loops = list(product.steps if product.is_steps_last(read, way) else own)
-    if not loops or _within(product, read, _conjuncts(body.condition)):
+    if not loops or _within(product, read, _guards(body)):
         return 1
     run = 1
     for index, size in zip(reversed(read.children), reversed(read.tensor.shape), strict=True):

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from autotune import te
-from autotune.rules.gpu.default_tiles import blocks_of, default_tile
+from autotune.rules.gpu.default_tiles import default_parts
 from autotune.rules.gpu.fusion_plan import FusionPlan
 from autotune.rules.gpu.matrix_products import digits, joined, product_of
 from autotune.rules.gpu.register_rows import kept_rows
@@ -73,18 +73,16 @@ def _parts(tensor: te.Tensor, is_product: bool) -> int:
     if is_product:
         product = product_of(tensor)
         assert product is not None
-        sizes = (product.count, *product.sizes)
-        wanted, least = MULTIPROCESSORS // blocks_of(default_tile(sizes), sizes), _LEAST_OF_PRODUCT
-    else:
-        elements = math.prod(map(extent, tensor.op.axis))
-        threads = most_threads(tensor)
-        if OCCUPIED // (elements * threads) <= 1 or steps < _LONG * threads:
-            return 1
-        wanted, least = OCCUPIED // (elements * ACROSS), _LEAST * ACROSS
-    wanted = min(wanted, steps // least, _MOST)
-    parts = 1 << (wanted.bit_length() - 1) if wanted > 1 else 1
-    even = math.gcd(parts, steps)  # of a product: parts without conditions
-    return even if is_product and 4 * even >= parts else parts
+        most = min(steps, product.sizes[2] // _LEAST_OF_PRODUCT, MULTIPROCESSORS)
+        parts = default_parts((product.count, *product.sizes), most)
+        even = math.gcd(parts, steps)  # parts without conditions
+        return even if 2 * even >= parts else parts
+    elements = math.prod(map(extent, tensor.op.axis))
+    threads = most_threads(tensor)
+    if OCCUPIED // (elements * threads) <= 1 or steps < _LONG * threads:
+        return 1
+    wanted = min(OCCUPIED // (elements * ACROSS), steps // (_LEAST * ACROSS), _MOST)
+    return 1 << (wanted.bit_length() - 1) if wanted > 1 else 1
 
 
 def _split(tensor: te.Tensor, parts: int, is_product: bool) -> tuple[te.Tensor, te.Tensor]:
@@ -101,7 +99,8 @@ def _split(tensor: te.Tensor, parts: int, is_product: bool) -> tuple[te.Tensor, 
 
     def part(number: Any) -> Any:
         """Return an element of one axis, as elements are computed as one row of them."""
-        z, number = _parted(number, parts if is_last else elements, is_last)
+        parted = (number % parts, number // parts), (number // elements, number % elements)
+        z, number = parted[0 if is_last else 1]
         step = inner.var * parts + z
         values = digits(axes, number) | {a.var: copy.var for a, copy in own.items()}
         inside = step < length if length % parts else None
@@ -116,8 +115,3 @@ def _split(tensor: te.Tensor, parts: int, is_product: bool) -> tuple[te.Tensor, 
         return reduction(body.combiner, [made[at]], z, None)[0]
 
     return made, te.compute(tensor.shape, whole, name=tensor.name)
-
-
-def _parted(number: Any, size: int, is_last: bool) -> tuple[Any, Any]:
-    """Return the part and the element of a number of both, of which one runs to a size."""
-    return (number % size, number // size) if is_last else (number // size, number % size)

@@ -221,6 +221,33 @@ def product_of(m: int, n: int, k: int) -> Made:
     return [A, B], [te.compute((m, n), lambda i, j: te.max(C[i, j], 0.0), name="Y")]
 
 
+def windows(channels: int, filters: int, side: int) -> Made:
+    """A convolution in the order NHWC, with a border of zeros."""
+    X, F = given(side, side, channels), given(3, 3, channels, filters, name="F")
+    c, a, b = (
+        te.reduce_axis((0, n), name=name) for n, name in ((channels, "c"), (3, "a"), (3, "b"))
+    )
+
+    def padded(i: Any, j: Any, k: Any) -> Any:
+        inside = te.all(i >= 1, i <= side, j >= 1, j <= side)
+        return te.if_then_else(inside, X[i - 1, j - 1, k], te.const(0, "float32"))
+
+    P = te.compute((side + 2, side + 2, channels), padded, name="P")
+    Y = te.compute(
+        (side, side, filters),
+        lambda i, j, o: te.sum(P[i + a, j + b, c] * F[a, b, c, o], axis=[a, b, c]),
+        name="Y",
+    )
+    return [X, F], [Y]
+
+
+def windows_expected(x: Any, f: Any) -> Any:
+    view = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x, ((1, 1), (1, 1), (0, 0))), (3, 3), axis=(0, 1)
+    )
+    return np.einsum("ijcab,abco->ijo", view, f)
+
+
 @pytest.mark.parametrize(
     ("made", "expected", "shape"),
     [
@@ -230,6 +257,9 @@ def product_of(m: int, n: int, k: int) -> Made:
         (row_sums, lambda x: x.sum(axis=1), (70, 132)),
         (all_of, lambda x: x.max().reshape(1), (30, 301)),
         (product_of, lambda a, b: np.maximum(a @ b, 0), (17, 9, 600)),
+        (product_of, lambda a, b: np.maximum(a @ b, 0), (17, 9, 601)),
+        (windows, windows_expected, (64, 12, 5)),
+        (windows, windows_expected, (61, 12, 5)),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -249,6 +279,34 @@ def test_a_long_sum_occupies_all_multiprocessors(
     kernels = split_kernels(task.final(task.default_index))
     assert len(kernels) == 2
     assert math.prod(int(n.value) for n in kernels[0].grid if isinstance(n, Const)) >= 132
+
+
+@pytest.mark.parametrize(
+    ("made", "shape", "parts"),
+    [
+        (product_of, (1024, 1024, 1024), 1),  # as many blocks, each with much to do
+        (product_of, (16, 2048, 2048), 8),
+        (windows, (64, 64, 28), 4),
+        (windows, (63, 65, 27), 4),
+        (windows, (64, 64, 112), 1),
+    ],
+)
+def test_products_are_split_if_blocks_would_be_few_or_small(
+    made: Callable[..., Made], shape: tuple[int, ...], parts: int
+) -> None:
+    task = task_of(made, *shape, target=Target.of("cuda -arch=sm_90"))
+    assert task.space.config(task.space.default_index).values.get("parts", 1) == parts
+    kernels = split_kernels(task.final(task.default_index))
+    assert len(kernels) == 1 + (parts > 1)
+    assert math.prod(int(n.value) for n in kernels[0].grid if isinstance(n, Const)) >= 125
+
+
+@pytest.mark.parametrize("side", [28, 57])
+def test_windows_are_loaded_in_whole_vectors_whatever_the_size_of_the_image(side: int) -> None:
+    task = task_of(windows, 64, 64, side, target=Target.of("cuda -arch=sm_90"))
+    loop = emit(task.final(task.default_index)).text.partition("_k_o = 0")[2].partition("+=")[0]
+    assert loop.count("pack<4>(&X[") == loop.count("pack<4>(&F[") == 1
+    assert not re.search(r" [XF]\[", loop)
 
 
 def normed(m: int = 6, n: int = 40) -> Made:

@@ -171,9 +171,7 @@ def gated_cell() -> Made:
     X = te.placeholder(shape, "float32", name="X")
     W = te.placeholder((2, 20, 20), "float32", name="W")
     h, c = (te.placeholder(shape, "float32", name=name) for name in "hc")
-    A = te.compute(
-        shape, lambda t, i, n: te.sum(h[t - 1, i, k] * W[0, k, n], axis=k), name="A"
-    )
+    A = te.compute(shape, lambda t, i, n: te.sum(h[t - 1, i, k] * W[0, k, n], axis=k), name="A")
     R = te.compute(shape, lambda t, i, n: te.max(A[t, i, n], 0.0) - c[t - 1, i, n], name="R")
     B = te.compute(shape, lambda t, i, n: te.sum(R[t, i, j] * W[1, j, n], axis=j), name="B")
     new_h = te.compute(shape, lambda t, i, n: X[t, i, n] + B[t, i, n], name="new_h")
