@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 
 from autotune.ir import dtypes
-from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Load, Read, Select
+from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Load, Read, Select, is_const
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import NOTHING, Allocate, For, If, Stmt, Store, is_empty
 from autotune.ir.visitor import Substitution, child_stmts, walk, walk_expr
@@ -48,7 +48,7 @@ def conjuncts(condition: Expr) -> Iterator[Expr]:
     for part in operands(condition, "and"):
         if isinstance(part, Call) and part.name == "likely":
             yield from conjuncts(part.children[0])
-        else:
+        elif not is_const(part, True):
             yield part
 
 

@@ -257,11 +257,12 @@ class Bounds:
             relaxed[axis.var] = as_index(self.ranges[axis].extent)
         relaxer, values = Relaxer(relaxed), self.root_values(reader, apart)
         extents = {axis.var: as_index(self.ranges[axis].extent) for _, axis in loop_path(reader)}
+        ranged = {*relaxed, *(var for thread in same.values() for var in free_vars(thread))}
 
         def index_of(index: Expr) -> Expr:
             value = rejoined(as_index(substitute(index, values)), relaxed.keys())
             value = without_digits(value, extents)
-            return rejoined(substitute(value, same), relaxed.keys())
+            return rejoined(substitute(value, same), ranged)
 
         indices = [
             tuple(map(index_of, read.children))

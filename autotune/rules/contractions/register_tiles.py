@@ -334,7 +334,7 @@ def _pack(stage: Stage, way: TiledContraction, read: Read) -> None:
     *front, before, lane = stage.op.axis
     if way.along(read):
         front.append(before)
-        _vectors(stage, lane, way.lanes)
+        split_in_vectors(stage, lane, way.lanes)
     else:
         outer, inner = stage.split(before, factor=way.lanes)
         front.append(outer)
@@ -441,7 +441,7 @@ def _blocks(
         if is_streamed(cfg, s, end, [way.whole], _LIGHT_SUMS):
             stage.pragma(lane, "nontemporal_store")
     elif is_last:
-        _vectors(stage, ends[-1], way.lanes)
+        split_in_vectors(stage, ends[-1], way.lanes)
     elif way.sums is not None:
         stage.unroll(ends[0])
     return task, middle[-1]
@@ -454,7 +454,7 @@ def _is_wide(way: TiledContraction) -> bool:
     return sum(n for wide, n in sizes if wide) >= sum(n for wide, n in sizes if not wide)
 
 
-def _vectors(stage: Stage, axis: IterVar, lanes: int) -> None:
+def split_in_vectors(stage: Stage, axis: IterVar, lanes: int) -> None:
     """Write an axis out as whole vectors."""
     outer, inner = stage.split(axis, factor=lanes)
     stage.unroll(outer)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir.algebra.polynomials import Poly, add, normal, to_expr, to_poly
-from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read, Reduce, Var, is_const
+from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read, Reduce, Var
 from autotune.ir.ops import cast, const
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.guards.facts import conjuncts
@@ -170,7 +170,7 @@ def tiled(product: Product, tiles: Tiles, shared: Collection[te.Tensor] = ()) ->
     padded = tiles.padded(*sizes)
     name, batch = product.tensor.name, [extent(axis) for axis in product.batch]
     absorbs = body.combiner.name == "sum" and all(map(_is_product, body.sources))
-    guards = _guards(body)
+    guards = list(conjuncts(body.condition))
     kk = te.reduce_axis((0, padded[2]), name=f"{name}_k")
     operands: dict[Read, Operand] = {}
     held: set[Expr] = set()
@@ -217,11 +217,6 @@ def _is_product(node: Expr) -> bool:
         case BinaryOp(op="*", a=a, b=b):
             return _is_product(a) and _is_product(b)
     return False
-
-
-def _guards(body: Reduce) -> list[Expr]:
-    """Return the conditions under which a term of a reduction counts."""
-    return [part for part in conjuncts(body.condition) if not is_const(part, True)]
 
 
 def digits(axes: Sequence[Any], number: Any) -> dict[Var, Any]:
@@ -324,7 +319,7 @@ def _run(product: Product, read: Read, way: int) -> int:
     body = reduction_of(product.tensor)
     own = getattr(product, _kind(way))
     loops = list(product.steps if product.is_steps_last(read, way) else own)
-    if not loops or _within(product, read, _guards(body)):
+    if not loops or _within(product, read, conjuncts(body.condition)):
         return 1
     run = 1
     for index, size in zip(reversed(read.children), reversed(read.tensor.shape), strict=True):

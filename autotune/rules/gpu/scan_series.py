@@ -22,9 +22,10 @@ from functools import partial, reduce
 from typing import Any, Final
 
 from autotune import te
+from autotune.rules.contractions.register_tiles import split_in_vectors
 from autotune.rules.gpu.kernel_knobs import Defaults
 from autotune.rules.gpu.scan_threads import THREADS, schedule_scan
-from autotune.rules.gpu.thread_loops import bind, lane_counts
+from autotune.rules.gpu.thread_loops import WARP, bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.scans.associative_scans import Series, SeriesRewriter, series_of
@@ -189,7 +190,7 @@ class GpuSeries(SeriesRewriter):
             if row is not None:
                 bind(stage, {"threadIdx.y": row})
             stage.unroll(vector)
-            _moved(stage, lane, access)
+            split_in_vectors(stage, lane, access)
             for tensor in tiles.stages:
                 part = s[new[tensor]]
                 part.compute_at(stage, thread)
@@ -202,13 +203,6 @@ class GpuSeries(SeriesRewriter):
 def _scan_of(tensor: te.Tensor) -> ScanOp:
     assert isinstance(tensor.op, ScanOp)
     return tensor.op
-
-
-def _moved(stage: Any, lane: Any, access: int) -> None:
-    """Move elements side by side, some in each access."""
-    piece, lane = stage.split(lane, factor=access)
-    stage.unroll(piece)
-    stage.vectorize(lane)
 
 
 def _suits(series: Series) -> bool:
@@ -227,7 +221,7 @@ class RowTiles:
         self.length = threads * each * lanes
         self.count = -(-own.steps // self.length)
         self.group = min(_GROUP, threads)
-        groups = each * threads // self.group
+        row, groups = min(WARP, threads), each * threads // self.group
         k, q, r = (
             te.reduce_axis((0, n), name=name)
             for n, name in ((self.group, "k"), (groups, "q"), (self.group, "r"))
@@ -247,7 +241,9 @@ class RowTiles:
         def of_group(*index: Any) -> Any:
             *front, g = index
             at = g * self.group + k.var
-            return own.reduce(self.totals[(*front, at // threads, at % threads)], k)
+            return own.reduce(
+                self.totals[(*front, at // threads, at % threads // row, at % row)], k
+            )
 
         def before_group(*index: Any) -> Any:
             *front, g = index
@@ -255,13 +251,18 @@ class RowTiles:
 
         def in_group(*index: Any) -> Any:
             *front, t = index
-            value = self.totals[(*front, t // self.group * self.group + r.var)]
+            at = t // self.group * self.group + r.var
+            value = self.totals[(*front, at // row, at % row)]
             return own.reduce(self._if(r.var < t % self.group, value), r)
+
+        def total(*index: Any) -> Any:
+            *front, warp, t = index
+            return self.inside[(*front, warp * row + t, lanes - 1)]
 
         tiles, shape = (*own.columns, self.count), (*own.columns, self.count, each, threads)
         self.loaded = te.compute((*shape, lanes), loaded, name="loaded")
         self.inside = te.compute((*shape, lanes), inside, name="inside")
-        self.totals = te.compute(shape, lambda *i: self.inside[(*i, lanes - 1)], name="totals")
+        self.totals = te.compute((*tiles, each, threads // row, row), total, name="totals")
         self.sums = te.compute((*tiles, groups), of_group, name="sums")
         self.groups = te.compute((*tiles, groups), before_group, name="groups")
         self.within = te.compute(shape, in_group, name="within")
@@ -300,12 +301,16 @@ class RowTiles:
         """Compute a stage in the threads of a tile, with some elements in an access."""
         if tensor in (self.loaded, self.inside):
             stage.unroll(axes[-3])
-            _moved(stage, axes[-1], access if tensor is self.loaded else 1)
+            split_in_vectors(stage, axes[-1], access if tensor is self.loaded else 1)
             return
         if tensor is self.within:
             stage.unroll(axes[-2])
             return
         stage.set_scope("shared")
-        bind(stage, {"threadIdx.x": axes[-1]})
+        thread = axes[-1]
+        if tensor is self.totals:  # threads that add up groups read side by side
+            stage.storage_align(axes[-2], WARP, 1)
+            thread = stage.fuse(*axes[-2:])
+        bind(stage, {"threadIdx.x": thread})
         if has_rows:
             bind(stage, {"threadIdx.y": axes[0]})

@@ -465,6 +465,12 @@ def test_a_row_is_scanned_in_registers_by_the_threads_of_one_block() -> None:
     assert text.count("pack<4>(&X[") == text.count("pack<4>(&Y[") == 1
 
 
+def test_threads_of_a_row_scan_meet_in_no_bank() -> None:
+    text = text_of_operator("cumsum", m=57, n=4096, axis=1)
+    rows = 4 * 256 // 32  # vectors of a tile over threads of a warp
+    assert f" totals[{rows * 33}];" in text  # each warp's in a row that is one element longer
+
+
 @pytest.mark.parametrize(
     ("operator", "args"),
     [
