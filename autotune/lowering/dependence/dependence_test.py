@@ -101,9 +101,9 @@ class DependenceTest:
             simplifier.bind(var, 0, max(0.0, simplifier.bounds(extent)[1] - 1))
         low, high = simplifier.bounds(to_expr(rest, index.dtype))
         for over in (excess(part) for test in access.conditions for part in conjuncts(test)):
-            apart = None if over is None else add(rest, to_poly(over), -1)
-            if apart is not None and not set(apart) - {()}:
-                high = min(high, apart.get((), 0))
+            if over is not None:  # at most 0
+                others = to_expr(add(rest, to_poly(over), -1), index.dtype)
+                high = min(high, simplifier.bounds(others)[1])
         return scales, (low, high + lanes)
 
 

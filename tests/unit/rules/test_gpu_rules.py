@@ -418,8 +418,13 @@ def text_of_operator(name: str, **args: Any) -> str:
 
 @pytest.mark.parametrize(("batch", "units"), [(300, 96), (301, 200), (1000, 129)])
 def test_threads_beyond_the_units_of_a_cell_touch_no_other_block(batch: int, units: int) -> None:
-    text = text_of_operator("rnn_cell", steps=16, batch=batch, units=units)
-    assert text.count("__global__") == 1
+    args = {"steps": 16, "batch": batch, "units": units}
+    task = Task.from_reference("rnn_cell", args, "cuda -arch=sm_90")
+    for rows in (1, 2, 4):
+        index = task.space.index_of(
+            {**task.space.config(task.default_index).values, "scan_rows": rows}
+        )
+        assert len(split_kernels(task.final(index))) == 1
 
 
 @pytest.mark.parametrize("pattern", ["column", "row", "outer", "scalar"])
