@@ -12,11 +12,16 @@ from autotune.rules.stage_graph import extent
 from autotune.rules.threads import bytes_of, memory_seconds, operation_seconds
 from autotune.schedule.schedule import Schedule
 from autotune.system import host
+from autotune.system.available_cpus import available_cpus
 from autotune.target import Target
 
 #: Bytes of a result that some cache may be too small for, and of a line of it.
 LARGE: Final = 1 << 22
 LINE_BYTES: Final = 64
+
+#: Bytes of the largest cache that a CPU can count on: others, also those of other guests of a
+#: machine, use it, too.
+_SHARE_BYTES: Final = 16 << 20
 
 #: Most operations beside stores past the cache, as a share of the time of the stores.
 _LIGHT: Final = 0.8
@@ -32,7 +37,8 @@ def outlasts_caches(
     are read before they are written, and the cache has less time to write its lines.
     """
     is_light = operation_seconds(target, stages) < light * memory_seconds([tensor])
-    return is_light and 2 * min(len(stages), 2) * bytes_of(tensor) >= host.cache_bytes()
+    cache_bytes = min(host.cache_bytes(), _SHARE_BYTES * available_cpus())
+    return is_light and 2 * min(len(stages), 2) * bytes_of(tensor) >= cache_bytes
 
 
 def is_streamed(

@@ -23,7 +23,7 @@ from autotune.ir.expr import Read
 from autotune.ir.visitor import free_vars
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.stage_graph import extent
-from autotune.rules.streamed_stores import has_whole_lines, is_streamed
+from autotune.rules.streamed_stores import has_whole_lines, is_streamed, outlasts_caches
 from autotune.rules.threads import lanes_in, share
 from autotune.schedule.schedule import Schedule
 
@@ -67,7 +67,9 @@ def schedule_transposed(
     block = 16 if height * length >= _TASKS * (16 * lanes) ** 2 else 4
     block_rows = knobs.define_knob("block_rows", [4, 1, 16, 64], block)
     block_columns = knobs.define_knob("block_columns", [4, 1, 16, 64], block)
-    order = knobs.define_knob("order", ["columns", "rows"])
+    # What is stored past the caches need not be written in order, so that the reads are.
+    streamed = has_whole_lines(tensor) and outlasts_caches(knobs.target, tensor, [tensor])
+    order = knobs.define_knob("order", ["columns", "rows"], "rows" if streamed else "columns")
     outer, u = stage.split(rows, factor=tile)
     across, v = stage.split(columns, factor=lanes)
     outer, down = stage.split(outer, factor=block_rows)
