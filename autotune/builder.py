@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import InstantiationError, SaveError, UsageError
+from autotune.errors import NoRecordError, SaveError, UsageError
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.gpu.thread_limit_errors import thread_limit_rules
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.lowering.split_constants import PreparedFunction, split_constants
 from autotune.lowering.target_limits import target_rules
+from autotune.reuse import Choice, Grade, choose, why_nothing
+from autotune.reuse.policy import ReusePolicy
 from autotune.runtime.argument_checks import is_contiguous
 from autotune.runtime.backends import backend_of
 from autotune.runtime.constant_arrays import Constants, constant_copies
@@ -25,12 +26,12 @@ from autotune.runtime.signature import Signature
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task.task import Task, Workload
-from autotune.task.valid_records import valid_records, why_unused
 from autotune.te.tensor import Tensor
 from autotune.template import template_of
-from records import Record, RecordStore, RecordWarning, ranked
+from records import Record, RecordStore, RecordWarning
 from records.caller_warnings import warn
 from records.formats import load_own
+from records.groups import RecordList, RecordSource, as_source
 from search_spaces import Config
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from autotune.tile.syntax.syntax_tree import Function as TileFunction
 
 log = logging.getLogger(__name__)
+
+# Where to look for measurements: paths of logs, a log, or records themselves.
+RecordsGiven = str | PathLike[str] | RecordStore | Iterable[str | PathLike[str] | Record] | None
 
 
 def lower(
@@ -70,8 +74,8 @@ class BuiltFunction:
     ----------
     source : str
         Text that was compiled.
-    record : Record or None
-        The measurement whose configuration was used.
+    choice : Choice or None
+        The record that was built by; None for the default configuration.
     workload : Workload or None
         Template and arguments, where it was built from a template.
     config : Config or None
@@ -84,7 +88,7 @@ class BuiltFunction:
         target: Target,
         workload: Workload | None = None,
         config: Config | None = None,
-        record: Record | None = None,
+        choice: Choice | None = None,
         strided: Callable[[], PreparedFunction] | None = None,
         constants: Sequence[Host] = (),
     ) -> None:
@@ -96,12 +100,22 @@ class BuiltFunction:
         self.target = target
         self.workload = workload
         self.config = config
-        self.record = record
+        self.choice = choice
 
     @property
     def source(self) -> str:
         """Text that was compiled."""
         return self._compiled.source
+
+    @property
+    def record(self) -> Record | None:
+        """The measurement whose configuration was used; None for the default configuration."""
+        return None if self.choice is None else self.choice.record
+
+    @property
+    def grade(self) -> Grade | None:
+        """How far that measurement is from this: "exact", "kind", "shape" or "any"."""
+        return None if self.choice is None else self.choice.grade
 
     def __call__(self, *arrays: Any) -> None:
         """Run on arrays of the CPU, inputs then outputs, which are written in place.
@@ -182,8 +196,13 @@ def build(
     arguments: Sequence[Tensor] | Mapping[str, Any],
     target: str | Target = "llvm",
     name: str | None = None,
-    records: str | PathLike[str] | RecordStore | Iterable[Record] | None = None,
+    records: RecordsGiven = None,
     constants: Constants | None = None,
+    *,
+    reuse: str = "exact",
+    devices: str = "same",
+    missing: str = "default",
+    guard: bool = False,
 ) -> BuiltFunction:
     """Compile a schedule, or a template with the best configuration that records know.
 
@@ -199,13 +218,24 @@ def build(
         What to build for.
     name : str, optional
         Name of the function; "main" or the template's by default.
-    records : path, RecordStore or iterable of Record, optional
+    records : path, RecordStore, or iterable of paths or of Record, optional
         Where to look for measurements (templates only). Without a matching one the default
         configuration of the space is used, with one warning that says why.
     constants : mapping of str or int to array, optional
         Arrays of inputs that do not change, such as weights, by the name of the input or its
         position. The built function does not take them: what depends on them alone is computed
         now, and what is used of them is copied. Records are those with the same constant inputs.
+    reuse : {"exact", "kind", "shape", "any"}
+        The most distant records that may be used: of this workload and device; of this kind of
+        device with another clock or number of threads; of the nearest shape; of other devices and
+        earlier versions of the template. `BuiltFunction.grade` tells which was.
+    devices : {"same", "any"}
+        "any" also admits records of this very workload from any device.
+    missing : {"default", "error", "nearest", "tune"}
+        What to do without such a record: build the default configuration; raise NoRecordError; take
+        the nearest record of any grade; or tune first, and append to the log that `records` names.
+    guard : bool
+        Time the recorded configuration and the default in turns, once, and build the faster.
 
     Examples
     --------
@@ -215,6 +245,7 @@ def build(
     >>> f(a, c)
     """
     target = Target.of(target)
+    policy = ReusePolicy(reuse=reuse, devices=devices, missing=missing, guard=guard)
     if name is not None:
         _named("build", name)
     if isinstance(what, Schedule):
@@ -222,7 +253,7 @@ def build(
             raise UsageError(
                 "build: arguments of a schedule are the list of its tensors, not a mapping"
             )
-        if records is not None:
+        if records is not None or policy != ReusePolicy():
             raise UsageError("build: records are for templates; a schedule is built as it is")
         tensors = _tensors("build", arguments)
         analysed = partial(_analysed, what, tensors, target, name or "main")
@@ -249,7 +280,8 @@ def build(
         task = Task.from_reference(what, arguments, target)
     else:
         task = Task(template_of(what), arguments, target)
-    return build_task(task, _loaded(records), name, constants)
+    source, store = record_source(records, must_exist=missing != "tune")
+    return build_task(task, source, name, constants, policy, store)
 
 
 def _analysed(
@@ -266,24 +298,33 @@ def _analysed(
 
 def build_task(
     task: Task,
-    records: Sequence[Record] | None = None,
+    records: RecordSource | Iterable[Record] | None = None,
     name: str | None = None,
     constants: Constants | None = None,
+    policy: ReusePolicy = ReusePolicy(),  # noqa: B008, it is frozen
+    store: RecordStore | None = None,
 ) -> BuiltFunction:
     """Compile a task with the best configuration that records know.
 
-    Without a matching record the default configuration is used, with one warning that says what
-    the records are of. Those of an earlier version of the template, or of configurations that are
-    no longer allowed, are warned of, too (`RecordWarning`).
+    What is not used of the records is warned of, by reason (`RecordWarning`).
 
     Parameters
     ----------
     task : Task
-    records : sequence of Record, optional
+    records : RecordSource or iterable of Record, optional
     name : str, optional
         Name of the function; the template's by default.
     constants : mapping of str or int to array, optional
         As of `build`. A task that has constant inputs already needs the arrays of just these.
+    policy : ReusePolicy, optional
+        Which records count, and what to do without any.
+    store : RecordStore, optional
+        The log that ``missing="tune"`` appends to.
+
+    Raises
+    ------
+    NoRecordError
+        With ``missing="error"``, if there is no record to build by.
     """
     if name is not None:
         _named("build", name)
@@ -296,23 +337,67 @@ def build_task(
             f"build: {task.workload} needs the arrays of its constant inputs as constants=, got "
             f"those of {list(arrays)}"
         )
-    unused: list[str] = []
-    record, config = best_config(task, records or [], unused.append)
-    for why in unused:  # for programs, and in the logging as commands have it
-        log.warning(why)
-        warn(why, RecordWarning)
-    if config is None:
-        config = task.space.config(task.default_index)
-        given = "no records given" if records is None else "no record that can be used"
-        reason = "" if records is None else f" ({why_unused(task, records)})"
-        warn(
-            f"{given} for {task.workload} on {task.target}{reason}: building the default "
-            "configuration; `autotune run` tunes it"
-        )
+    source = None if records is None else as_source(records)
+    choice = _choice(task, source, policy, store)
+    config = task.space.config(task.default_index) if choice is None else choice.config
     function = task.prepared_of(config.values)
     function = function if name is None else function.renamed(name)
     copies = list(arrays.values())
-    return BuiltFunction(function, task.target, task.workload, config, record, constants=copies)
+    return BuiltFunction(function, task.target, task.workload, config, choice, constants=copies)
+
+
+def _choice(
+    task: Task, records: RecordSource | None, policy: ReusePolicy, store: RecordStore | None
+) -> Choice | None:
+    """Return what to build by; None for the default configuration."""
+    source = RecordList([]) if records is None else records
+    choice = choose(task, source, policy.reuse, policy.any_device, _tell)
+    if choice is None and policy.missing == "nearest":
+        choice = choose(task, source, Grade.ANY, notify=log.info)
+    if choice is None and policy.missing == "tune":
+        if store is None:
+            raise UsageError(
+                "build: missing='tune' appends its measurements to a log: give records= as the "
+                "path of one"
+            )
+        from autotune.tuner.run.tune_missing import tune_missing  # slow import
+
+        tune_missing(task, store)
+        choice = choose(task, store.load(), notify=log.info)
+    if choice is None:
+        _without_record(task, records, policy)
+        return None
+    if choice.text:
+        log.info("%s: %s", task.workload, choice.text)
+    if policy.guard:
+        from autotune.measure.guard import compare_with_default  # slow import
+
+        found = compare_with_default(task, choice.config)
+        if not found.keeps:
+            why = found.why or f"it is {found.over_default:.2f} times as fast"
+            _tell(
+                f"{task.workload}: the default configuration is built instead of the recorded "
+                f"one: {why}"
+            )
+            return None
+    return choice
+
+
+def _without_record(task: Task, records: RecordSource | None, policy: ReusePolicy) -> None:
+    """Say that the default is built, as no record can be used, or raise an error."""
+    _ = task.default_index  # a template may refuse its arguments or constant inputs
+    given = "no records given" if records is None else "no record that can be used"
+    reason = "" if records is None else f" ({why_nothing(task, records)})"
+    what = f"{given} for {task.workload} on {task.target}{reason}"
+    if policy.missing == "error":
+        raise NoRecordError(f"{what}; `autotune run` makes some")
+    warn(f"{what}: building the default configuration; `autotune run` tunes it")
+
+
+def _tell(why: str) -> None:
+    """Tell programs of records, and the logging, which commands print."""
+    log.warning(why)
+    warn(why, RecordWarning)
 
 
 def build_program(program: Program, target: Target) -> BuiltFunction:
@@ -335,11 +420,11 @@ def build_tile(
     """
     from autotune.operators.tile_template import arguments_of, tile_template
 
-    known = _loaded(records) or []
+    known, _ = record_source(records)
     args = arguments_of(function, types)
-    names = (r.workload["template"] for r in known if r.workload["args"] == args)
+    names = (group.template for group in (known.groups() if known else ()) if group.args == args)
     template = tile_template(function, next(names, "tile"), target.kind, most_operations)
-    return build_task(Task(template, args, target), known)
+    return build_task(Task(template, args, target), known or [])
 
 
 def _tensors(caller: str, tensors: Any) -> list[Tensor]:
@@ -357,47 +442,23 @@ def _named(caller: str, name: object) -> str:
     return name
 
 
-def _loaded(records: Any) -> list[Record] | None:
+def record_source(
+    records: Any, must_exist: bool = True
+) -> tuple[RecordSource | None, RecordStore | None]:
+    """Return where to look up what `build` was given, and the log to append to, if it is one."""
     if records is None:
-        return None
+        return None, None
     if isinstance(records, RecordStore):
-        return load_own(records)
-    if isinstance(records, (str, PathLike)):
-        return load_own(RecordStore(fspath(records)), must_exist=True)
-    if isinstance(records, Iterable) and not isinstance(records, bytes):
-        found = list(records)
+        return RecordList(load_own(records)), records
+    given = [records] if isinstance(records, (str, PathLike)) else records
+    if isinstance(given, Iterable) and not isinstance(given, bytes):
+        found = list(given)
         if all(isinstance(record, Record) for record in found):
-            return found
+            return RecordList(found), None
+        if all(isinstance(path, (str, PathLike)) for path in found):
+            stores = [RecordStore(fspath(path)) for path in found]
+            loaded = [record for store in stores for record in load_own(store, must_exist)]
+            return RecordList(loaded), stores[0]
     raise UsageError(
-        f"build: records must be the path of a log, a RecordStore or records, got {records!r}"
+        f"build: records must be paths of logs, a RecordStore or records, got {records!r}"
     )
-
-
-def best_config(
-    task: Task, records: Sequence[Record], notify: Callable[[str], object] = log.warning
-) -> tuple[Record | None, Config | None]:
-    """Return the best record of this workload and target, and its place in today's space.
-
-    That is the one that the latest final comparison chose, and without any the fastest trial (see
-    `records.ranked`). Records of an earlier version of the template are not used (see
-    `valid_records`), nor those whose configuration is no longer allowed; why is told, by default as
-    a logged warning.
-    """
-    found = valid_records(task, records, notify)
-    indices = {id(record): index for index, record in found}
-    problems: Counter[str] = Counter()
-    best: tuple[Record | None, Config | None] = None, None
-    for record in ranked(record for _, record in found):
-        index = indices[id(record)]
-        try:
-            rule = task.refusal(index)
-            if not rule:
-                best = record, task.space.config(index)
-                break
-            problems[f"its configuration is no longer allowed: {rule}"] += 1
-        except InstantiationError as error:
-            problems[str(error)] += 1
-    for problem, count in problems.items():
-        records_of = "a record" if count == 1 else f"{count} records"
-        notify(f"{records_of} of {task.workload} passed over: {problem}")
-    return best

@@ -19,6 +19,10 @@ class UsageError(AutotuneError):
     """The user asked for something that does not exist or makes no sense (exit code 2)."""
 
 
+class NoRecordError(UsageError):
+    """A build was asked to use records, and none of them can be used."""
+
+
 class IRError(AutotuneError):
     """An ill-formed expression, statement or function."""
 

@@ -29,9 +29,10 @@ from typing import Any, Protocol
 import here  # noqa: F401 - finds autotune
 import numpy as np
 
-from autotune.builder import BuiltFunction, best_config, build_task
+from autotune.builder import BuiltFunction, build_task
 from autotune.cli.options.task_arguments import load_log, task_with, template_of
 from autotune.ir import dtypes
+from autotune.reuse import choose
 from autotune.runtime.cpu.aligned_arrays import aligned_copy, aligned_zeros
 from autotune.runtime.cpu.benchmark_kernels import multiply_adds
 from autotune.system.available_cpus import thread_count
@@ -145,7 +146,7 @@ def compare(request: Request) -> dict[str, Any]:
     template = template_of(request.template, target)
     task = task_with(template, request.template, *settings, target, constant=request.constant)
     records = load_log(request.log)
-    if best_config(task, records)[0] is None:
+    if choose(task, records) is None:
         raise LookupError("the log holds no valid record")
     inputs, outputs = arrays_of(task)
     with warnings.catch_warnings():

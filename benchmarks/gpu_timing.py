@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from gpu_rows import COPY, SCAN, Kernel
 
-from autotune.builder import BuiltFunction, best_config, build_task
+from autotune.builder import BuiltFunction, build_task
+from autotune.reuse import choose
 from autotune.runtime.cpu.benchmark_kernels import copies as cpu_copies
 from autotune.target import Target
 from autotune.task.task import Task
@@ -133,7 +134,7 @@ def best_of(kernel: Kernel, target: str, log: Path) -> BuiltFunction:
     """Return the fastest configuration that a log holds, built; NotTunedError if it holds none."""
     task = Task.from_reference(kernel.template, kernel.args, target)
     records = RecordStore(log).load() if log.exists() else []
-    if best_config(task, records)[0] is None:
+    if choose(task, records) is None:
         raise NotTunedError(f"{kernel.name}: {log} holds no valid record of it")
     return build_task(task, records)
 

@@ -31,6 +31,7 @@ import autotune
 from autotune.builder import BuiltFunction
 from autotune.errors import AutotuneError
 from autotune.report.ratio import Ratio
+from autotune.reuse import choose
 from autotune.task.task import Task
 
 BLOCK_S = 0.15
@@ -236,9 +237,9 @@ def planted(options: argparse.Namespace) -> list[Row]:
             spent = tune(template, args, log, number + 1, options.trials, options.target)
             seconds.append(spent)
             task = Task.from_reference(template, args, options.target)
-            record, config = autotune.builder.best_config(task, autotune_records(log))
-            assert record is not None
-            assert config is not None
+            choice = choose(task, autotune_records(log))
+            assert choice is not None
+            record, config = choice.record, choice.config
             found += config.index == args["place"]
             stated = Ratio.of_final(record)
             said = "no range" if stated is None else stated.range_text

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from records.query import ranked
 from records.record import Record, canonical, workload_key
@@ -49,6 +49,7 @@ class RecordGroup:
         return self.trials + self.finals
 
 
+@runtime_checkable
 class RecordSource(Protocol):
     """Where records are looked up."""
 
@@ -82,8 +83,13 @@ class RecordList:
         )
 
 
+def as_source(records: RecordSource | Iterable[Record]) -> RecordSource:
+    """Return records themselves as a source; a source as it is."""
+    return records if isinstance(records, RecordSource) else RecordList(records)
+
+
 def group_key(record: Record) -> tuple[str, str, str | None]:
-    """Return what is equal for the records of a group: workload, device, version of the template."""
+    """Return what is equal for all records of a group: workload, device, fingerprint."""
     fingerprint = (record.fingerprints or {}).get("template")
     return workload_key(record), canonical(record.device), fingerprint
 

@@ -23,12 +23,13 @@ class Entry(NamedTuple):
     """A configuration of a workload, of which a run makes at most one record.
 
     `template` is the fingerprint of the template that makes it; a changed one is another entry.
-    So is each final comparison that the configuration was in.
+    So is the same on another device, and each final comparison that the configuration was in.
     """
 
     workload: str
     config: str
     template: str
+    device: str = ""
     comparison: str = ""
 
     @classmethod
@@ -36,16 +37,22 @@ class Entry(NamedTuple):
         """Return the entry that a record fills."""
         template = (record.fingerprints or {}).get("template", "")
         comparison = "" if record.final is None else record.final["comparison"]
-        return cls(workload_key(record), config_key(record), template, comparison)
+        device = canonical(record.device)
+        return cls(workload_key(record), config_key(record), template, device, comparison)
 
     @classmethod
     def make(
-        cls, workload: Mapping[str, Any], target: str, values: Mapping[str, Any], template: str
+        cls,
+        workload: Mapping[str, Any],
+        target: str,
+        values: Mapping[str, Any],
+        template: str,
+        device: Mapping[str, Any],
     ) -> Entry:
-        """Return the entry of a workload as records have it, target and knob values."""
+        """Return the entry of a workload as records have it, target, knob values and device."""
         constant = workload.get("constant", ())
         key = make_workload_key(workload["template"], workload["args"], target, constant)
-        return cls(key, canonical(values), template)
+        return cls(key, canonical(values), template, canonical(device))
 
 
 class Journal:

@@ -11,6 +11,7 @@ import math
 import statistics
 import sys
 import time
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, cast
@@ -261,6 +262,7 @@ def _check(record: Record) -> None:
     for knob, value in record.config["values"].items():
         if not _is_knob_value(value):
             raise RecordError(f"knob {_short(knob)} must be a number, text or list of such")
+    _check_names(record)
     if (record.costs_s is None) == (record.error is None):
         raise RecordError("a record has either costs_s or error, and not both")
     if record.costs_s is not None:
@@ -272,6 +274,17 @@ def _check(record: Record) -> None:
         raise RecordError(f"raced must be true or false, not {_short(record.raced)}")
     if record.final is not None:
         _check_final(record.final, len(record.costs_s or ()))
+
+
+def _check_names(record: Record) -> None:
+    """Refuse names that would steer a terminal: no program writes them."""
+    for name in (
+        *(record.template, record.target, record.device.get("name")),
+        *record.args,
+        *record.config["values"],
+    ):
+        if isinstance(name, str) and any(unicodedata.category(c) == "Cc" for c in name):
+            raise RecordError(f"the name {_short(name)} has control characters")
 
 
 def _check_final(final: Mapping[str, Any], costs: int) -> None:

@@ -25,7 +25,8 @@ def device(target: Target) -> dict[str, Any]:
     """Describe the device that candidates for `target` run on.
 
     "kind" ("cpu"), "name" of the processor, "cores" this process may run on, "threads" that a
-    parallel loop uses, "vector_bytes". Or "kind" ("gpu") and what else
+    parallel loop uses, "vector_bytes", and where Linux tells them "model", the numbers of its
+    family and model, and "max_mhz". Or "kind" ("gpu") and what else
     `autotune.runtime.cuda.cupy_driver.facts_of` tells of the GPU, if there is one here.
     """
     return {"kind": "cpu" if target.on_cpu else "gpu", **_facts(target, "device")}

@@ -35,6 +35,21 @@ def processor_name() -> str:
     return cpuinfo().get("model name") or platform.processor() or platform.machine()
 
 
+def processor_model() -> str | None:
+    """Return the numbers of the processor's family and model, as two names may be the same."""
+    fields = cpuinfo()
+    known = fields.get("cpu family"), fields.get("model")
+    return None if None in known else f"{known[0]}/{known[1]}"
+
+
+def max_mhz(path: str = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq") -> int | None:
+    """Return the processor's highest clock in MHz; None where Linux does not know it."""
+    try:
+        return int(Path(path).read_text(encoding="ascii")) // 1000
+    except (OSError, ValueError):
+        return None
+
+
 def cpu_flags() -> frozenset[str]:
     """Features of the processor under Linux's names; empty where it lists none."""
     fields = cpuinfo()

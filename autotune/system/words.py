@@ -12,6 +12,16 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+_NAMED = 3  # Names that a message lists, at most.
+
+
+def named(names: Iterable[str]) -> str:
+    """Return the first few of some names, each once, and the number of the others."""
+    known = list(dict.fromkeys(names))
+    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+    return f"{', '.join(known[:_NAMED])}{more}"
+
+
 def closest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that `word` looks like, if any does."""
     words = list(known)

@@ -132,9 +132,16 @@ class Task:
 
     def with_constant(self, constant: Sequence[int]) -> Task:
         """Return the task in which other inputs do not change, by their positions."""
+        return self._with(self.args, constant)
+
+    def with_args(self, args: Mapping[str, Any]) -> Task:
+        """Return the task of the same template with other arguments."""
+        return self._with(args, self.constant)
+
+    def _with(self, args: Mapping[str, Any], constant: Sequence[int]) -> Task:
         own = self._structures
         ref, guarded, timeout_s = self._template_ref, own.guarded, own.trace_timeout_s
-        return Task(self.template, self.args, self.target, ref, guarded, timeout_s, constant)
+        return Task(self.template, args, self.target, ref, guarded, timeout_s, constant)
 
     def __repr__(self) -> str:
         return f"<task {self.workload} on {self.target}>"

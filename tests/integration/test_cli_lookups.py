@@ -24,7 +24,7 @@ def test_best_has_the_keys_that_scripts_rely_on(call, tuned):
     done = call("best", "matmul", *SMALL, "--log", log, "--json")
     assert done.code == 0
     found = json.loads(done.out)
-    assert set(found) == {"workload", "target", "config", "cost_s", "gflops", "record"}
+    assert set(found) == {"workload", "target", "config", "cost_s", "gflops", "grade", "record"}
     fastest = chosen(log)
     assert found["record"] == fastest.to_json()
     assert found["config"] == fastest.config

@@ -6,8 +6,8 @@ from support.fake_measurer import FakeMeasurer, run
 
 import autotune
 from autotune import te
-from autotune.builder import best_config
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.reuse import choose
 from autotune.task.task import Task, code_hash
 from autotune.tuner.base import Observation
 from autotune.tuner.run.events import End, Finished, Measured, Started
@@ -107,9 +107,11 @@ def test_a_build_does_not_use_records_of_an_earlier_version(task, store, caplog)
     run(task, store, 2)
     fast, slow = store.load()
     old = changed(fast, fingerprints={**fast.fingerprints, "template": "0123"})
-    assert best_config(task, [old, slow])[0] == slow
-    assert "1 record of plain(n=64) was measured with an earlier version" in caplog.text
-    assert best_config(task, [changed(old, fingerprints={}), slow])[0].index == fast.index
+    assert choose(task, [old, slow]).record == slow
+    assert "1 record of plain(n=64) is measured with an earlier version" in caplog.text
+    unmarked = changed(old, fingerprints={})
+    assert choose(task, [unmarked, slow]).record == slow
+    assert "1 record of plain(n=64) is without the version of its template" in caplog.text
 
 
 class Meanwhile(FakeMeasurer):

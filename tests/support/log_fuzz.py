@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from autotune import dataset
-from autotune.builder import best_config
 from autotune.cli.commands.records import log_summary_text
 from autotune.errors import AutotuneError
 from autotune.measure.recorded_measurer import recordings
+from autotune.reuse import choose
 from autotune.task.task import Task
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
@@ -228,7 +228,7 @@ class Readers:
         assert list(map(str, streamed)) == list(map(str, records))  # NaN is not itself
         self.told("read_any", lambda: read_any(path))
         self.told("news", lambda: Journal(store).new_records())
-        self.told("best", lambda: best_config(self._task, records or []))
+        self.told("best", lambda: choose(self._task, records or []))
         self.told("resume", self._resume)
         self._use(records or [], [path])
 

@@ -135,8 +135,8 @@ class Measurements:
         task = self._task
         if self._foreign:
             print_error(
-                f"{self._foreign} of the times are records of {self._store.path} from another "
-                "device or other versions, or taken otherwise: another --log has them measured anew"
+                f"{self._foreign} of the times are records of {self._store.path} with other "
+                "versions, or taken otherwise: another --log has them measured anew"
             )
         device = environment.device(task.target) if self._record is None else self._record.device
         return BenchmarkedTemplate(

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from autotune.builder import best_config
 from autotune.cli.options import shared_options as shared
 from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.task_arguments import load_logs, make_task, work_of
@@ -17,7 +16,8 @@ from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, w
 from autotune.report.ratio import Ratio
 from autotune.report.text_tables import wrap
 from autotune.report.units import time_text
-from autotune.task.valid_records import why_unused
+from autotune.reuse import choose, why_nothing
+from autotune.reuse.policy import ReusePolicy
 
 # Note on a result without a final comparison: it is the fastest trial.
 BY_TRIALS = "no final comparison: the fastest of its trials"
@@ -36,28 +36,33 @@ def best(
     shapes: shared.Shape = None,
     constant: shared.Constant = None,
     target: shared.TargetText = "llvm",
+    reuse: shared.Reuse = "exact",
+    any_device: shared.AnyDevice = False,
     as_json: shared.Json = False,
 ) -> None:
     """Print the configuration that logs have shown to be best."""
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
         task = make_task(template, settings, shapes, target, constant=constant)
+        policy = ReusePolicy(reuse=reuse, devices="any" if any_device else "same")
         records = load_logs(logs)
-        record, config = best_config(task, records)
-        if record is None:
+        choice = choose(task, records, policy.reuse, policy.any_device)
+        if choice is None:
             _ = task.space  # a template may refuse its arguments or constant inputs
-    if record is None or config is None:
+    if choice is None:
         raise StopError(
             NOTHING_FOUND,
             f"{' and '.join(logs)} {'holds' if len(logs) == 1 else 'hold'} no valid record of "
-            f"{task.workload} on {task.target} ({why_unused(task, records)}); "
+            f"{task.workload} on {task.target} ({why_nothing(task, records)}); "
             "`autotune run` makes some, `autotune records summary` lists those there are",
         )
+    record, config = choice.record, choice.config
     work = work_of(task)
     if as_json:
         found = {
             "workload": task.workload.to_json(),
             "target": str(task.target),
             "config": config.to_json(),
+            "grade": str(choice.grade),
             "cost_s": record.cost_s,
             "gflops": work.gflops(record.cost_s),
             "record": record.to_json(),
@@ -70,5 +75,7 @@ def best(
         said.insert(2, ratio.sentence("the default"))
     print_line(wrap(f"  {', '.join(said)}", width(), "    "))
     print_line(wrap(f"  {config.describe()}", width(), "    "))
+    if choice.text:
+        print_line(wrap(f"  {choice.text}", width(), "    "))
     if record.is_trial:
         print_line(wrap(f"  {BY_TRIALS}", width(), "    "))

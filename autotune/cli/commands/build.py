@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -11,11 +12,13 @@ from typing import Annotated
 
 import typer
 
-from autotune.builder import build_task
+from autotune.builder import build_task, record_source
 from autotune.cli.commands.best import BY_TRIALS
-from autotune.cli.options.input_files import read_array
+from autotune.cli.options.input_files import check_readable, read_array
 from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.shared_options import (
+    AnyDevice,
+    Reuse,
     Set,
     Shape,
     TargetText,
@@ -23,10 +26,12 @@ from autotune.cli.options.shared_options import (
     command_app,
     parse_settings,
 )
-from autotune.cli.options.task_arguments import load_logs, make_task, work_of
-from autotune.cli.terminal.output import print_line
+from autotune.cli.options.task_arguments import make_task, work_of
+from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line
 from autotune.cli.terminal.signals import ending_signals
+from autotune.errors import NoRecordError
 from autotune.report.units import time_text
+from autotune.reuse.policy import ReusePolicy
 from autotune.runtime.argument_checks import Array
 from autotune.runtime.save_library import check_can_save
 
@@ -60,6 +65,23 @@ def build(
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name of the function.  [TEMPLATE]")
     ] = None,
+    reuse: Reuse = "exact",
+    any_device: AnyDevice = False,
+    missing: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT", help="Without a record: default, error, nearest (record) or tune."
+        ),
+    ] = "default",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail without a record, as --missing error.")
+    ] = False,
+    guard: Annotated[
+        bool,
+        typer.Option(
+            "--guard", help="Time the recorded and the default configuration; build the faster."
+        ),
+    ] = False,
 ) -> None:
     """Compile the best configuration into a shared library.
 
@@ -69,11 +91,23 @@ def build(
     with ending_signals(), redirect_stdout(sys.stderr):  # what a template prints was not asked for
         warnings.filterwarnings("ignore", "no records given")  # the line below says so
         task = make_task(template, settings, shapes, target)
-        records = load_logs(logs) if logs else None
+        policy = ReusePolicy(
+            reuse=reuse,
+            devices="any" if any_device else "same",
+            missing="error" if strict else missing,
+            guard=guard,
+        )
+        for name_of_log in logs:
+            if policy.missing != "tune" or os.path.lexists(name_of_log):
+                check_readable(name_of_log)
+        records, store = record_source(logs or None, must_exist=policy.missing != "tune")
         given = _constants(constants)
         path = Path(output if output is not None else f"{task.template.name}.so")
         check_can_save(path, task.target)
-        function = build_task(task, records, name, given)
+        try:
+            function = build_task(task, records, name, given, policy, store)
+        except NoRecordError as error:
+            raise StopError(NOTHING_FOUND, str(error)) from error
         function.save(path)
         work = work_of(task)
     assert function.config is not None  # a task's always has one
@@ -83,6 +117,8 @@ def build(
     else:
         cost_s = function.record.cost_s
         chosen += f", {time_text(cost_s)}, {work.speed_text(cost_s)} in {' and '.join(logs)}"
+        if function.choice is not None and function.choice.text:
+            chosen += f", {function.choice.text}"
         if function.record.is_trial:
             chosen += f" ({BY_TRIALS})"
     made = f"{path} and {path.with_suffix('.h')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -25,9 +26,9 @@ from autotune.report.display.run_display import View, make_display
 from autotune.report.outcome import refusals_text
 from autotune.report.progress import RunProgress, WorkloadInfo, WorkloadStatus, failures_text
 from autotune.report.space_text import legal_lines
+from autotune.reuse.valid_records import valid_records
 from autotune.system.words import counted
 from autotune.task.task import Task
-from autotune.task.valid_records import valid_records
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.model_tuner import default_model
 from autotune.tuner.model.transfer import TransferPrior
@@ -41,6 +42,9 @@ from search_spaces import SpaceError
 
 if TYPE_CHECKING:
     from autotune.feature import TaskFeatures
+
+
+_log = logging.getLogger(__name__)
 
 
 def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProcess) -> None:
@@ -139,7 +143,15 @@ def _session(plan: WorkloadPlan, measurer: LocalMeasurer, seed: int, display: Di
         _trees,
     )
     return Session(
-        task, measurer, tuner, plan.store, seed, options.limits, plan.label, options.weight
+        task,
+        measurer,
+        tuner,
+        plan.store,
+        seed,
+        options.limits,
+        plan.label,
+        options.weight,
+        any_device=options.any_device,
     )
 
 
@@ -210,7 +222,10 @@ def _interrupted(progress: RunProgress, plans: Sequence[WorkloadPlan], code: int
 
 def _logged(status: WorkloadStatus, plan: WorkloadPlan) -> WorkloadStatus:
     """Return the status of a workload from its log."""
-    records = [record for _, record in valid_records(plan.task, plan.store.load())]
+    found = valid_records(
+        plan.task, plan.store.load(), any_device=plan.options.any_device, notify=_log.info
+    )
+    records = [record for _, record in found]
     trials = sum(record.is_trial for record in records)
     return replace(status, trial=trials, best=next(iter(ranked(records)), None))
 

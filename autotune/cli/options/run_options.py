@@ -145,6 +145,12 @@ def _positions(value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"must be true or false, not {value!r}")
+    return value
+
+
 def _flush(value: Any) -> str:
     if value not in FLUSHES:
         raise UsageError(f"must be {' or '.join(FLUSHES)}, not {value!r}")
@@ -219,6 +225,7 @@ class WorkloadOptions:
     )
     transfer: tuple[str, ...] = option(shared.Transfer, _texts, ())
     log: str | None = option(_typer("Log of measurements.  [TEMPLATE.jsonl]", "FILE"), _text)
+    any_device: bool = option(shared.AnyDevice, _flag, False)
     seed: int | None = _count(
         "Seed of every random choice.  [chosen and printed]", 0, scope=OptionScope.RUN
     )

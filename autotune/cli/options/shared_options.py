@@ -40,6 +40,16 @@ TargetText = Annotated[
     str, typer.Option(metavar="TARGET", help="What for, such as 'llvm -mcpu=native'.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AnyDevice = Annotated[
+    bool, typer.Option("--any-device", help="Use records of the workload from any device, too.")
+]
+Reuse = Annotated[
+    str,
+    typer.Option(
+        metavar="GRADE",
+        help="Most distant records that are used: exact, kind (of device), shape or any.",
+    ),
+]
 Patience = Annotated[
     float | None,
     typer.Option(

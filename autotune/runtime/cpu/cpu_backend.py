@@ -16,7 +16,8 @@ from autotune.runtime.cpu.aligned_arrays import aligned_zeros
 from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.device import Host
 from autotune.system.available_cpus import available_cpus, thread_count
-from autotune.system.host import processor_name
+from autotune.system.host import max_mhz, processor_model, processor_name
+from autotune.system.words import printable
 from autotune.target import Target
 
 if TYPE_CHECKING:
@@ -36,12 +37,15 @@ def facts(target: Target) -> dict[str, Any]:
     """Describe the processor and what of it a target uses; nothing is asked for versions."""
     device = {
         "kind": "cpu",
-        "name": processor_name(),
+        "name": printable(processor_name()),
         "cores": available_cpus(),
         "threads": thread_count(target.threads),
         "vector_bytes": target.host.vector_bytes,
+        "model": processor_model(),
+        "max_mhz": max_mhz(),
     }
-    return {"device": device, "arch": None, "versions": {}}
+    known = {key: value for key, value in device.items() if value is not None}
+    return {"device": known, "arch": None, "versions": {}}
 
 
 def compile_binary(function: PrimFunc, target: Target, _arch: str | None = None) -> CpuBinary:

@@ -49,12 +49,13 @@ class Session:
 
     measurer: measures candidates of this task; the caller closes it.
     tuner: a new one, over the task's space.
-    store: earlier records of the workload count as trials, failures included, and are never
-        repeated, unless an earlier version of the template made them.
+    store: earlier records of the workload on this device count as trials, failures included, and
+        are never repeated, unless an earlier version of the template made them.
     seed: recorded with each measurement.
     job: what events call this workload.
     weight: how much its time matters beside that of other workloads, > 0.
     clock: returns monotonic seconds.
+    any_device: whether records from other devices count as trials, too.
 
     UsageError if the tuner has no estimate for patience, or the workload cannot be held against its
     goal.
@@ -71,10 +72,11 @@ class Session:
         job: str = "",
         weight: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
+        any_device: bool = False,
     ) -> None:
         self.task = task
         self.measurer = measurer
-        self.trials = Trials(task, store, measurer.policy, seed)
+        self.trials = Trials(task, store, measurer.policy, seed, any_device)
         self.limits = limits
         self.job = job
         self.weight = weight

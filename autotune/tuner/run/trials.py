@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from autotune.measure.result import MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.reuse.grades import Grade, device_grade
+from autotune.reuse.valid_records import valid_records
 from autotune.runtime import environment
 from autotune.task.task import Task
-from autotune.task.valid_records import valid_records
 from records import Entry, Journal, Record, RecordStore, ranked
 from search_spaces import SpaceError
+
+_log = logging.getLogger(__name__)
 
 
 class _Draft(NamedTuple):
@@ -30,11 +34,21 @@ class Trials:
 
     policy: how measurements are taken now.
     seed: recorded with each of them.
+    any_device: whether records from other devices count.
     """
 
-    def __init__(self, task: Task, store: RecordStore, policy: TimingPolicy, seed: int) -> None:
+    def __init__(
+        self,
+        task: Task,
+        store: RecordStore,
+        policy: TimingPolicy,
+        seed: int,
+        any_device: bool = False,
+    ) -> None:
         self._task = task
         self._policy = policy
+        self._any_device = any_device
+        self._notify: Callable[[str], object] = _log.warning
         self._common: dict[str, Any] = {
             "workload": task.workload.to_json(),
             "target": task.target.recorded,
@@ -111,7 +125,10 @@ class Trials:
 
         Return the trials among it, with their configurations.
         """
-        news = valid_records(self._task, self._journal.new_records())
+        news = valid_records(
+            self._task, self._journal.new_records(), self._notify, self._any_device
+        )
+        self._notify = _log.info  # other machines may append to the log all the time
         for index, record in news:
             self._take(index, record)
         return [(index, record) for index, record in news if record.is_trial]
@@ -157,7 +174,8 @@ class Trials:
 
     def comparable(self, record: Record) -> bool:
         """Whether a record was measured as it would be now, on the same machine."""
-        same = all(getattr(record, name) == self._common[name] for name in ("device", "versions"))
+        device = device_grade(self._common["device"], record.device)[0]
+        same = device is Grade.EXACT and record.versions == self._common["versions"]
         return same and self._policy.comparable(record.policy)
 
     def close(self) -> None:
@@ -179,7 +197,8 @@ class Trials:
     def _entry(self, index: int) -> Entry:
         draft = self.draft(index)
         values, template = draft.config["values"], draft.fingerprints["template"]
-        return Entry.make(self._common["workload"], self._common["target"], values, template)
+        common = self._common
+        return Entry.make(common["workload"], common["target"], values, template, common["device"])
 
     def _record(
         self, index: int, result: MeasureResult, final: dict[str, Any] | None = None

@@ -36,8 +36,8 @@ def tune(
 
     `measurer`: measures candidates of this task; the caller closes it.
     `tuner`: a new one, over the task's space.
-    `store`: earlier records of the workload count as trials, failures included, and are never
-    repeated, unless an earlier version of the template made them.
+    `store`: earlier records of the workload on this device count as trials, failures included, and
+    are never repeated, unless an earlier version of the template made them.
     `trials`: records wanted in all; None for as many as there is time for.
     `seed`: recorded with each measurement.
     `on_event`: called with what happens, for display; see :mod:`autotune.tuner.run.events`.

@@ -224,13 +224,24 @@ def test_wrong_answers_are_gaps_whose_reason_is_told(bench: Call) -> None:
     assert last == "continuous at 16, 32: WRONG_ANSWER: 7 is wrong"
 
 
-def test_times_of_another_device_are_used_and_told(bench: Call) -> None:
+def test_times_taken_with_other_versions_are_used_and_told(bench: Call) -> None:
     bench(*ADD, "--sizes", "n=16", "--log", "l.jsonl")
     log = Path("l.jsonl")
-    log.write_text(log.read_text().replace('"cores":', '"cores":1'))
+    log.write_text(log.read_text().replace('"numpy":"', '"numpy":"0.'))
     code, _, err = bench(*ADD, "--sizes", "n=16", "--log", "l.jsonl")
     assert code == 0
-    assert err.startswith("autotune: 2 of the times are records of l.jsonl from another device")
+    assert err.startswith("autotune: 2 of the times are records of l.jsonl with other versions")
+
+
+def test_times_of_another_device_are_told_and_taken_anew(bench: Call) -> None:
+    bench(*ADD, "--sizes", "n=16", "--log", "l.jsonl")
+    log = Path("l.jsonl")
+    log.write_text(log.read_text().replace('"threads":', '"threads":1'))
+    code, _, err = bench(*ADD, "--sizes", "n=16", "--log", "l.jsonl")
+    assert code == 0
+    assert "2 records of" in err
+    assert "from other devices" in err
+    assert len(log.read_text().splitlines()) == 4
 
 
 def test_without_a_baseline_there_is_no_column_of_it(bench: Call) -> None:

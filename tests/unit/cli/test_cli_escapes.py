@@ -24,20 +24,28 @@ STEERING = set("\x1b\x07\x9b\r\x08\u202e\u2028")
 def log(tmp_path):
     path = tmp_path / "log.jsonl"
     common = {
-        "workload": {"template": f"matmul{EVIL}", "args": {f"n{EVIL}": EVIL}},
-        "target": f"llvm{EVIL}",
-        "device": {"name": EVIL},
+        "workload": {"template": "matmul", "args": {"n": EVIL}},
+        "target": "llvm",
+        "device": {"name": "a", "vector_bytes": EVIL},
         "seed": 0,
         "timestamp": 1.0,
     }
     failed = {"code": EVIL, "stage": EVIL, "message": EVIL}
     records = [
-        Record(**common, config={"index": 0, "values": {EVIL: EVIL}}, costs_s=[1e-3]),
-        Record(**common, config={"index": 1, "values": {EVIL: "b"}}, error=failed),
+        Record(**common, config={"index": 0, "values": {"k": EVIL}}, costs_s=[1e-3]),
+        Record(**common, config={"index": 1, "values": {"k": "b"}}, error=failed),
     ]
     RecordStore(path).append(records)
+    named = {"template": f"matmul{EVIL}", "args": {f"n{EVIL}": EVIL}}
     with path.open("a") as file:
-        file.write(json.dumps({"schema": 1, "workload": EVIL}) + "\n")
+        for changed in (
+            {"workload": EVIL},
+            {"workload": named},
+            {"target": f"llvm{EVIL}"},
+            {"device": {"name": EVIL}},
+            {"config": {"index": 0, "values": {EVIL: 1}}},
+        ):
+            file.write(json.dumps(records[0].to_json() | changed) + "\n")
     return path
 
 
@@ -55,6 +63,8 @@ def test_nothing_in_a_log_steers_the_terminal(log, tmp_path, capsys, words):
     assert main([word.format(folder=tmp_path) for word in words] + [str(log)]) in (0, 2, 3)
     printed = "".join(capsys.readouterr())
     assert not STEERING & set(printed)
+    if "best" not in words:
+        assert "skipped 5 lines" in printed
     if {"summary", "--workload"} & set(words):
         assert r"\x1b[2J\x1b]0;title\x07\x9b31m" in printed
 

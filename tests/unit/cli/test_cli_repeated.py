@@ -6,12 +6,13 @@ import json
 
 import pytest
 import typer
+from support.measured import measured
 
 from autotune.cli.app import app
 from autotune.cli.main import main
 from autotune.cli.options.multi_value_options import Command
 from autotune.task.task import Task
-from records import Record, RecordStore
+from records import RecordStore
 
 SIZE = {"m": 8, "n": 8, "k": 8, "dtype": "float32"}
 SET = [word for name in "mnk" for word in ("--set", f"{name}=8")]
@@ -24,15 +25,7 @@ def logs(tmp_path):
     paths = []
     for number, cost in enumerate((2e-3, 1e-3)):
         path = tmp_path / f"{number}.jsonl"
-        record = Record(
-            workload=task.workload.to_json(),
-            target="llvm",
-            config=task.space.config(task.default_index).to_json(),
-            costs_s=[cost],
-            seed=0,
-            timestamp=1.0,
-        )
-        RecordStore(path).append([record])
+        RecordStore(path).append([measured(task, task.default_index, cost)])
         paths.append(str(path))
     return paths
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support.cuda_compiler import needs_nvrtc
 from support.fake_cuda import OnGpu, passed
+from support.measured import measured
 
 import autotune
 from autotune import te
@@ -14,7 +15,7 @@ from autotune.builder import build_task
 from autotune.errors import ArgumentError, UsageError
 from autotune.task.task import Task
 from autotune.template import template_of
-from records import Record, RecordStore
+from records import RecordStore
 
 SIZES = {"m": 7, "n": 20, "k": 33}
 RNG = np.random.default_rng(0)
@@ -138,23 +139,12 @@ def test_a_constant_of_open_size_is_refused():
 # -- records -------------------------------------------------------------------------------------
 
 
-def record_of(task: Task, cost_s: float, index: int) -> Record:
-    return Record(
-        workload=task.workload.to_json(),
-        target="llvm",
-        config=task.space.config(index).to_json(),
-        costs_s=[cost_s],
-        seed=0,
-        fingerprints=task.fingerprints_of(index),
-    )
-
-
 def test_a_build_uses_records_with_the_same_constant_inputs(tmp_path):
     plain = Task.from_reference("matmul", SIZES)
     fixed = plain.with_constant([1])
     one, other = plain.default_index, fixed.nearest_legal(fixed.default_index + 1)
     store = RecordStore(tmp_path / "log.jsonl")
-    store.append([record_of(plain, 1e-6, one), record_of(fixed, 2e-6, other)])
+    store.append([measured(plain, one, 1e-6), measured(fixed, other, 2e-6)])
     assert autotune.build("matmul", SIZES, records=store).config.index == one
     built = autotune.build("matmul", SIZES, records=store, constants={"B": B})
     assert (built.config.index, built.workload.constant) == (other, (1,))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.measured import measured
 
 import autotune
 from autotune import te
 from autotune.errors import UsageError
 from autotune.task.task import Task
 from autotune.template import template
-from records import Record, RecordError, RecordStore, RecordWarning
+from records import RecordError, RecordStore, RecordWarning
 
 SIZES = {"m": 8, "n": 16, "k": 4}
 
@@ -23,19 +24,6 @@ def add_one(n=8):
     A = te.placeholder((n,), name="A")
     B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
     return te.create_schedule(B.op), [A, B]
-
-
-def record_of(task, index, cost_s):
-    config = task.space.config(index)
-    return Record(
-        workload=task.workload.to_json(),
-        target=str(task.target),
-        config=config.to_json(),
-        costs_s=[cost_s],
-        seed=0,
-        timestamp=time.time(),
-        fingerprints=task.fingerprints_of(index),
-    )
 
 
 def check(built):
@@ -78,7 +66,7 @@ def test_the_fastest_record_of_exactly_this_workload_is_used(tmp_path):
     first, second, third = (int(i) for i in task.space.feasible_indices()[:3])
     store = RecordStore(tmp_path / "log.jsonl")
     store.append(
-        [record_of(task, first, 3e-3), record_of(task, second, 1e-3), record_of(other, third, 1e-6)]
+        [measured(task, first, 3e-3), measured(task, second, 1e-3), measured(other, third, 1e-6)]
     )
     built = autotune.build("matmul", SIZES, records=tmp_path / "log.jsonl")
     assert built.record is not None
@@ -90,18 +78,12 @@ def test_the_fastest_record_of_exactly_this_workload_is_used(tmp_path):
 def test_a_record_that_the_space_no_longer_holds_is_passed_over():
     task = Task.from_reference("matmul", SIZES, "llvm")
     first = int(task.space.feasible_indices()[0])
-    good = record_of(task, first, 3e-3)
+    good = measured(task, first, 3e-3)
     numbers = [name for name, value in good.config["values"].items() if isinstance(value, int)]
     values = {**good.config["values"], numbers[0]: 77}
-    gone = Record(
-        workload=good.workload,
-        target=good.target,
-        config={"index": first, "values": values},
-        costs_s=[1e-9],
-        seed=0,
-        fingerprints=good.fingerprints,
-    )
-    with pytest.warns(RecordWarning, match="1 record of matmul.* is not used"):
+    gone = replace(good, config={"index": first, "values": values}, costs_s=(1e-9,))
+    said = "1 record of matmul.* passed over: the configuration is not in today's space"
+    with pytest.warns(RecordWarning, match=said):
         built = autotune.build("matmul", SIZES, records=[gone, good])
     assert built.record is good
 
@@ -109,7 +91,7 @@ def test_a_record_that_the_space_no_longer_holds_is_passed_over():
 def test_lines_of_a_log_that_are_skipped_are_warned_of_at_the_line_that_calls(tmp_path):
     task = Task.from_reference("matmul", SIZES, "llvm")
     log = tmp_path / "log.jsonl"
-    RecordStore(log).append([record_of(task, int(task.space.feasible_indices()[0]), 3e-3)])
+    RecordStore(log).append([measured(task, int(task.space.feasible_indices()[0]), 3e-3)])
     log.write_text("no record\n" + log.read_text())
     for read in (
         lambda: autotune.build("matmul", SIZES, records=log),

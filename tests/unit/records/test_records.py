@@ -64,7 +64,7 @@ def test_a_failure_has_no_cost():
         ),
         make(max_error=math.inf),
         make(raced=True, noise=0.02),
-        make(workload={"template": "τ\n", "args": {"shape": (1, 2), "flag": None}}),
+        make(workload={"template": "τ ", "args": {"shape": (1, 2), "flag": None}}),
         make(costs_s=np.array([1e-3, 2e-3]), seed=np.int64(7), config={"index": 1, "values": {}}),
     ],
 )

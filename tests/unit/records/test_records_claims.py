@@ -25,7 +25,7 @@ def make(index, cost=1e-3):
 
 
 def entry(index, template="aa"):
-    return Entry.make(WORKLOAD, "llvm", {"k": index}, template)
+    return Entry.make(WORKLOAD, "llvm", {"k": index}, template, {})
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def two(store):
 
 def test_an_entry_is_that_of_its_record_whatever_the_order_of_names():
     assert Entry.of(make(3)) == entry(3)
-    one = Entry.make(WORKLOAD, "llvm", {"a": 1, "b": (2, 3)}, "aa")
-    assert one == Entry.make(WORKLOAD, "llvm", {"b": [2, 3], "a": 1}, "aa")
+    one = Entry.make(WORKLOAD, "llvm", {"a": 1, "b": (2, 3)}, "aa", {})
+    assert one == Entry.make(WORKLOAD, "llvm", {"b": [2, 3], "a": 1}, "aa", {})
 
 
 def test_what_one_has_claimed_the_other_may_not_measure_until_it_is_released(two):
@@ -120,7 +120,8 @@ def test_a_killed_process_claims_nothing(store):
     code = (
         "import sys, time; from records import *; "
         "journal = Journal(RecordStore(sys.argv[1])); "
-        "entry = Entry.make({'template': 'matmul', 'args': {'n': 64}}, 'llvm', {'k': 0}, 'aa'); "
+        "work = {'template': 'matmul', 'args': {'n': 64}}; "
+        "entry = Entry.make(work, 'llvm', {'k': 0}, 'aa', {}); "
         "print(journal.claim(entry), flush=True); time.sleep(60)"
     )
     words = [sys.executable, "-c", code, str(store.path)]

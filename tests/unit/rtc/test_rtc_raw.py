@@ -9,7 +9,7 @@ from support.cuda_compiler import needs_nvrtc
 from support.host_cuda import compile_host, needs_host_compiler
 
 from autotune import rtc, te
-from autotune.builder import best_config, build, build_task
+from autotune.builder import build, build_task
 from autotune.codegen.cuda.device_source import device_header
 from autotune.errors import CompileError, InstantiationError, SaveError, TargetError, UsageError
 from autotune.feature import TaskFeatures
@@ -17,6 +17,7 @@ from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import find_template
+from autotune.reuse import choose
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.gpu_source import raw_source
 from autotune.task.task import Task, code_hash
@@ -226,7 +227,8 @@ def test_a_kernel_as_text_is_tuned_recorded_and_built_from_its_records(task, tmp
     assert len(records) == 12
     assert all(0 < registers <= 64 for registers in measurer.registers)
     assert records[0].target == TARGET
-    record, config = best_config(task, records)
+    chosen = choose(task, records)
+    record, config = chosen.record, chosen.config
     assert record.cost_s == min(r.cost_s for r in records) < records[0].cost_s
     built = build_task(task, records)
     assert built.config == config

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotune.builder import best_config, build_task
+from autotune.builder import build_task
 from autotune.errors import AutotuneError
 from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.reuse import choose
 from autotune.task.task import Task
 from autotune.tuner.run.events import Compared, End
 from autotune.tuner.run.final_comparison import SHARE, earlier_rounds
@@ -115,7 +116,7 @@ def test_rounds_and_not_the_luckiest_trial_decide(task, store):
 def test_best_build_and_the_summary_of_a_log_go_by_the_same_record(task, store):
     found = run(task, store, Simulated())
     records = store.load()
-    assert best_config(task, records)[0] == best(records) == found.best
+    assert choose(task, records).record == best(records) == found.best
     assert build_task(task, records).record == found.best
     (row,) = summary(records)
     assert (row.best_index, row.best_cost_s, row.compared) == (FASTER, 0.8e-3, True)
@@ -141,7 +142,7 @@ def test_a_default_that_nobody_beats_is_the_result(task, store):
     found = run(task, store, Simulated(truth=slower))
     assert found.best.index == task.default_index == 0
     assert not found.best.is_trial
-    assert best_config(task, store.load())[1].index == 0
+    assert choose(task, store.load()).config.index == 0
 
 
 def test_many_are_screened_first_and_few_take_part_in_rounds(task, store):
@@ -211,7 +212,7 @@ def test_a_run_that_is_too_short_says_that_its_times_are_of_trials(task, store):
     assert measurer.rounds == []
     assert found.no_finals == "too little time for a final comparison"
     assert (found.best.index, found.best.is_trial) == (LUCKY, True)
-    assert best_config(task, store.load())[0] == found.best
+    assert choose(task, store.load()).record == found.best
 
 
 def test_a_single_trial_has_nobody_to_be_compared_with(task, store):
@@ -291,7 +292,7 @@ def test_a_run_that_goes_on_remembers_earlier_rounds(task, store):
     rounds = {index for indices, _, _ in measurer.rounds for index in indices}
     assert {0, FASTER, 25} <= rounds  # the default, and the champion so far
     assert LUCKY not in rounds  # it has lost already
-    assert best_config(task, store.load())[0] == found.best != first.best
+    assert choose(task, store.load()).record == found.best != first.best
 
 
 def test_a_run_that_goes_on_knows_in_which_rounds_each_finalist_was_timed(task, store):
@@ -340,7 +341,7 @@ def test_a_lucky_trial_that_fails_beside_the_default_is_not_built(task, store):
 
     found = run(task, store, Simulated(pace_s=10.0, spoil=spoil), 2)
     assert found.best.index == 0
-    assert best_config(task, store.load())[1].index == 0
+    assert choose(task, store.load()).config.index == 0
     (failed,) = logged_finals(store)
     assert (failed.index, failed.final["rank"]) == (LUCKY, 1)
     assert found.no_finals == "too few finalists worked in the final comparison"
@@ -366,7 +367,7 @@ def test_a_rival_that_fails_leaves_what_an_earlier_run_has_chosen(task, store):
     measurer = Simulated(truth=TRUTH | {25: 0.7e-3}, spoil=spoil)
     found = run(task, store, measurer, 29)
     assert len(measurer.rounds) == 1  # the others were compared before
-    assert best_config(task, store.load())[0] == found.best == first.best
+    assert choose(task, store.load()).record == found.best == first.best
     assert logged_finals(store)[-1].index == 25
 
 
@@ -402,7 +403,8 @@ def test_an_interrupted_comparison_keeps_what_it_has_decided(task, store, rounds
 
     with pytest.raises(KeyboardInterrupt):
         run(task, store, Simulated(spoil=spoil))
-    record, config = best_config(task, store.load())
+    chosen = choose(task, store.load())
+    record, config = chosen.record, chosen.config
     decided = rounds >= MIN_ROUNDS
     assert (config.index, record.is_trial) == ((FASTER, False) if decided else (LUCKY, True))
     assert sum(record.is_trial for record in store.load()) > 0

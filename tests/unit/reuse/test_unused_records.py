@@ -6,12 +6,13 @@ import warnings
 from dataclasses import replace
 
 import pytest
+from support.measured import measured
 
 import autotune
 from autotune.cli.main import main
+from autotune.reuse import why_nothing
 from autotune.task.task import Task
-from autotune.task.valid_records import why_unused
-from records import Record, RecordStore, RecordWarning
+from records import RecordStore, RecordWarning
 
 SIZES = {"m": 8, "n": 16, "k": 4}
 SET = [word for name, size in SIZES.items() for word in ("--set", f"{name}={size}")]
@@ -24,15 +25,7 @@ def task():
 
 @pytest.fixture(scope="module")
 def record(task):
-    return Record(
-        workload=task.workload.to_json(),
-        target="llvm",
-        config=task.space.config(task.default_index).to_json(),
-        costs_s=[1e-3],
-        seed=0,
-        timestamp=1.0,
-        fingerprints=task.fingerprints_of(task.default_index),
-    )
+    return measured(task, task.default_index)
 
 
 def of_sizes(record, **sizes):
@@ -81,18 +74,21 @@ def test_the_command_line_says_the_same(record, tmp_path, capsys, name):
     assert main(["best", "matmul", *SET, "--log", str(log)]) == 3
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert why_unused(Task.from_reference("matmul", SIZES, "llvm"), others(record)[name]) in said
+    assert (
+        why_nothing(Task.from_reference("matmul", SIZES, "llvm"), others(record)[name])
+        in said
+    )
 
 
 def test_many_other_workloads_are_named_in_part(task, record):
-    found = why_unused(task, [of_sizes(record, m=m) for m in range(10, 19)])
+    found = why_nothing(task, [of_sizes(record, m=m) for m in range(10, 19)])
     assert found.startswith("the records are of other workloads: matmul(m=10, ")
     assert found.endswith(" and 6 more")
 
 
 def test_a_program_is_told_of_records_of_an_earlier_version_of_the_template(record, caplog):
     old = replace(record, fingerprints={"template": "0" * 16})
-    said = r"1 record of matmul\(.*\) was measured with an earlier version of this template"
+    said = r"1 record of matmul\(.*\) is measured with an earlier version of this template"
     with pytest.warns(RecordWarning, match=said) as told:
         built = autotune.build("matmul", SIZES, records=[old, record])
     assert built.record == record
@@ -103,7 +99,7 @@ def test_a_program_is_told_of_records_of_an_earlier_version_of_the_template(reco
         warnings.simplefilter("always")
         autotune.build("matmul", SIZES, records=[old, old])
     assert len(told) == 2
-    assert "(2 records of it, none of them holds)" in str(told[1].message)
+    assert "(2 records of it, none of them can be used)" in str(told[1].message)
 
 
 def test_a_program_is_told_of_faster_records_whose_configuration_is_no_longer_allowed(

@@ -1,0 +1,66 @@
+"""Times a chosen configuration and the default in turns, on this machine, before one is built."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from autotune.errors import AutotuneError
+from autotune.measure.local_measurer import LocalMeasurer
+from autotune.operators.template_lookup import text_of
+from autotune.task.task import Task
+from search_spaces import Config
+
+ROUNDS = 5
+ROUND_S = 0.05  # Seconds of timing in a round, about.
+
+
+@dataclass(frozen=True)
+class GuardResult:
+    """What a comparison with the default has shown.
+
+    `over_default`: how many times as fast as the default the configuration is, the median of the
+        rounds; None if it could not be timed.
+    `why`: why it could not be timed, or gave a wrong answer; else empty.
+    """
+
+    over_default: float | None
+    why: str = ""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the configuration is not slower than the default."""
+        return self.over_default is not None and self.over_default >= 1.0
+
+
+def compare_with_default(task: Task, config: Config, seed: int = 0) -> GuardResult:
+    """Check and time a configuration and the task's default in turns, in a worker process.
+
+    UsageError if the template cannot be measured.
+    """
+    default = task.space.config(task.default_index)
+    if config.index == default.index:
+        return GuardResult(1.0)
+    ratios: list[float] = []
+    with LocalMeasurer(
+        task.template_ref,
+        task.args,
+        task.target,
+        seed=seed,
+        text=text_of(task.template),
+        constant=task.constant,
+    ) as measurer:
+        for number in range(ROUNDS):
+            first = number == 0
+            try:
+                found = measurer.compare([config, default], ROUND_S, seed + number, first, first)
+            except AutotuneError as error:
+                return GuardResult(None, str(error))
+            chosen, beside = found.get(config.index), found.get(default.index)
+            if chosen is not None and chosen.error is not None:
+                return GuardResult(None, f"{chosen.error.code}: {chosen.error.message}")
+            if chosen and beside and chosen.cost_s and beside.cost_s:
+                ratios.append(beside.cost_s / chosen.cost_s)
+    return (
+        GuardResult(statistics.median(ratios)) if ratios else GuardResult(None, "no round worked")
+    )
