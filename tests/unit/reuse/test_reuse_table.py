@@ -1,0 +1,269 @@
+"""Which record a build uses: device and version of the record, against what the policy admits.
+
+The table in docs/records.md is this one.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+from support.measured import measured
+
+import autotune
+from autotune.errors import NoRecordError, UsageError
+from autotune.reuse import Grade, choose
+from autotune.runtime import environment
+from autotune.target import Target
+from autotune.task.task import Task
+from records import RecordStore
+from records.groups import RecordList
+
+SIZES = {"m": 64, "n": 64, "k": 64}
+NEAR = {"m": 64, "n": 64, "k": 96}
+
+HERE = {"kind": "cpu", "name": "One", "cores": 4, "threads": 4, "vector_bytes": 32}
+DEVICES = {
+    "same machine": HERE,
+    "other threads": HERE | {"threads": 2},
+    "other model": HERE | {"name": "Two"},
+    "other architecture": HERE | {"name": "Three", "vector_bytes": 16, "model": "8/1"},
+}
+WORKLOADS = ("same shape", "near shape", "other template version", "deleted template")
+
+# The grade by which a record is found, and so the least policy that admits it; None for never.
+TABLE = {
+    ("same machine", "same shape"): "exact",
+    ("same machine", "near shape"): "shape",
+    ("same machine", "other template version"): "any",
+    ("same machine", "deleted template"): None,
+    ("other threads", "same shape"): "kind",
+    ("other threads", "near shape"): "shape",
+    ("other threads", "other template version"): "any",
+    ("other threads", "deleted template"): None,
+    ("other model", "same shape"): "any",
+    ("other model", "near shape"): "any",
+    ("other model", "other template version"): "any",
+    ("other model", "deleted template"): None,
+    ("other architecture", "same shape"): "any",
+    ("other architecture", "near shape"): "any",
+    ("other architecture", "other template version"): "any",
+    ("other architecture", "deleted template"): None,
+}
+
+
+@pytest.fixture(autouse=True)
+def this_machine(monkeypatch):
+    monkeypatch.setattr(environment, "device", lambda _: dict(HERE))
+
+
+@pytest.fixture(scope="module")
+def task():
+    return Task.from_reference("matmul", SIZES, "llvm -mcpu=x86-64-v3")
+
+
+def config_of_both(task, other):
+    """Return a configuration, no default, that two tasks have."""
+    for index in task.space.feasible_indices()[:: max(1, len(task.space) // 500)].tolist():
+        values = task.space.config(index).values
+        try:
+            there = other.space.index_of(values)
+        except ValueError:
+            continue
+        if index != task.default_index and not other.refusal(there) and not task.refusal(index):
+            return index, there
+    raise AssertionError("the two have nothing in common")
+
+
+@pytest.fixture(scope="module")
+def near(task):
+    return task.with_args(NEAR)
+
+
+@pytest.fixture(scope="module")
+def both(task, near):
+    return config_of_both(task, near)
+
+
+def record_of(task, near, both, device, workload):
+    one, other = both
+    if workload == "near shape":
+        return measured(near, other, device=DEVICES[device])
+    record = measured(task, one, device=DEVICES[device])
+    if workload == "other template version":
+        return replace(record, fingerprints={**record.fingerprints, "template": "0" * 16})
+    if workload == "deleted template":
+        return replace(record, workload={**record.workload, "template": "former"})
+    return record
+
+
+@pytest.mark.parametrize("reuse", list(Grade))
+@pytest.mark.parametrize(("device", "workload"), TABLE)
+def test_a_record_is_used_from_the_grade_of_the_table_on(task, near, both, device, workload, reuse):
+    record = record_of(task, near, both, device, workload)
+    found = choose(task, [record], reuse)
+    grade = TABLE[device, workload]
+    if grade is None or Grade(grade).rank > reuse.rank:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.record == record
+        assert found.grade == grade
+        assert found.config.values == task.space.config(both[0]).values
+
+
+@pytest.mark.parametrize(("device", "workload"), TABLE)
+def test_any_device_admits_the_same_workload_only(task, near, both, device, workload):
+    record = record_of(task, near, both, device, workload)
+    found = choose(task, [record], Grade.EXACT, any_device=True)
+    assert (found is not None) == (workload == "same shape")
+
+
+@pytest.mark.parametrize("device", [name for name in DEVICES if name != "same machine"])
+def test_records_from_other_devices_are_counted_and_named(task, near, both, device, caplog):
+    records = [record_of(task, near, both, device, "same shape")] * 3
+    assert choose(task, records) is None
+    (message,) = caplog.messages
+    name, threads = DEVICES[device]["name"], DEVICES[device]["threads"]
+    assert message == (
+        f"3 records of {task.workload} are from other devices ({name}, {threads} threads) and not "
+        "used: reuse 'any' admits them"
+    )
+
+
+def test_the_closest_grade_wins_even_if_it_is_slower(task, near, both):
+    exact = measured(task, both[0], 2e-3, device=HERE)
+    others = [
+        replace(record_of(task, near, both, device, workload), costs_s=(1e-3,))
+        for device in DEVICES
+        for workload in WORKLOADS
+        if (device, workload) != ("same machine", "same shape")
+    ]
+    for reuse in Grade:
+        assert choose(task, [*others, exact], reuse).record == exact
+
+
+def test_of_several_shapes_the_nearest_is_used(task, both):
+    tasks = [task.with_args({**SIZES, "k": k}) for k in (512, 80, 256)]
+    records = []
+    for own in tasks:
+        try:
+            index = own.space.index_of(task.space.config(both[0]).values)
+        except ValueError:
+            continue
+        records.append(measured(own, index, 1e-6 * own.args["k"], device=HERE))
+    found = choose(task, records, Grade.SHAPE)
+    assert found is not None
+    assert found.record.args["k"] == min(r.args["k"] for r in records)
+    assert "of the nearest shape: matmul(m=64, n=64, k=80" in found.text
+
+
+def test_other_data_types_and_flags_are_no_near_shapes(task, both):
+    other = Task.from_reference("matmul", {**SIZES, "dtype": "float64"}, task.target)
+    index = other.space.index_of(other.space.config(other.default_index).values)
+    assert choose(task, [measured(other, index, device=HERE)], Grade.ANY) is None
+
+
+def test_a_target_with_other_threads_is_of_this_kind_and_one_with_other_options_is_not(task, both):
+    record = measured(task, both[0], device=HERE)
+    threads = replace(record, target="llvm -mcpu=x86-64-v3 -threads=2")
+    assert choose(task, [threads], Grade.KIND).grade == "kind"
+    processor = replace(record, target="llvm -mcpu=x86-64-v4")
+    assert choose(task, [processor], Grade.SHAPE) is None
+    assert choose(task, [processor], Grade.ANY).grade == "any"
+    assert choose(task, [replace(record, target="cuda -arch=sm_90")], Grade.ANY) is None
+    assert choose(task, [replace(record, target="\U0001f600 ?")], Grade.ANY) is None
+
+
+def test_what_earlier_versions_did_not_record_does_not_count(task, both, monkeypatch):
+    monkeypatch.setattr(environment, "device", lambda _: {**HERE, "model": "6/1", "max_mhz": 3000})
+    record = measured(task, both[0], device=HERE)
+    assert choose(task, [record]).grade == "exact"
+    slower = replace(record, device={**HERE, "model": "6/1", "max_mhz": 2000})
+    assert choose(task, [slower]) is None
+    assert choose(task, [slower], Grade.KIND).grade == "kind"
+    assert choose(task, [replace(record, device={**HERE, "model": "6/2"})], Grade.SHAPE) is None
+
+
+# -- what a record claims is doubted -------------------------------------------------------------
+
+
+def doubtful(task, both):
+    record = measured(task, both[0], device=HERE)
+    knob, value = next((k, v) for k, v in record.config["values"].items() if isinstance(v, int))
+    steps = [*record.steps[:-1], ["parallel", "nowhere", 0]]
+    return {
+        "is less than any such device needs": replace(record, costs_s=(1e-12,)),
+        "the configuration is not in today's space": replace(
+            record, config={"index": 0, "values": {**record.config["values"], knob: value + 1009}}
+        ),
+        "its schedule steps are not those of the template": replace(record, steps=steps),
+        "without the version of its template": replace(record, fingerprints=None),
+        "from other devices (an unknown device)": replace(record, device={}),
+    }
+
+
+@pytest.mark.parametrize("why", range(5))
+def test_a_doubtful_record_is_passed_over_counted_and_explained(task, both, why, caplog):
+    said, record = list(doubtful(task, both).items())[why]
+    honest = measured(task, both[0], 5e-3, device=HERE)
+    assert choose(task, [record, honest]).record == honest
+    (message,) = caplog.messages
+    assert said in message
+    assert message.startswith("1 record of matmul(")
+
+
+# -- what a build does ---------------------------------------------------------------------------
+
+
+def test_a_build_names_the_grade_of_its_record(task, near, both):
+    record = record_of(task, near, both, "other threads", "same shape")
+    target = str(task.target)
+    built = autotune.build("matmul", SIZES, target, records=[record], reuse="kind")
+    assert (built.grade, built.record) == ("kind", record)
+    with pytest.warns(UserWarning, match="no record that can be used"):
+        default = autotune.build("matmul", SIZES, target, records=[])
+    assert (default.grade, default.record) == (None, None)
+
+
+def test_without_a_record_a_build_fails_or_takes_the_nearest_as_asked(task, near, both):
+    record = record_of(task, near, both, "other model", "near shape")
+    target = str(task.target)
+    with pytest.raises(NoRecordError, match="no record that can be used for matmul"):
+        autotune.build("matmul", SIZES, target, records=[record], missing="error")
+    with pytest.raises(NoRecordError, match="no records given for matmul"):
+        autotune.build("matmul", SIZES, target, missing="error")
+    built = autotune.build("matmul", SIZES, target, records=[record], missing="nearest")
+    assert (built.grade, built.record) == ("any", record)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"reuse": "close"}, "reuse is 'close': expected one of exact, kind, shape, any"),
+        ({"missing": "errors"}, "missing is 'errors': did you mean 'error'?"),
+        ({"devices": 3}, "devices is 3"),
+        ({"missing": "tune"}, "missing='tune' appends its measurements to a log"),
+    ],
+)
+def test_a_policy_that_there_is_not_is_one_clear_line(given, said):
+    with pytest.raises(UsageError, match=said):
+        autotune.build("matmul", SIZES, **given)
+
+
+def test_a_log_counts_its_groups_as_a_list_in_memory_does(task, near, both, tmp_path):
+    records = [record_of(task, near, both, d, w) for d in DEVICES for w in WORKLOADS]
+    store = RecordStore(tmp_path / "log.jsonl")
+    store.append(records)
+    assert RecordList(store.load()).groups() == RecordList(records).groups()
+    assert len(RecordList(records).groups()) == len(records)
+
+
+def test_nothing_is_said_of_records_for_another_target(task, both, caplog):
+    caplog.set_level(logging.INFO)
+    honest = measured(task, both[0], device=HERE)
+    other = replace(honest, target="llvm -mcpu=x86-64-v3 -threads=1")
+    assert choose(task, [other, honest]).record == honest
+    assert not caplog.messages
+    assert Target.parse(other.target).threads == 1
