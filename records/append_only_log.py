@@ -6,10 +6,8 @@ written. Reading executes no code.
 
 from __future__ import annotations
 
-import codecs
 import fcntl
 import itertools
-import json
 import logging
 import math
 import os
@@ -19,6 +17,7 @@ from typing import BinaryIO
 
 from records.caller_warnings import warn
 from records.files import READING_WAITS_S, LockedError, lock_file, open_regular, open_to_read
+from records.json_lines import parse_json
 from records.record import Record
 from records.record_errors import NewerSchemaError, RecordError, RecordWarning
 
@@ -28,7 +27,6 @@ MIN_WAIT_S = 2.0  # Seconds to wait after the end of the time, to append the las
 _BEGINNING = b'{"schema":'  # The beginning of all lines that are appended here.
 
 _LINES_NAMED = 5
-_SHOWN = 20  # characters of a line that is no JSON
 _TAIL_BLOCK = 1 << 16
 _BLOCK_LINES = 1024
 
@@ -155,7 +153,7 @@ class RecordStore:
             if line.isspace():
                 continue
             try:
-                found.append(Record.from_json(_loads(line)))
+                found.append(Record.from_line(line))
             except NewerSchemaError as error:
                 raise RecordError(f"{self.path}, line {number}: {error}") from error
             except (ValueError, RecursionError) as error:
@@ -231,19 +229,6 @@ def encode(records: Iterable[Record]) -> bytes:
     return "".join(f"{record.to_json_line()}\n" for record in records).encode()
 
 
-def _loads(line: bytes) -> object:
-    def refuse(constant: str) -> object:
-        raise RecordError(f"{constant} is not valid JSON number")
-
-    try:
-        text = line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogatepass")
-        return json.loads(text, parse_constant=refuse)
-    except UnicodeDecodeError as error:
-        raise ValueError("it is not text in UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{text.strip()[:_SHOWN]!r} is not JSON") from error
-
-
 def _heal(fd: int, path: Path) -> None:
     """End the file in a newline: complete a last line that is whole, remove one that is torn.
 
@@ -255,7 +240,7 @@ def _heal(fd: int, path: Path) -> None:
         return
     tail = os.pread(fd, end - start, start)
     try:
-        _loads(tail)
+        parse_json(tail)
         torn = False
     except (ValueError, RecursionError):
         torn = _may_be_torn(tail)

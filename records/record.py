@@ -6,6 +6,7 @@ constructor checks its values, both from measurements and from files.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import statistics
@@ -16,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, cast
 
+from records.json_lines import MAX_NESTED, parse_json, parse_plain
 from records.record_errors import NewerSchemaError, RecordError
 
 SCHEMA = 1  # Version of the line format; a reader refuses higher ones.
@@ -24,7 +26,6 @@ SCHEMA = 1  # Version of the line format; a reader refuses higher ones.
 MIN_S, MAX_S = 1e-18, 1e18
 
 _MOST = sys.float_info.max  # Limit of numbers: a larger integer could not be converted to a float.
-_MAX_NESTED = 64  # Largest depth of nested objects and lists.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,21 +184,53 @@ class Record:
         RecordError
             If `data` is no record; `NewerSchemaError` if a later version wrote it.
         """
-        if not isinstance(data, Mapping):
-            raise RecordError(f"a record is a JSON object, not {_short(data)}")
-        schema = data.get("schema")
-        if type(schema) is not int or schema < 1:
-            raise RecordError(f"schema must be an int >= 1, not {_short(schema)}")
-        if schema > SCHEMA:
-            raise NewerSchemaError(
-                f"record of schema {schema}, but this version reads up to {SCHEMA}; "
-                "upgrade to read it"
-            )
-        names = [f.name for f in fields(cls)]
-        missing = [f.name for f in fields(cls) if f.default is MISSING and f.name not in data]
-        if missing:
-            raise RecordError(f"record without {', '.join(missing)}")
-        return cls(**{name: data[name] for name in names if name in data})
+        return cls(**_fields_of(data))
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Record:
+        """Build a record from a line of JSON; otherwise as `from_json`.
+
+        ValueError or RecursionError if the line is no JSON.
+        """
+        data = parse_plain(line)
+        if data is not None:
+            with contextlib.suppress(RecordError):  # the slow way says what is wrong
+                return cls._of_plain(data)
+        return cls.from_json(parse_json(line))
+
+    @classmethod
+    def _of_plain(cls, data: object) -> Record:
+        """Build a record from what `parse_plain` returned: its values need not be converted."""
+        record = object.__new__(cls)
+        given = _fields_of(data)
+        for f in _FIELDS:
+            object.__setattr__(record, f.name, given.get(f.name, f.default))
+        if record.max_error is not None:
+            object.__setattr__(record, "max_error", _number(record.max_error))
+        _check(record)
+        if record.costs_s is not None:
+            object.__setattr__(record, "costs_s", tuple(map(float, record.costs_s)))
+        return record
+
+
+_FIELDS = fields(Record)
+_REQUIRED = [f.name for f in _FIELDS if f.default is MISSING]  # a line has all of these
+
+
+def _fields_of(data: object) -> dict[str, Any]:
+    """Return the fields of a record in parsed JSON; RecordError if it is none."""
+    if not isinstance(data, Mapping):
+        raise RecordError(f"a record is a JSON object, not {_short(data)}")
+    schema = data.get("schema")
+    if type(schema) is not int or schema < 1:
+        raise RecordError(f"schema must be an int >= 1, not {_short(schema)}")
+    if schema > SCHEMA:
+        raise NewerSchemaError(
+            f"record of schema {schema}, but this version reads up to {SCHEMA}; upgrade to read it"
+        )
+    if missing := [name for name in _REQUIRED if name not in data]:
+        raise RecordError(f"record without {', '.join(missing)}")
+    return {f.name: data[f.name] for f in _FIELDS if f.name in data}
 
 
 def relative_spread(costs_s: Collection[float]) -> float | None:
@@ -283,7 +316,9 @@ def _check_names(record: Record) -> None:
         *record.args,
         *record.config["values"],
     ):
-        if isinstance(name, str) and any(unicodedata.category(c) == "Cc" for c in name):
+        if not isinstance(name, str) or name.isprintable():
+            continue
+        if any(unicodedata.category(character) == "Cc" for character in name):
             raise RecordError(f"the name {_short(name)} has control characters")
 
 
@@ -344,8 +379,8 @@ def to_plain(value: object, where: str, depth: int = 0) -> Any:
         if not -_MOST <= value <= _MOST:
             raise RecordError(f"{where} must be finite and below 1.8e308, not {_short(value)}")
         return value
-    if depth == _MAX_NESTED:
-        raise RecordError(f"{where} is nested more than {_MAX_NESTED} levels deep")
+    if depth == MAX_NESTED:
+        raise RecordError(f"{where} is nested more than {MAX_NESTED} levels deep")
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):

@@ -1,0 +1,63 @@
+"""Parses lines of JSON; only this file imports orjson."""
+
+from __future__ import annotations
+
+import codecs
+import json
+
+import orjson
+
+from records.record_errors import RecordError
+
+MAX_NESTED = 64  # Largest depth of nested objects and lists.
+
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_SHOWN = 20  # characters of a line that is no JSON
+
+
+def parse_plain(line: bytes) -> object | None:
+    """Return the value of a line of JSON, or None if it may not be plain data as records hold it.
+
+    Whatever is returned has finite numbers only, and is nested at most `MAX_NESTED` deep.
+    """
+    if _may_be_deep(line):
+        return None
+    try:
+        found: object = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return found
+
+
+def parse_json(line: bytes) -> object:
+    """Return the value of a line of JSON.
+
+    ValueError if it is none, RecordError if it has NaN or an infinite number, RecursionError if it
+    is nested too deeply.
+    """
+
+    def refuse(constant: str) -> object:
+        raise RecordError(f"{constant} is not valid JSON number")
+
+    try:
+        text = line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogatepass")
+        return json.loads(text, parse_constant=refuse)
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not text in UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{text.strip()[:_SHOWN]!r} is not JSON") from error
+
+
+def _may_be_deep(line: bytes) -> bool:
+    """Whether lists and objects may be nested deeper than `MAX_NESTED`.
+
+    Each pass removes the innermost level; brackets in texts make this say yes where it is no.
+    """
+    if line.count(b"[") + line.count(b"{") <= MAX_NESTED:
+        return False
+    brackets = line.translate(None, _NO_BRACKETS)
+    for _ in range(MAX_NESTED):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return bool(brackets)
