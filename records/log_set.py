@@ -6,13 +6,19 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from records.formats.detect import stream_any
+from records.append_only_log import RecordStore
+from records.formats.detect import foreign_format, load_own, stream_any
+from records.groups import RecordList, RecordSource, merged
 from records.record import Record
 from records.record_errors import RecordError
 
 SUFFIXES = (".jsonl", ".jsonl.gz")  # Of the logs that a folder is searched for.
 
 PRETUNED = "pretuned"  # What stands for the records that ship.
+
+LARGE = 4 << 20  # Bytes of a log from which on it has an index.
+
+_COMPRESSED = "a compressed log"  # What `foreign_format` calls a log of ours in gzip.
 
 # A path of a file or folder, or several.
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -63,3 +69,25 @@ def stream_logs(paths: Paths) -> Iterator[Record]:
     """
     for path in log_files(paths):
         yield from stream_any(path)
+
+
+def open_logs(paths: Paths) -> RecordSource:
+    """Return the records of logs of ours, compressed or not, as a source for builds.
+
+    A large log that is not compressed gets an index beside it (`records.index`); the others are
+    loaded. Lines of no record are passed over with a `RecordWarning`.
+
+    RecordError if a log cannot be read, or is a file of another tool.
+    """
+    return merged(map(_opened, log_files(paths)))
+
+
+def _opened(path: Path) -> RecordSource:
+    foreign = foreign_format(path)
+    if foreign == _COMPRESSED:
+        return RecordList(stream_any(path))
+    if foreign is None and path.is_file() and path.stat().st_size >= LARGE:
+        from records.index import open_index  # sqlite3 is slow to import
+
+        return open_index(RecordStore(path))
+    return RecordList(load_own(RecordStore(path), must_exist=True))
