@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,11 +64,13 @@ class Skipped:
     count: int = 0
     first: list[tuple[int, str]] = field(default_factory=list)  # Their numbers, and why.
 
-    def add(self, number: int, why: str) -> None:
-        """Take in a line."""
+    def add(self, number: int, line: bytes, error: Exception) -> None:
+        """Take in a line, unless it is blank."""
+        if line.isspace():
+            return
         self.count += 1
         if len(self.first) < LINES_NAMED:
-            self.first.append((number, why))
+            self.first.append((number, str(error)))
 
     def to_json(self) -> str:
         """Return it as a text."""
@@ -117,6 +119,14 @@ class LogReader:
         self.modified_ns = status.st_mtime_ns
         self.end = last_line_start(self._fd, self.size)  # Behind the last whole line.
 
+    def lines(self, start: int = 0) -> Iterator[bytes]:
+        """Yield the whole lines from byte `start` on."""
+        with open(self._fd, "rb", closefd=False) as log:
+            log.seek(start)
+            while start < self.end and (line := log.readline(self.end - start)):
+                start += len(line)
+                yield line
+
     def bytes_at(self, start: int, length: int) -> bytes:
         """Return some bytes of the log."""
         return os.pread(self._fd, length, start)
@@ -146,23 +156,20 @@ class LogReader:
         """
         members: dict[str, Members] = {}
         keys = _Keys()
-        with open(self._fd, "rb", closefd=False) as log:
-            log.seek(start)
-            while start < self.end and (line := log.readline(self.end - start)):
-                lines += 1
-                try:
-                    found = Outline.of_line(line)
-                except NewerSchemaError as error:
-                    raise RecordError(f"{self.store.path}, line {lines}: {error}") from error
-                except (ValueError, RecursionError) as error:
-                    if not line.isspace():
-                        skipped.add(lines, str(error))
-                else:
-                    key = keys.of(found)
-                    if key not in members:
-                        members[key] = Members(_common(found))
-                    members[key].add(found, start, len(line))
-                start += len(line)
+        for line in self.lines(start):
+            lines += 1
+            try:
+                found = Outline.of_line(line)
+            except NewerSchemaError as error:
+                raise RecordError(f"{self.store.path}, line {lines}: {error}") from error
+            except (ValueError, RecursionError) as error:
+                skipped.add(lines, line, error)
+            else:
+                key = keys.of(found)
+                if key not in members:
+                    members[key] = Members(_common(found))
+                members[key].add(found, start, len(line))
+            start += len(line)
         return News(members, lines, skipped)
 
 

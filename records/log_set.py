@@ -82,6 +82,21 @@ def open_logs(paths: Paths) -> RecordSource:
     return merged(map(_opened, log_files(paths)))
 
 
+def log_to_append(path: str | os.PathLike[str]) -> RecordStore:
+    """Return a log that records can be appended to; it need not exist.
+
+    RecordError if the path is that of a folder, or of a compressed file.
+    """
+    what = None
+    if path == PRETUNED or Path(path).is_dir():
+        what = "a folder of logs"
+    elif os.fspath(path).endswith(".gz") or foreign_format(path) == _COMPRESSED:
+        what = "a compressed log"
+    if what is not None:
+        raise RecordError(f"{path} is {what}: records are appended to a single, uncompressed log")
+    return RecordStore(path)
+
+
 def _opened(path: Path) -> RecordSource:
     foreign = foreign_format(path)
     if foreign == _COMPRESSED:
