@@ -47,6 +47,15 @@ def open_to_read(path: str | os.PathLike[str]) -> BinaryIO:
     return os.fdopen(open_regular(Path(path), os.O_RDONLY), "rb")
 
 
+def sync_folder(folder: Path) -> None:
+    """Force the names of the files in a folder to disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 # Seconds after which waiting is mentioned: appending a record takes some milliseconds.
 SAID_AFTER_S = 1.0
 

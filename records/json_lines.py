@@ -48,6 +48,14 @@ def parse_json(line: bytes) -> object:
         raise ValueError(f"{text.strip()[:_SHOWN]!r} is not JSON") from error
 
 
+def canonical_json(data: object) -> str:
+    """Return plain data as JSON, the same text whatever the order of keys."""
+    try:
+        return orjson.dumps(data, option=orjson.OPT_SORT_KEYS).decode()
+    except (TypeError, ValueError):  # integers of more than 64 bits, halves of characters
+        return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
 def _may_be_deep(line: bytes) -> bool:
     """Whether lists and objects may be nested deeper than `MAX_NESTED`.
 
