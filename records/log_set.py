@@ -1,0 +1,59 @@
+"""Several logs as one: files, folders of logs, compressed logs, and the records that ship."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from records.formats.detect import stream_any
+from records.record import Record
+from records.record_errors import RecordError
+
+SUFFIXES = (".jsonl", ".jsonl.gz")  # Of the logs that a folder is searched for.
+
+PRETUNED = "pretuned"  # What stands for the records that ship.
+
+# A path of a file or folder, or several.
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def log_files(paths: Paths) -> list[Path]:
+    """Return the files of some logs, each once: a folder stands for the logs in it, by name.
+
+    "pretuned" stands for the records that ship with this package.
+
+    RecordError if a folder has no log, or a path is neither a file nor a folder.
+    """
+    found: list[Path] = []
+    for given in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        found += _files_at(given)
+    return list(dict.fromkeys(found))
+
+
+def _files_at(given: str | os.PathLike[str]) -> list[Path]:
+    if not os.fspath(given):
+        raise RecordError("the path of a log is empty: give a file or a folder of logs")
+    path = Path(__file__).parent / PRETUNED if given == PRETUNED else Path(given)
+    try:
+        if not path.is_dir():
+            path.stat()
+            return [path]
+        inside = sorted(p for p in path.iterdir() if p.name.endswith(SUFFIXES) and p.is_file())
+    except FileNotFoundError as error:
+        raise RecordError(f"there is no record log at {path}; check the path") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RecordError(f"cannot read {path}: {why}") from error
+    if not inside:
+        raise RecordError(f"{path} is a folder without logs ({' or '.join(SUFFIXES)})")
+    return inside
+
+
+def stream_logs(paths: Paths) -> Iterator[Record]:
+    """Yield the records of several logs one by one, in any format that can be read.
+
+    Otherwise as `log_files` and `records.formats.stream_any`.
+    """
+    for path in log_files(paths):
+        yield from stream_any(path)
