@@ -30,7 +30,7 @@ from autotune.dataset.dataset_columns import (
 )
 from autotune.dataset.scan_logs import Group, LogIndex, device_of
 from autotune.dataset.spill_files import GroupFeatureStore
-from autotune.dataset.task_finder import TaskFinder
+from autotune.reuse.task_finder import TaskFinder
 from autotune.errors import UsageError
 from autotune.extract.structure_features import LOOP_LAYOUTS, FloatMatrix
 from features import FEATURE_LAYOUTS, KnobLayout, versioned

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from autotune.builder import BuiltFunction
 from autotune.dataset.scan_logs import Group
-from autotune.dataset.task_finder import (
+from autotune.reuse.task_finder import (
     NO_LOOPS,
     NOT_IN_SPACE,
     REFUSED,

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 from records.outline import Outline
 from records.query import ranked
-from records.record import Record
 from records.tools.keys import group_key
+from records.tools.log_lines import RecordLine
 
 T = TypeVar("T")
 
@@ -90,8 +90,7 @@ class BestLines(Generic[T]):
             yield [kept for _, kept in sorted([*group.finals, *trials], key=lambda pair: pair[0])]
 
 
-def best_first(lines: list[bytes], most: int) -> list[bytes]:
-    """Return the lines of one group that a build would take first; see `records.query.ranked`."""
-    records = [Record.from_line(line) for line in lines]
-    place = {id(record): line for record, line in zip(records, lines, strict=True)}
-    return [place[id(record)] for record in ranked(records)[:most]]
+def best_first(lines: list[RecordLine], most: int) -> list[RecordLine]:
+    """Return the records of one group that a build would take first; see `records.query.ranked`."""
+    place = {id(line.outline): line for line in lines}
+    return [place[id(outline)] for outline in ranked(line.outline for line in lines)[:most]]

@@ -44,11 +44,6 @@ class LineFilter:
             and all(condition(line) for condition in self.also)
         )
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether all records are meant."""
-        return self == LineFilter()
-
     def _is_of_device(self, name: object) -> bool:
         known = name.casefold() if isinstance(name, str) else ""
         return any(part.casefold() in known for part in self.devices)
