@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import math
 import os
 import stat
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -45,6 +47,26 @@ def open_regular(path: str | os.PathLike[str], flags: int) -> int:
 def open_to_read(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading bytes; see `open_regular`."""
     return os.fdopen(open_regular(Path(path), os.O_RDONLY), "rb")
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give the path of an empty file beside `path`, which it replaces once all is written.
+
+    If the block fails, what is at `path` stays as it is.
+    """
+    suffix = "".join(path.suffixes[-1:])
+    handle, name = tempfile.mkstemp(suffix=suffix, prefix=f".{path.stem}.", dir=path.parent)
+    os.close(handle)
+    partial = Path(name)
+    try:
+        yield partial
+        umask = os.umask(0)
+        os.umask(umask)
+        partial.chmod(0o666 & ~umask)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 # Seconds after which waiting is mentioned: appending a record takes some milliseconds.
