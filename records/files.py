@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import math
 import os
 import stat
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -54,6 +56,34 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, like: os.stat_result | None = None) -> Iterator[Path]:
+    """Give the path of an empty file beside `path`, which it replaces once all is written.
+
+    If the block fails, what is at `path` stays as it is.
+
+    `like`: give it the mode and, if that is allowed, the owner of this file.
+    """
+    suffix = "".join(path.suffixes[-1:])
+    stem = path.stem[:100]  # leaves room for more in the longest names
+    handle, name = tempfile.mkstemp(suffix=suffix, prefix=f".{stem}.", dir=path.parent)
+    os.close(handle)
+    partial = Path(name)
+    try:
+        yield partial
+        if like is None:
+            umask = os.umask(0)
+            os.umask(umask)
+            partial.chmod(0o666 & ~umask)
+        else:
+            with contextlib.suppress(PermissionError):
+                os.chown(partial, like.st_uid, like.st_gid)
+            partial.chmod(like.st_mode & 0o7777)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 # Seconds after which waiting is mentioned: appending a record takes some milliseconds.

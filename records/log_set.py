@@ -39,7 +39,7 @@ def _files_at(given: str | os.PathLike[str]) -> list[Path]:
         if not path.is_dir():
             path.stat()
             return [path]
-        inside = sorted(p for p in path.iterdir() if p.name.endswith(SUFFIXES) and p.is_file())
+        inside = sorted(p for p in path.iterdir() if _is_log(p))
     except FileNotFoundError as error:
         raise RecordError(f"there is no record log at {path}; check the path") from error
     except (OSError, ValueError) as error:
@@ -48,6 +48,12 @@ def _files_at(given: str | os.PathLike[str]) -> list[Path]:
     if not inside:
         raise RecordError(f"{path} is a folder without logs ({' or '.join(SUFFIXES)})")
     return inside
+
+
+def _is_log(path: Path) -> bool:
+    """Whether a file of a folder is a log; hidden ones are not complete yet."""
+    name = path.name
+    return name.endswith(SUFFIXES) and not name.startswith(".") and path.is_file()
 
 
 def stream_logs(paths: Paths) -> Iterator[Record]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from records.append_only_log import RecordStore
-from records.files import sync_folder
+from records.files import replacing, sync_folder
 from records.record_errors import RecordError
 from records.tools.log_lines import GZIP, LogLine, lines_in
-
-_PARTIAL = ".partial"  # Suffix of what is not complete; in a folder of logs it is none.
 
 # Yields all lines of some logs, each time it is called.
 Lines = Callable[[], Iterable[LogLine]]
@@ -31,12 +28,14 @@ def new_log(path: Path, replace: bool = False) -> Iterator[BinaryIO]:
 
     RecordError if it cannot be written, or there is such a file already.
     """
+    path = Path(os.path.realpath(path))
     try:
-        with _complete_or_nothing(path, path.name.endswith(".gz")) as (lines, partial):
-            yield lines
-            if not replace and os.path.lexists(path):
+        with replacing(path) as partial:
+            with _written(partial, packed=path.name.endswith(".gz")) as lines:
+                yield lines
+            if not replace and path.exists():
                 raise RecordError(f"{path} is there already: choose another name")
-            partial.chmod(0o666 & ~_umask())
+        sync_folder(path.parent)
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -55,14 +54,11 @@ def rewrite(path: Path, choose: Callable[[Lines], Iterable[LogLine]]) -> None:
 
     def replace(fd: int) -> None:
         status = os.fstat(fd)
-        with (
-            open(fd, "rb", closefd=False) as log,
-            _complete_or_nothing(path, os.pread(fd, len(GZIP), 0) == GZIP) as (new, partial),
-        ):
-            write_lines(new, choose(lambda: lines_in(path, log, status.st_size)))
-            partial.chmod(status.st_mode & 0o7777)
-            with contextlib.suppress(PermissionError):  # only root gives files away
-                os.chown(partial, status.st_uid, status.st_gid)
+        packed = os.pread(fd, len(GZIP), 0) == GZIP
+        with open(fd, "rb", closefd=False) as log, replacing(path, like=status) as partial:
+            with _written(partial, packed) as new:
+                write_lines(new, choose(lambda: lines_in(path, log, status.st_size)))
+        sync_folder(path.parent)
 
     RecordStore(path).replacing(replace)
 
@@ -74,26 +70,13 @@ def write_lines(file: BinaryIO, lines: Iterable[LogLine]) -> None:
 
 
 @contextlib.contextmanager
-def _complete_or_nothing(path: Path, packed: bool) -> Iterator[tuple[BinaryIO, Path]]:
-    """Open a file beside `path` for writing; it is renamed at the end, or removed by an error."""
-    handle, name = tempfile.mkstemp(_PARTIAL, f".{path.name[:100]}.", path.parent)
-    partial = Path(name)
-    try:
-        with open(handle, "wb") as file:
-            if packed:
-                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as lines:
-                    yield cast(BinaryIO, lines), partial
-            else:
-                yield file, partial
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        sync_folder(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
+def _written(path: Path, packed: bool) -> Iterator[BinaryIO]:
+    """Open a file for writing; at the end all of it is on the disk."""
+    with path.open("wb") as file:
+        if packed:  # without a time, so that the same records make the same bytes
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as lines:
+                yield cast(BinaryIO, lines)
+        else:
+            yield file
+        file.flush()
+        os.fsync(file.fileno())
