@@ -64,17 +64,12 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._store = RecordStore(path)
-        self._status: list[os.stat_result] = []
-        found = self._store.reading(lambda fd: self._status.append(os.fstat(fd)))
-        if not found:
-            raise RecordError(f"there is no record log at {path}; check the path")
         self.foreign = foreign_format(path)
-
-    @property
-    def packed(self) -> bool:
-        """Whether it is a log of ours in gzip."""
-        return self.foreign == COMPRESSED
+        self._status: list[os.stat_result] = []
+        if self.foreign not in (None, COMPRESSED):
+            return
+        if not RecordStore(path).reading(lambda fd: self._status.append(os.fstat(fd))):
+            raise RecordError(f"there is no record log at {path}; check the path")
 
     def lines(self) -> Iterator[LogLine]:
         """Yield all lines but blank ones.

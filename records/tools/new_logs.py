@@ -55,9 +55,12 @@ def rewrite(path: Path, choose: Callable[[Lines], Iterable[LogLine]]) -> None:
     def replace(fd: int) -> None:
         status = os.fstat(fd)
         packed = os.pread(fd, len(GZIP), 0) == GZIP
-        with open(fd, "rb", closefd=False) as log, replacing(path, like=status) as partial:
-            with _written(partial, packed) as new:
-                write_lines(new, choose(lambda: lines_in(path, log, status.st_size)))
+        with (
+            open(fd, "rb", closefd=False) as log,
+            replacing(path, like=status) as partial,
+            _written(partial, packed) as new,
+        ):
+            write_lines(new, choose(lambda: lines_in(path, log, status.st_size)))
         sync_folder(path.parent)
 
     RecordStore(path).replacing(replace)

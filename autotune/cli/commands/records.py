@@ -12,15 +12,12 @@ from autotune.cli.options.shared_options import command_app
 
 app = command_app()
 
-for name, command in {
-    "list": list_records,
-    "summary": summary_of,
-    "merge": merge_logs,
-    "compact": compact_logs,
-    "prune": prune_logs,
-    "validate": validate,
-    "diff": diff,
-    "import": import_records,
-    "export": export_records,
-}.items():
-    app.command(name, cls=Command)(command)
+app.command("list", cls=Command)(list_records)
+app.command("summary", cls=Command)(summary_of)
+app.command("merge", cls=Command)(merge_logs)
+app.command("compact", cls=Command)(compact_logs)
+app.command("prune", cls=Command)(prune_logs)
+app.command("validate", cls=Command)(validate)
+app.command("diff", cls=Command)(diff)
+app.command("import", cls=Command)(import_records)
+app.command("export", cls=Command)(export_records)

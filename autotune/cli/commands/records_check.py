@@ -21,7 +21,7 @@ from autotune.system.words import counted
 from autotune.task.workload import Workload
 from records import Record, SummaryRow
 from records.tools.diff import BestChange, LogDiff
-from records.tools.log_lines import RecordLine, every_line, records_of
+from records.tools.log_lines import every_line, records_of
 from records.tools.validate import check_lines
 
 
@@ -93,7 +93,7 @@ def diff(
     """
     names = (before, after)
     sides = [opened_logs([name]) for name in names]
-    found = LogDiff(*((lambda logs=logs: records_of(every_line(logs))) for logs in sides))  # type: ignore[misc]
+    found = LogDiff(*((lambda logs=logs: records_of(every_line(logs))) for logs in sides))
     if as_json:
         best = [_as_json(change) for change in found.best]
         counts = {"same": found.same, "only_a": found.only[0], "only_b": found.only[1]}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autotune.cli.options.input_files import check_readable
 from autotune.errors import UsageError
+from records.formats import foreign_format
 from records.log_set import log_files
 from records.tools.line_filter import LineFilter
 from records.tools.log_lines import LogFile, RecordLine
@@ -38,11 +41,15 @@ Known = Annotated[
 
 
 def opened_logs(files: Sequence[str]) -> list[LogFile]:
-    """Return the logs of some words of a command line.
+    """Return the logs of some words of a command line; a folder may also be a database.
 
     UsageError or RecordError if one of them is not there, or cannot be read.
     """
-    return [LogFile(check_readable(path)) for path in log_files(files)]
+    found: list[Path] = []
+    for name in files:
+        database = os.path.isdir(name) and foreign_format(name) is not None
+        found += [Path(name)] if database else map(check_readable, log_files(name))
+    return [LogFile(path) for path in dict.fromkeys(found)]
 
 
 @dataclass(frozen=True)
