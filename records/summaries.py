@@ -58,6 +58,14 @@ def summary(records: Iterable[Record]) -> list[SummaryRow]:
     return list(made.by_key().values())
 
 
+def summary_key(outline: Outline) -> str:
+    """Return what is equal for all records of a row."""
+    workload = outline.workload
+    constant = workload.get("constant") or []
+    named = [workload["template"], workload["args"], constant, outline.target, outline.device]
+    return canonical_json(named)
+
+
 class Summary:
     """A summary to which records are added one by one."""
 
@@ -66,10 +74,7 @@ class Summary:
 
     def add(self, outline: Outline) -> None:
         """Take in a record."""
-        workload = outline.workload
-        constant = workload.get("constant") or []
-        named = [workload["template"], workload["args"], constant, outline.target, outline.device]
-        key = canonical_json(named)
+        key = summary_key(outline)
         members = self._members.get(key)
         if members is None:
             members = self._members[key] = _Members(outline)

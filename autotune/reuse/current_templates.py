@@ -31,7 +31,7 @@ ELSEWHERE = "elsewhere"
 PROBLEMS = {
     **REASONS,
     NO_VERSION: "no fingerprint of the template that made it",
-    NOT_ALLOWED: "its configuration is no longer allowed",
+    NOT_ALLOWED: "the configuration is no longer allowed",
     DOUBTED: "what it claims is not to be believed",
     ELSEWHERE: "measured on another device, where templates may have other configurations",
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from records.append_only_log import RecordStore
 from records.tools.keys import content_digest
-from records.tools.log_lines import LogFile, RecordLine, records_of
+from records.tools.log_lines import LogFile, LogLine, records_of
 
 _BLOCK = 1024  # Lines that are appended at a time, all or none.
 
@@ -22,7 +22,7 @@ class Appended:
     duplicates: int
 
 
-def append_new(lines: Iterable[RecordLine], path: Path) -> Appended:
+def append_new(lines: Iterable[LogLine], path: Path) -> Appended:
     """Append records to the log at `path`, made if needed; those that it has are left out.
 
     Others may append at the same time. If the disk is full, what was appended stays, and the next

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from records.outline import Outline
 from records.query import ranked
 from records.tools.keys import group_key
-from records.tools.log_lines import RecordLine
+from records.tools.log_lines import LogLine
 
 T = TypeVar("T")
 
@@ -29,7 +29,10 @@ class Best(Generic[T]):
 
 
 class BestLines(Generic[T]):
-    """Finds what a build looks at first: see `records.groups.useful`.
+    """Finds the records that a build would take first: see `records.groups.useful`.
+
+    `most`: trials that are kept of each group.
+    `key`: what is equal for the records of a group.
 
     Attributes
     ----------
@@ -39,8 +42,9 @@ class BestLines(Generic[T]):
         Numbers of trials that failed, by error code.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, key: Callable[[Outline], str] = group_key) -> None:
         self._most = most
+        self._key = key
         self._groups: dict[str, Best[T]] = {}
         self.passed = 0
         self.failures = Counter[str]()
@@ -51,7 +55,7 @@ class BestLines(Generic[T]):
         `number`: its place among all lines; of equally fast ones the first is the best.
         `kept`: what is wanted of it if it is among the best.
         """
-        group = self._groups.setdefault(group_key(outline), Best())
+        group = self._groups.setdefault(self._key(outline), Best())
         if outline.final is not None:
             group.finals.append((number, kept))
         elif outline.cost_s is None:
@@ -90,7 +94,7 @@ class BestLines(Generic[T]):
             yield [kept for _, kept in sorted([*group.finals, *trials], key=lambda pair: pair[0])]
 
 
-def best_first(lines: list[RecordLine], most: int) -> list[RecordLine]:
+def best_first(lines: list[LogLine], most: int) -> list[LogLine]:
     """Return the records of one group that a build would take first; see `records.query.ranked`."""
     place = {id(line.outline): line for line in lines}
     return [place[id(outline)] for outline in ranked(line.outline for line in lines)[:most]]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from records.summaries import Summary, SummaryRow
 from records.tools.keys import content_digest
-from records.tools.log_lines import RecordLine
+from records.tools.log_lines import LogLine
 
 # Yields the records of some logs, each time it is called.
-Records = Callable[[], Iterable[RecordLine]]
+Records = Callable[[], Iterable[LogLine]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class LogDiff:
         """Whether there is a difference."""
         return any(self.only)
 
-    def lines(self, side: int) -> Iterator[RecordLine]:
+    def lines(self, side: int) -> Iterator[LogLine]:
         """Yield the records that only one side has, 0 or 1, each once."""
         others, told = self._contents[1 - side], set[bytes]()
         for line in self._sides[side]():
@@ -67,7 +67,7 @@ class LogDiff:
 
 
 class _Side:
-    def __init__(self, lines: Iterable[RecordLine]) -> None:
+    def __init__(self, lines: Iterable[LogLine]) -> None:
         self.contents: set[bytes] = set()
         summary = Summary()
         for line in lines:

@@ -61,11 +61,6 @@ def group_key(outline: Outline) -> str:
     return canonical_json(_of_group(outline))
 
 
-def summary_key(outline: Outline) -> str:
-    """Return what is equal for all records of a workload, target and device."""
-    return canonical_json(_of_group(outline)[:-1])
-
-
 def _of_group(outline: Outline) -> list[Any]:
     workload = outline.workload
     constant = workload.get("constant") or []

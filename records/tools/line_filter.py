@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from records.tools.keys import is_marked
-from records.tools.log_lines import RecordLine
+from records.tools.log_lines import LogLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +29,9 @@ class LineFilter:
     before: float = math.inf
     ok: bool | None = None
     conflict: bool = False
-    also: tuple[Callable[[RecordLine], bool], ...] = ()
+    also: tuple[Callable[[LogLine], bool], ...] = ()
 
-    def __call__(self, line: RecordLine) -> bool:
+    def __call__(self, line: LogLine) -> bool:
         """Return whether a record is meant."""
         found = line.outline
         return (

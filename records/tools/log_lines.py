@@ -44,14 +44,10 @@ class LogLine(NamedTuple):
     data: bytes
     found: Outline | RecordError
 
-
-class RecordLine(NamedTuple):
-    """A line of a log that is a record; see `LogLine`."""
-
-    path: Path
-    number: int
-    data: bytes
-    outline: Outline
+    @property
+    def outline(self) -> Outline:
+        """What a line holds that is a record."""
+        return cast(Outline, self.found)
 
 
 class LogFile:
@@ -100,13 +96,22 @@ def lines_in(path: Path, file: BinaryIO, end: int) -> Iterator[LogLine]:
     packed = file.read(len(GZIP)) == GZIP
     file.seek(0)
     if not packed:
-        yield from _parsed(path, iter(lambda: file.readline(end - file.tell()), b""))
+        yield from _parsed(path, _lines_until(file, end))
         return
     try:
         with gzip.open(file) as lines:
             yield from _parsed(path, cast(BinaryIO, lines))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise RecordError(f"cannot read {path}: {error}") from error
+
+
+def _lines_until(file: BinaryIO, end: int) -> Iterator[bytes]:
+    """Yield the lines of the first `end` bytes."""
+    for line in file:
+        yield line[:end] if len(line) > end else line
+        end -= len(line)
+        if end <= 0:
+            return
 
 
 def _parsed(path: Path, lines: Iterable[bytes]) -> Iterator[LogLine]:
@@ -125,7 +130,7 @@ def _parsed(path: Path, lines: Iterable[bytes]) -> Iterator[LogLine]:
         yield LogLine(path, number, data, found)
 
 
-def records_of(lines: Iterable[LogLine]) -> Iterator[RecordLine]:
+def records_of(lines: Iterable[LogLine]) -> Iterator[LogLine]:
     """Yield the lines of logs that are records; the others are counted in a `RecordWarning`.
 
     RecordError if a later version wrote one of them, or no line of a log is a record.
@@ -134,13 +139,13 @@ def records_of(lines: Iterable[LogLine]) -> Iterator[RecordLine]:
         yield from _records_of(path, own)
 
 
-def _records_of(path: Path, lines: Iterable[LogLine]) -> Iterator[RecordLine]:
+def _records_of(path: Path, lines: Iterable[LogLine]) -> Iterator[LogLine]:
     good, bad, first = 0, 0, None
     numbers: list[int] = []
     for line in lines:
         if isinstance(line.found, Outline):
             good += 1
-            yield RecordLine(line.path, line.number, line.data, line.found)
+            yield line
             continue
         if isinstance(line.found, NewerSchemaError):
             raise RecordError(f"{path}, line {line.number}: {line.found}") from line.found

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from records.record_errors import RecordError
 from records.tools.keys import content_digest, is_marked, marked, measurement_digest
-from records.tools.log_lines import RecordLine
+from records.tools.log_lines import LogLine
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Merged:
     conflicts: int
 
 
-def merge(lines: Iterable[RecordLine], out: BinaryIO, folder: Path) -> Merged:
+def merge(lines: Iterable[LogLine], out: BinaryIO, folder: Path) -> Merged:
     """Write the records of some logs as one log, in the order of their time stamps.
 
     Those of equal time stamps keep their order. A record that is there already is left out. If
@@ -58,13 +58,13 @@ class _Merge:
         self._first: dict[bytes, int] = {}  # The first line of each measurement.
         self._marks: dict[int, bytes] = {}  # The measurements of the lines that contradict others.
 
-    def run(self, lines: Iterable[RecordLine], out: BinaryIO) -> Merged:
+    def run(self, lines: Iterable[LogLine], out: BinaryIO) -> Merged:
         duplicates = sum(not self._keep(line) for line in lines)
         self._write(out)
         conflicts = len(set(self._marks.values()))
         return Merged(len(self._times), duplicates, conflicts)
 
-    def _keep(self, line: RecordLine) -> bool:
+    def _keep(self, line: LogLine) -> bool:
         """Take in a line; return whether it is new."""
         content = content_digest(line.data)
         if content in self._contents:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 from records.outline import Outline
 from records.record_errors import NewerSchemaError, RecordError
-from records.tools.log_lines import LogLine, RecordLine, TornLineError
+from records.tools.log_lines import LogLine, TornLineError
 from records.tools.new_logs import Lines
 
 
 def prune(
-    lines: Lines, drops: Callable[[RecordLine], bool], counts: Counter[str]
+    lines: Lines, drops: Callable[[LogLine], bool], counts: Counter[str]
 ) -> Iterator[LogLine]:
     """Yield all lines but the records that are to be dropped, and a torn last line.
 
@@ -29,7 +29,7 @@ def prune(
             continue
         if not isinstance(line.found, Outline):
             counts["none"] += 1
-        elif drops(RecordLine(line.path, line.number, line.data, line.found)):
+        elif drops(line):
             counts["dropped"] += 1
             continue
         else:

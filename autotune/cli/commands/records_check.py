@@ -31,7 +31,7 @@ def validate(
         bool,
         typer.Option(
             "--templates",
-            help="Also compare configurations with today's templates, if measured on such a device.",
+            help="Also compare records of this kind of device with today's templates.",
         ),
     ] = False,
     known: Known = None,
@@ -75,7 +75,7 @@ def _checked(records: int, wrong: int, problems: Counter[str]) -> Iterable[str]:
     from autotune.reuse.current_templates import PROBLEMS
 
     for problem, count in problems.most_common():
-        yield f"{counted(count, 'record')} not for a build here: {PROBLEMS[problem]}"
+        yield f"{counted(count, 'record')}: {PROBLEMS[problem]}"
     yield f"{counted(records, 'record')}, {counted(wrong, 'line')} of no record"
 
 

@@ -23,7 +23,7 @@ from autotune.system.words import counted, did_you_mean
 from records import Record
 from records.formats import EXPORT_FORMATS, Written, foreign_format, write_records
 from records.tools.append import append_new
-from records.tools.log_lines import RecordLine, every_line, records_of
+from records.tools.log_lines import LogLine, every_line, records_of
 from records.tools.new_logs import new_log
 
 OWN, DATABASE = "autotune", "metaschedule"
@@ -108,13 +108,13 @@ def _checked(out: str, form: str, force: bool, chosen: RecordChoice) -> Path:
     return check_output(out, force, [log.path for log in chosen.logs() if not log.path.is_dir()])
 
 
-def _counting(lines: Iterator[RecordLine], counts: Counter[str]) -> Iterator[RecordLine]:
+def _counting(lines: Iterator[LogLine], counts: Counter[str]) -> Iterator[LogLine]:
     for line in lines:
         counts["records"] += 1
         yield line
 
 
-def _write_log(path: Path, lines: Iterator[RecordLine], force: bool) -> Written:
+def _write_log(path: Path, lines: Iterator[LogLine], force: bool) -> Written:
     """Write the lines as they are, so that nothing is lost of them."""
     count = 0
     with new_log(path, force) as file:

@@ -23,15 +23,16 @@ from autotune.report.units import time_text
 from autotune.reuse.grades import device_text
 from autotune.task.workload import Workload
 from records.outline import Outline
+from records.summaries import summary_key
 from records.tools.best_lines import BestLines, best_first
-from records.tools.log_lines import RecordLine, every_line, records_of
+from records.tools.log_lines import LogLine, every_line, records_of
 
 Top = Annotated[
     int | None,
     typer.Option(
         metavar="K",
         min=1,
-        help="The K best of each workload, target, device and version of the template.",
+        help="The K best of each workload, target and device, the best first.",
     ),
 ]
 
@@ -70,7 +71,7 @@ def nothing(chosen: RecordChoice) -> str:
     return "no record is what the options ask for; `autotune records summary` tells what there is"
 
 
-def chosen_lines(chosen: RecordChoice, top: int | None) -> Iterator[RecordLine]:
+def chosen_lines(chosen: RecordChoice, top: int | None) -> Iterator[LogLine]:
     """Yield the records that are meant; with `top`, the best of each group, the best first."""
     lines = filter(chosen.line_filter, records_of(every_line(chosen.logs())))
     if top is None:
@@ -78,15 +79,15 @@ def chosen_lines(chosen: RecordChoice, top: int | None) -> Iterator[RecordLine]:
     return _best(lines, top)
 
 
-def _best(lines: Iterable[RecordLine], top: int) -> Iterator[RecordLine]:
-    best = BestLines[RecordLine](top)
+def _best(lines: Iterable[LogLine], top: int) -> Iterator[LogLine]:
+    best = BestLines[LogLine](top, summary_key)
     for number, line in enumerate(lines):
         best.add(number, line.outline, line)
     for group in best.each():
         yield from best_first(group, top)
 
 
-def line_text(line: RecordLine) -> str:
+def line_text(line: LogLine) -> str:
     """Return a record as a line: when, how fast, which configuration of what, where."""
     found = line.outline
     outcome = _failure(found) if found.cost_s is None else time_text(found.cost_s)

@@ -20,7 +20,6 @@ from autotune.errors import UsageError
 from autotune.report.progress import kinds_text
 from autotune.report.text_tables import wrap
 from autotune.system.words import counted
-from records.groups import MOST_TRIALS
 from records.tools.compact import Compacted, compact
 from records.tools.log_lines import COMPRESSED, LogFile, LogLine, every_line, records_of
 from records.tools.merge import merge
@@ -69,9 +68,9 @@ def compact_logs(
         typer.Option(
             metavar="K",
             min=1,
-            help="Trials to keep of each workload, target, device and version of the template.",
+            help="Trials to keep of each workload, target, device and structure of the template.",
         ),
-    ] = MOST_TRIALS,
+    ] = 8,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

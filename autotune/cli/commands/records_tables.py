@@ -20,7 +20,7 @@ from records import SummaryRow
 from records.log_set import log_files
 from records.record_errors import TableError
 from records.table import Field, Values, as_text, new_table
-from records.tools.log_lines import RecordLine
+from records.tools.log_lines import LogLine
 
 Csv = Annotated[str | None, typer.Option(metavar="FILE.csv", help="Write a table instead.")]
 
@@ -103,7 +103,7 @@ def _column(field: Field, values: Sequence[Any]) -> Values:
     return [*map(as_text, values)] if field.is_text else np.array(values, field.dtype)
 
 
-def record_row(line: RecordLine) -> tuple[Any, ...]:
+def record_row(line: LogLine) -> tuple[Any, ...]:
     """Return the values of `RECORD_COLUMNS` of a record."""
     found = line.outline
     final, workload = found.final, found.workload

@@ -19,7 +19,7 @@ from autotune.errors import UsageError
 from records.formats import foreign_format
 from records.log_set import log_files
 from records.tools.line_filter import LineFilter
-from records.tools.log_lines import LogFile, RecordLine
+from records.tools.log_lines import LogFile, LogLine
 
 if TYPE_CHECKING:
     from autotune.reuse.current_templates import CurrentTemplates
@@ -94,7 +94,9 @@ def takes_records(function: Callable[..., None]) -> Callable[..., None]:
     command.__doc__ = function.__doc__
     command.__name__ = function.__name__
     rest = [parameter for name, parameter in own.items() if name != "chosen"]
-    command.__signature__ = inspect.Signature([*options.values(), *rest])  # type: ignore[attr-defined]
+    # By name, so that those without a default may come last.
+    named = [p.replace(kind=p.KEYWORD_ONLY) for p in (*options.values(), *rest)]
+    command.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
     return command
 
 
@@ -138,7 +140,7 @@ def _choice(
     if valid and failed:
         raise UsageError("--valid and --failed cannot be asked for at once: choose one")
     templates = CurrentTemplates(known or ())
-    also: list[Callable[[RecordLine], bool]] = []
+    also: list[Callable[[LogLine], bool]] = []
     if gone:
         also.append(
             lambda line: templates.is_gone(line.outline.workload["template"], line.outline.target)
