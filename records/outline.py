@@ -1,13 +1,18 @@
-"""The outline of a record: what indexes and tables need of a line, read without making a record."""
+"""The outline of a record: what indexes and tables need of a line, read without making a record.
+
+Neighbouring lines of a log have most of their text in common. What they have in common is read
+once, and then only compared; what a line has of its own is parsed.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from records.json_lines import parse_plain
-from records.record import MAX_S, MIN_S, SCHEMA, Record
+from records.record import MAX_S, MIN_S, Record
 from records.record_errors import RecordError
 
 
@@ -36,12 +41,24 @@ class Outline(NamedTuple):
 
         NewerSchemaError, a ValueError, if a later version wrote it.
         """
-        data = parse_plain(line)
-        if type(data) is dict:
-            found = _quick(data)
-            if found is not None:
-                return found
-        return cls.of_record(Record.from_line(line))
+        parts = read_parts(line)
+        if isinstance(parts, Record):
+            return cls.of_record(parts)
+        workload, target, _, device, _ = parts.shared
+        own, more = parts.own, parts.more
+        costs, prints = own.get("costs_s"), more.get("fingerprints")
+        return cls(
+            workload,
+            target,
+            own["config"],
+            device,
+            None if prints is None else prints.get("template"),
+            None if costs is None else statistics.median(costs),
+            own.get("error"),
+            None,
+            more["timestamp"],
+            more["seed"],
+        )
 
     @classmethod
     def of_record(cls, record: Record) -> Outline:
@@ -73,51 +90,203 @@ def outlines(lines: Iterable[bytes]) -> Iterator[Outline | RecordError]:
             yield RecordError(str(error))
 
 
-def _quick(data: dict[str, Any]) -> Outline | None:
-    """Return the outline of plain data, None if a record has to be made to know what it is."""
-    get = data.get
-    workload, target, config, device = get("workload"), get("target"), get("config"), get("device")
-    costs, error, final = get("costs_s"), get("error"), get("final")
-    timestamp, seed, prints = get("timestamp"), get("seed"), get("fingerprints")
-    plain = (
-        get("schema") in range(1, SCHEMA + 1)
-        and type(workload) is dict
-        and type(workload.get("template")) is str
-        and workload["template"].isprintable()
-        and type(workload.get("args")) is dict
-        and workload.keys() <= {"template", "args"}
-        and type(target) is str
-        and target.isprintable()
-        and type(config) is dict
-        and type(config.get("index")) is int
-        and type(config.get("values")) is dict
-        and all(type(value) in (int, str, float, bool, list) for value in config["values"].values())
-        and all(map(str.isprintable, (*workload["args"], *config["values"])))
-        and type(device) is dict
-        and _is_name(device.get("name"))
-        and type(timestamp) in (int, float)
-        and type(seed) is int
-        and (prints is None or type(prints) is dict)
-        and (final is None or type(final) is dict)
-        and type(get("policy")) is dict
-        and type(get("versions")) is dict
-    )
-    if not plain:
-        return None
-    fingerprint = None if prints is None else prints.get("template")
-    if type(costs) is list and costs and error is None:
-        for cost in costs:
-            if type(cost) is not float or not MIN_S <= cost <= MAX_S:
+class Shared(NamedTuple):
+    """What many records share; the same object for lines with the same text."""
+
+    workload: Mapping[str, Any]
+    target: str
+    policy: Mapping[str, Any]
+    device: Mapping[str, Any]
+    versions: Mapping[str, Any]
+
+
+class Parts(NamedTuple):
+    """A record of a trial in parts, as its line has them."""
+
+    shared: Shared
+    own: dict[str, Any]  # The configuration, and costs or an error.
+    more: dict[str, Any]  # What follows, without the schedule.
+    config: bytes  # The text of the configuration.
+
+
+def read_parts(line: bytes) -> Parts | Record:
+    """Return the parts of a line that is written as ours are, else its record.
+
+    ValueError or RecursionError as `Record.from_line`.
+    """
+    found = _reader.parts(line)
+    if found is not None:
+        return found
+    record = Record.from_line(line)
+    _reader.learn(line, record)
+    return record
+
+
+# Texts with which the parts of a line begin. None can be inside of a text, where a quotation mark
+# follows a backslash; but it can be inside of an object, so that each part is parsed by itself.
+_CONFIG, _POLICY, _SEED, _STEPS = b',"config":', b',"policy":', b',"seed":', b',"steps":[['
+_END = b"]]}"
+_BETWEEN = b"],["
+
+_HEAD, _MIDDLE = {"schema", "workload", "target"}, {"policy", "device", "versions"}
+_OWN = {("config", "costs_s"), ("config", "error")}
+_CONFIG_KEYS = ("index", "values")
+_SCALARS = {int, str, bool, type(None)}
+_NUMBERS = {int, float}
+_EXACT = 2**63  # A larger number may be a rounded integer.
+_MORE_TYPES: dict[str, set[type]] = {
+    "seed": {int}, "timestamp": _NUMBERS, "fingerprints": {dict}, "build_s": _NUMBERS,
+    "run_s": _NUMBERS, "max_error": _NUMBERS, "raced": {bool}, "noise": _NUMBERS,
+    "kernels": {list}, "clocks": {dict}, "steps": {list},
+}  # fmt: skip
+_FIELDS = {field.name for field in fields(Record)}
+
+_MOST_REMEMBERED = 1 << 16  # Texts of each kind.
+_DEEPEST_STEP = 8  # Brackets in a step.
+
+
+class _Reader:
+    """Reads lines in parts; remembers what it has seen of them."""
+
+    def __init__(self) -> None:
+        self._shared: dict[tuple[bytes, bytes], Shared] = {}
+        self._steps: set[bytes] = set()
+        self._layouts: dict[tuple[str, ...], bool] = {}
+        self._knobs: dict[tuple[str, ...], bool] = {}
+
+    def parts(self, line: bytes) -> Parts | None:
+        """Return the parts of a line; None if a record has to be made to know what it is."""
+        config_at = line.find(_CONFIG)
+        policy_at = line.find(_POLICY, config_at)
+        seed_at = line.find(_SEED, policy_at)
+        shared = self._shared.get((line[:config_at], line[policy_at:seed_at]))
+        if shared is None:
+            return None
+        return self._parts(line, config_at, policy_at, seed_at, shared)
+
+    def _parts(
+        self, line: bytes, config_at: int, policy_at: int, seed_at: int, shared: Shared
+    ) -> Parts | None:
+        own: Any = parse_plain(b"{" + line[config_at + 1 : policy_at] + b"}")
+        steps_at = line.find(_STEPS, seed_at)
+        if steps_at < 0:
+            more: Any = parse_plain(b"{" + line[seed_at + 1 :])
+        else:
+            end = line.rstrip(b" \t\r\n")
+            if not end.endswith(_END) or not self._are_steps(
+                end[steps_at + len(_STEPS) : -len(_END)]
+            ):
                 return None
-        cost_s = costs[0] if len(costs) == 1 else statistics.median(costs)
-    elif costs is None and type(error) is dict and type(error.get("code")) is str:
-        cost_s = None
-    else:
-        return None
-    return Outline(
-        workload, target, config, device, fingerprint, cost_s, error, final, timestamp, seed
+            more = parse_plain(b"{" + line[seed_at + 1 : steps_at] + b"}")
+        if type(own) is not dict or type(more) is not dict:
+            return None
+        if not self._is_own(own) or not self._is_more(more):
+            return None
+        return Parts(shared, own, more, line[config_at + len(_CONFIG) : policy_at])
+
+    def learn(self, line: bytes, record: Record) -> None:
+        """Remember what the next lines may share with this one."""
+        config_at = line.find(_CONFIG)
+        policy_at = line.find(_POLICY, config_at)
+        seed_at = line.find(_SEED, policy_at)
+        if min(config_at, policy_at, seed_at) < 0:
+            return
+        head, middle = line[:config_at], line[policy_at:seed_at]
+        parsed: Any = parse_plain(head + b"}"), parse_plain(b"{" + middle[1:] + b"}")
+        if not all(type(part) is dict for part in parsed):
+            return
+        if parsed[0].keys() != _HEAD or parsed[1].keys() != _MIDDLE:
+            return
+        shared = Shared(
+            record.workload, record.target, record.policy, record.device, record.versions
+        )
+        # The line may have said something else of it later on.
+        if self._parts(line, config_at, policy_at, seed_at, shared) is not None:
+            _remember(self._shared, (head, middle), shared)
+
+    def _are_steps(self, text: bytes) -> bool:
+        """Whether the text between the outer brackets of steps is that of lists, one per step."""
+        steps = text.split(_BETWEEN)
+        if self._steps.issuperset(steps):
+            return True
+        for step in steps:
+            if step in self._steps:
+                continue
+            if step.count(b"[") + step.count(b"{") > _DEEPEST_STEP:
+                return False
+            if parse_plain(b"[" + step + b"]") is None:
+                return False
+            if len(self._steps) >= _MOST_REMEMBERED:
+                self._steps.clear()
+            self._steps.add(step)
+        return True
+
+    def _is_own(self, own: dict[str, Any]) -> bool:
+        if tuple(own) not in _OWN:
+            return False
+        config = own["config"]
+        if type(config) is not dict or tuple(config) != _CONFIG_KEYS:
+            return False
+        values = config["values"]
+        if type(config["index"]) is not int or type(values) is not dict:
+            return False
+        if not set(map(type, values.values())) <= _SCALARS and not all(
+            map(_is_exact, values.values())
+        ):
+            return False
+        names = tuple(values)
+        printable = self._knobs.get(names)
+        if printable is None:
+            printable = all(map(str.isprintable, names))
+            _remember(self._knobs, names, printable)
+        return printable and (_are_costs(own["costs_s"]) if "costs_s" in own else _is_error(own))
+
+    def _is_more(self, more: dict[str, Any]) -> bool:
+        layout = tuple(more)
+        known = self._layouts.get(layout)
+        if known is None:
+            others = more.keys() - _MORE_TYPES.keys()
+            known = {"seed", "timestamp"} <= more.keys() and others.isdisjoint(_FIELDS | {"schema"})
+            _remember(self._layouts, layout, known)
+        if not known:
+            return False
+        for name, value in more.items():
+            types = _MORE_TYPES.get(name)
+            if types is not None and type(value) not in types:
+                return False
+        prints = more.get("fingerprints")
+        return prints is None or set(map(type, prints.values())) <= {str}
+
+
+_reader = _Reader()
+
+
+def _remember(known: dict[Any, Any], key: object, value: object) -> None:
+    if len(known) >= _MOST_REMEMBERED:
+        known.clear()
+    known[key] = value
+
+
+def _is_exact(value: object) -> bool:
+    """Whether a knob can have this value, and the line as well."""
+    if type(value) is float:
+        return -_EXACT < value < _EXACT
+    if type(value) is list:
+        return all(map(_is_exact, value))
+    return type(value) in _SCALARS
+
+
+def _are_costs(costs: object) -> bool:
+    return (
+        type(costs) is list
+        and set(map(type, costs)) == {float}
+        and min(costs) >= MIN_S
+        and max(costs) <= MAX_S
     )
 
 
-def _is_name(name: object) -> bool:
-    return name is None or (type(name) is str and name.isprintable())
+def _is_error(own: dict[str, Any]) -> bool:
+    error = own["error"]
+    return type(error) is dict and all(
+        type(error.get(key)) is str for key in ("code", "stage", "message")
+    )
