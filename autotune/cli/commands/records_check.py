@@ -20,9 +20,9 @@ from autotune.reuse.grades import device_text
 from autotune.system.words import counted
 from autotune.task.workload import Workload
 from records import Record, SummaryRow
+from records.outline import Outline
 from records.tools.diff import BestChange, LogDiff
 from records.tools.log_lines import every_line, records_of
-from records.tools.validate import check_lines
 
 
 def validate(
@@ -42,20 +42,19 @@ def validate(
     Exit code 1 if there are any.
     """
     ask = _asking(known or ()) if templates else None
-    logs = opened_logs(files)
     records, wrong, problems = 0, 0, Counter[str]()
-    for line in check_lines(every_line(logs)):
-        if isinstance(line.found, Record):
+    for line in every_line(opened_logs(files)):
+        if isinstance(line.found, Outline):
             records += 1
-            if ask is not None and (problem := ask(line.found)):
+            if ask is not None and (problem := ask(Record.from_line(line.data))):
                 problems[problem] += 1
             continue
         wrong += 1
         if as_json:
-            found = {"file": str(line.path), "line": line.number, "problem": line.found}
+            found = {"file": str(line.path), "line": line.number, "problem": str(line.found)}
             print_line(json.dumps(found))
         else:
-            print_line(f"{line.path}, line {line.number}: {' '.join(line.found.split())}")
+            print_line(f"{line.path}, line {line.number}: {' '.join(str(line.found).split())}")
     if as_json:
         print_line(json.dumps({"records": records, "wrong": wrong, "templates": dict(problems)}))
     else:
