@@ -1,4 +1,4 @@
-"""Mistakes in the commands of `autotune records`: files that are none, and words that do not fit."""
+"""Mistakes in the commands of `autotune records`: files that are none, words that do not fit."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 from support.made_records import log_of, made, made_final
@@ -310,7 +311,7 @@ def test_what_is_exported_can_be_imported(log, said, form):
 
 
 def test_a_database_is_a_folder(log, said):
-    code, out, err = said("export", log, "--format", "metaschedule", "--out", "db")
+    code, _, err = said("export", log, "--format", "metaschedule", "--out", "db")
     assert code in (0, 2)  # it may have no room for such knobs
     if code == 0:
         assert said("import", "db", "--out", "back.jsonl")[0] == 0
@@ -324,7 +325,7 @@ def test_records_of_templates_that_are_gone_can_be_exported_as_a_log(log, said):
     RecordStore(log).append([made(1, workload={"template": "matmul", "args": {"m": 8}})])
     code, out, _ = said("export", log, "--gone", "--format", "autotune", "--out", "gone.jsonl")
     assert (code, out) == (0, "gone.jsonl: 6 records as autotune\n")
-    assert log.read_text().startswith(open("gone.jsonl").read())
+    assert log.read_text().startswith(Path("gone.jsonl").read_text())
 
 
 def test_what_a_format_cannot_hold_is_counted_with_the_reason(log, said):
@@ -341,7 +342,7 @@ def test_importing_twice_adds_nothing(log, said):
     assert said("import", log, "--out", "all.jsonl")[1] == "all.jsonl: 6 records added\n"
     again = said("import", log, "--out", "all.jsonl")[1]
     assert again == "all.jsonl: 0 records added, 6 are there already\n"
-    assert open("all.jsonl").read() == log.read_text()
+    assert Path("all.jsonl").read_text() == log.read_text()
 
 
 def test_a_name_in_a_log_steers_no_terminal(log, said):
