@@ -64,7 +64,8 @@ def _all_in_all(rows: Sequence[SummaryRow], gone: Sequence[bool]) -> Iterator[st
             lost[row.template] += row.records
     if len(rows) > 1:
         each = "; ".join(f"{name}: {count}" for name, count in devices.most_common())
-        total = f"{counted(devices.total(), 'record')} of {counted(len(rows), 'workload')}"
+        workloads = {(Workload(r.template, r.args, r.constant), r.target) for r in rows}
+        total = f"{counted(devices.total(), 'record')} of {counted(len(workloads), 'workload')}"
         yield f"{total} on {counted(len(devices), 'device')} ({each})"
     if lost:
         names = named(name for name, _ in lost.most_common())

@@ -142,7 +142,7 @@ def test_summary_lists_devices_and_templates_that_no_longer_exist(log, said):
         "  1970-01-01 00:16:40 to 1970-01-01 01:23:20",
     ]
     assert out.splitlines()[-2:] == [
-        "6 records of 3 workloads on 2 devices (Some CPU, 4 threads: 5; Other CPU: 1)",
+        "6 records of 2 workloads on 2 devices (Some CPU, 4 threads: 5; Other CPU: 1)",
         "6 records of templates that no longer exist: made",
     ]
     rows = json.loads(said("summary", log, "--json")[1])
