@@ -105,7 +105,7 @@ def _checked(out: str, form: str, force: bool, chosen: RecordChoice) -> Path:
                 f"--out {out} is a folder with files: choose another, or --force replaces them"
             )
         return path
-    return check_output(out, force, [log.path for log in chosen.logs() if not log.path.is_dir()])
+    return check_output(out, force, chosen.paths)
 
 
 def _counting(lines: Iterator[LogLine], counts: Counter[str]) -> Iterator[LogLine]:

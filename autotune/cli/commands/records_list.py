@@ -18,14 +18,20 @@ from autotune.cli.commands.records_tables import (
     write_table,
 )
 from autotune.cli.options.record_filters import RecordChoice, takes_records
-from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, print_raw
+from autotune.cli.terminal.output import (
+    NOTHING_FOUND,
+    StopError,
+    output_works,
+    print_line,
+    print_raw,
+)
 from autotune.report.units import time_text
 from autotune.reuse.grades import device_text
 from autotune.task.workload import Workload
 from records.outline import Outline
 from records.summaries import summary_key
 from records.tools.best_lines import BestLines, best_first
-from records.tools.log_lines import LogLine, every_line, records_of
+from records.tools.log_lines import LogLine
 
 Top = Annotated[
     int | None,
@@ -56,6 +62,8 @@ def list_records(
         return
     while block := list(itertools.islice(found, _BLOCK)):
         count += len(block)
+        if not output_works():  # whoever read it has seen enough
+            return
         if as_json:
             print_raw("\n".join(ascii_json(line.data) for line in block))
         else:
@@ -73,7 +81,7 @@ def nothing(chosen: RecordChoice) -> str:
 
 def chosen_lines(chosen: RecordChoice, top: int | None) -> Iterator[LogLine]:
     """Yield the records that are meant; with `top`, the best of each group, the best first."""
-    lines = filter(chosen.line_filter, records_of(every_line(chosen.logs())))
+    lines = chosen.records()
     if top is None:
         return lines
     return _best(lines, top)

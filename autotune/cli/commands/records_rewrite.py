@@ -82,7 +82,9 @@ def compact_logs(
     def choose(lines: Lines, counts: list[Compacted]) -> Iterable[LogLine]:
         return compact(lines, keep, counts)
 
-    for path, counts in _rewritten(files, out, in_place, force, choose, list[Compacted]):
+    for path, counts in _rewritten(
+        opened_logs(files), out, in_place, force, choose, list[Compacted]
+    ):
         (done,) = counts
         if as_json:
             print_line(json.dumps({"out": str(path), **asdict(done)}))
@@ -119,7 +121,7 @@ def prune_logs(
     def choose(lines: Lines, counts: Counter[str]) -> Iterable[LogLine]:
         return prune(lines, lambda line: chosen.line_filter(line) != keep, counts)
 
-    for path, counts in _rewritten(chosen.files, out, in_place, force, choose, Counter[str]):
+    for path, counts in _rewritten(chosen.logs, out, in_place, force, choose, Counter[str]):
         if as_json:
             found = {"kept": counts["kept"], "dropped": counts["dropped"]}
             print_line(json.dumps({"out": str(path), **found}))
@@ -132,7 +134,7 @@ def prune_logs(
 
 
 def _rewritten(
-    files: Sequence[str],
+    logs: Sequence[LogFile],
     out: str | None,
     in_place: bool,
     force: bool,
@@ -145,7 +147,6 @@ def _rewritten(
     """
     if (out is None) != in_place:
         raise UsageError("give either --out FILE, or --in-place to rewrite the log itself")
-    logs = opened_logs(files)
     if out is not None:
         path = check_output(out, force, _paths(logs), remedy="--in-place rewrites it")
         counts = new_counts()

@@ -26,7 +26,6 @@ from autotune.system.words import counted, named
 from autotune.task.workload import Workload
 from records import SummaryRow
 from records.summaries import Summary
-from records.tools.log_lines import every_line, records_of
 
 
 @takes_records
@@ -38,7 +37,7 @@ def summary_of(
     """Print what logs hold, by workload, target and device."""
     table = checked_table(csv, as_json, chosen)
     summary = Summary()
-    for line in filter(chosen.line_filter, records_of(every_line(chosen.logs()))):
+    for line in chosen.records():
         summary.add(line.outline)
     rows = list(summary.by_key().values())
     gone = [chosen.templates.is_gone(row.template, row.target) for row in rows]

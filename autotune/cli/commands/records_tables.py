@@ -17,7 +17,6 @@ from autotune.cli.terminal.signals import ending_signals
 from autotune.errors import UsageError
 from autotune.system.words import counted
 from records import SummaryRow
-from records.log_set import log_files
 from records.record_errors import TableError
 from records.table import Field, Values, as_text, new_table
 from records.tools.log_lines import LogLine
@@ -78,7 +77,7 @@ def checked_table(csv: str | None, as_json: bool, chosen: RecordChoice) -> Path 
         raise UsageError("--csv and --json cannot be asked for at once: choose one")
     if csv and not csv.endswith(".csv"):
         raise UsageError(f"--csv {csv}: give the name of a table to write, such as table.csv")
-    return check_output(csv, True, log_files(chosen.files), "--csv")
+    return check_output(csv, True, chosen.paths, "--csv")
 
 
 def write_table(path: Path, fields: Sequence[Field], rows: Iterable[Sequence[Any]]) -> None:

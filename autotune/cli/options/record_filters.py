@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from autotune.errors import UsageError
 from records.formats import foreign_format
 from records.log_set import log_files
 from records.tools.line_filter import LineFilter
-from records.tools.log_lines import LogFile, LogLine
+from records.tools.log_lines import LogFile, LogLine, every_line, records_of
 
 if TYPE_CHECKING:
     from autotune.reuse.current_templates import CurrentTemplates
@@ -56,20 +56,25 @@ def opened_logs(files: Sequence[str]) -> list[LogFile]:
 class RecordChoice:
     """Logs, and which of their records are meant: what `takes_records` makes of the command line.
 
-    `templates` are asked what is gone or outdated.
+    `files`: the words that name the logs.
+    `logs`: the logs as they were when the command began.
+    `line_filter`: tells which records are meant.
+    `templates`: are asked what is gone or outdated.
     """
 
     files: list[str]
+    logs: list[LogFile]
     line_filter: LineFilter
     templates: CurrentTemplates
 
-    def __post_init__(self) -> None:
-        """Look whether the files are there, before anything else is done."""
-        self.logs()
+    def records(self) -> Iterator[LogLine]:
+        """Yield the records that are meant."""
+        return filter(self.line_filter, records_of(every_line(self.logs)))
 
-    def logs(self) -> list[LogFile]:
-        """Return the logs as they are now."""
-        return opened_logs(self.files)
+    @property
+    def paths(self) -> list[Path]:
+        """The files that are read."""
+        return [log.path for log in self.logs if not log.path.is_dir()]
 
     @property
     def is_filtered(self) -> bool:
@@ -159,7 +164,7 @@ def _choice(
         **earliest,
         **latest,
     )
-    return RecordChoice(files, wanted, templates)
+    return RecordChoice(files, opened_logs(files), wanted, templates)
 
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
