@@ -52,4 +52,4 @@ def compact(lines: Lines, most: int, told: list[Compacted]) -> Iterator[LogLine]
     kept = best.numbers()
     again = (line for line in lines() if isinstance(line.found, Outline))
     yield from (line for number, line in enumerate(again) if number in kept)
-    told.append(Compacted(best.groups, best.finals, best.trials, best.passed, best.failures))
+    told.append(Compacted(best.groups, best.finals, best.trials, best.passed, dict(best.failures)))

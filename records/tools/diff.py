@@ -54,7 +54,7 @@ class LogDiff:
 
     def __bool__(self) -> bool:
         """Whether there is a difference."""
-        return any(self.only)
+        return any(self.only) or bool(self.best)
 
     def lines(self, side: int) -> Iterator[LogLine]:
         """Yield the records that only one side has, 0 or 1, each once."""

@@ -30,13 +30,16 @@ ROWS: list[Row] = [
             "newer.jsonl": "newer.jsonl, line 1.*99",
             f"{'x' * 300}.jsonl": "File name too long",
         }.items()
+        for words, more in ((["records", "list"], []), (["records", "import"], OUT))
+    ),
+    *(
+        ([*words, "missing.jsonl", *more], "no record log at missing.jsonl")
         for words, more in (
-            (["records", "list"], []),
-            (["records", "merge"], OUT),
+            (["records", "merge", GOOD], OUT),
             (["records", "compact"], OUT),
             (["records", "diff", GOOD], []),
-            (["records", "import"], OUT),
             (["records", "export"], ["--format", "t4", *OUT]),
+            (["records", "prune"], ["--failed", "--in-place"]),
         )
     ),
     *(
@@ -62,12 +65,17 @@ ROWS: list[Row] = [
             "/dev/full": "/dev/full is a device or a pipe",
             "folder.py": "folder.py is a folder",
             "no_folder/x.jsonl": "there is no folder no_folder; make it first",
-            "plain_file/x.jsonl": "plain_file/x.jsonl: Not a directory",
+            "plain_file/x.jsonl": "plain_file is no folder",
             "dangling.jsonl": "dangling.jsonl is a link that leads nowhere",
             GOOD: "good.jsonl is one of the files to read",
             f"{'x' * 300}.jsonl": "File name too long",
         }.items()
-        for words in _WRITERS
+        for words in (MERGE, [*EXPORT, "autotvm"])
+    ),
+    *(
+        ([*words, "--out", name], said)
+        for name, said in {"": "--out is empty", GOOD: "is one of the files to read"}.items()
+        for words in (COMPACT, PRUNE, IMPORT)
     ),
     *(
         ([*words, "--out", "empty.jsonl"], "empty.jsonl is there already.*--force")

@@ -49,7 +49,10 @@ def opened_logs(files: Sequence[str]) -> list[LogFile]:
     for name in files:
         database = os.path.isdir(name) and foreign_format(name) is not None
         found += [Path(name)] if database else map(check_readable, log_files(name))
-    return [LogFile(path) for path in dict.fromkeys(found)]
+    different: dict[str, Path] = {}
+    for path in found:
+        different.setdefault(os.path.realpath(path), path)
+    return [LogFile(path) for path in different.values()]
 
 
 @dataclass(frozen=True)

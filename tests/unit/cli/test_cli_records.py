@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import os
 import time
@@ -25,7 +26,9 @@ def in_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    return tmp_path
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.fixture
@@ -119,13 +122,13 @@ def test_nothing_that_is_asked_for_is_exit_code_3(log, said, words):
 
 def test_tables_have_a_row_for_each_record_or_workload(log, said, tmp_path):
     assert said("list", log, "--csv", "list.csv")[:2] == (0, "list.csv: 6 rows\n")
-    rows = list(csv.DictReader((tmp_path / "list.csv").open(newline="")))
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "list.csv").read_text())))
     assert [float(row["cost_s"] or "nan") for row in rows][:2] == [3e-3, 1e-3]
     assert (rows[2]["error"], rows[2]["cost_s"]) == ("RUN_TIMEOUT", "")
     assert [json.loads(row["values"]) for row in rows][:2] == [{"k": 0}, {"k": 1}]
     assert rows[5]["final_rank"] == "0"
     assert said("summary", log, "--csv", "sum.csv")[:2] == (0, "sum.csv: 3 rows\n")
-    rows = list(csv.DictReader((tmp_path / "sum.csv").open(newline="")))
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "sum.csv").read_text())))
     assert [row["device"] for row in rows] == ["Some CPU", "Other CPU", "Some CPU"]
     assert [row["trials"] for row in rows] == ["3", "1", "1"]
     assert {row["gone"] for row in rows} == {"True"}

@@ -15,11 +15,18 @@ def diff(one, other):
 
 
 def test_a_log_does_not_differ_from_itself_in_another_order(tmp_path):
-    one = log_of(tmp_path / "one.jsonl", made(0), made(1), made(0))
-    other = log_of(tmp_path / "other.jsonl", made(1), made(0))
+    one = log_of(tmp_path / "one.jsonl", made(0), made(1, 2e-3), made(0))
+    other = log_of(tmp_path / "other.jsonl", made(1, 2e-3), made(0))
     found = diff(one, other)
     assert not found
     assert (found.same, found.only, found.best) == (2, (0, 0), [])
+
+
+def test_the_order_of_equally_fast_records_is_a_difference_as_the_first_is_built(tmp_path):
+    one = log_of(tmp_path / "one.jsonl", made(0), made(1))
+    found = diff(one, log_of(tmp_path / "other.jsonl", made(1), made(0)))
+    assert found
+    assert (found.only, len(found.best)) == ((0, 0), 1)
 
 
 def test_records_of_one_side_and_workloads_whose_best_differ_are_told(tmp_path):
