@@ -14,12 +14,10 @@ from records.append_only_log import RecordStore as RecordStore
 from records.journal import Entry as Entry
 from records.journal import Journal as Journal
 from records.log_set import Paths as Paths
-from records.query import SummaryRow as SummaryRow
 from records.query import best as best
 from records.query import finals as finals
 from records.query import ranked as ranked
 from records.query import select as select
-from records.query import summary as summary
 from records.record import SCHEMA as SCHEMA
 from records.record import Record as Record
 from records.record import config_key as config_key
@@ -29,6 +27,8 @@ from records.record import workload_key as workload_key
 from records.record_errors import NewerSchemaError as NewerSchemaError
 from records.record_errors import RecordError as RecordError
 from records.record_errors import RecordWarning as RecordWarning
+from records.summaries import SummaryRow as SummaryRow
+from records.summaries import summary as summary
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from records.caller_warnings import warn
-from records.files import READING_WAITS_S, LockedError, lock_file, open_regular, open_to_read
+from records.files import (
+    READING_WAITS_S,
+    LockedError,
+    lock_file,
+    open_regular,
+    open_to_read,
+    sync_folder,
+)
 from records.json_lines import parse_json
 from records.record import Record
 from records.record_errors import NewerSchemaError, RecordError, RecordWarning
@@ -134,6 +141,13 @@ class RecordStore:
         except OSError as error:
             raise self._refused("append to", error) from error
 
+    def replacing(self, use: Callable[[int], object]) -> None:
+        """Lock the log for writing, as it is, and pass its descriptor on; it may be replaced."""
+        try:
+            self._locked(os.O_RDWR, fcntl.LOCK_EX, use)
+        except OSError as error:
+            raise self._refused("rewrite", error) from error
+
     def _refused(self, what: str, error: OSError) -> RecordError:
         remedy = "; wait for it, or end it" if isinstance(error, LockedError) else ""
         return RecordError(f"cannot {what} {self.path}: {error.strerror}{remedy}")
@@ -142,7 +156,7 @@ class RecordStore:
         """Write whole lines at the end of the locked log, and force them to disk."""
         _write_whole(fd, data)
         if os.fstat(fd).st_size == len(data):  # it may be a new file: sync its name, too
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
 
     def parse(self, lines: Iterable[bytes], first: int = 1) -> list[Record]:
         """Return the records in some lines of the log, the first of which has this number."""
@@ -158,7 +172,7 @@ class RecordStore:
                 raise RecordError(f"{self.path}, line {number}: {error}") from error
             except (ValueError, RecursionError) as error:
                 whole = line.endswith(b"\n") or isinstance(error, RecordError)
-                if whole or not _may_be_torn(line):
+                if whole or not may_be_torn(line):
                     corrupt.append((number, str(error)))
                 else:
                     torn = number
@@ -252,7 +266,7 @@ def _heal(fd: int, path: Path) -> None:
         parse_json(tail)
         torn = False
     except (ValueError, RecursionError):
-        torn = _may_be_torn(tail)
+        torn = may_be_torn(tail)
     if not torn:
         os.pwrite(fd, b"\n", end)
     else:
@@ -261,7 +275,7 @@ def _heal(fd: int, path: Path) -> None:
         _log.info("%s: removed a torn last line of %d bytes", path, end - start)
 
 
-def _may_be_torn(tail: bytes) -> bool:
+def may_be_torn(tail: bytes) -> bool:
     """Whether an interrupted append of this class can have left these bytes."""
     return tail.startswith(_BEGINNING[: len(tail)]) or not tail.strip(b"\0")
 
@@ -288,11 +302,3 @@ def _write_whole(fd: int, data: bytes) -> None:
     except BaseException:
         os.ftruncate(fd, start)
         raise
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

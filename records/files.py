@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import math
 import os
 import stat
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -45,6 +47,43 @@ def open_regular(path: str | os.PathLike[str], flags: int) -> int:
 def open_to_read(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading bytes; see `open_regular`."""
     return os.fdopen(open_regular(Path(path), os.O_RDONLY), "rb")
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names of the files in a folder to disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, like: os.stat_result | None = None) -> Iterator[Path]:
+    """Give the path of an empty file beside `path`, which it replaces once all is written.
+
+    If the block fails, what is at `path` stays as it is.
+
+    `like`: give it the mode and, if that is allowed, the owner of this file.
+    """
+    suffix = "".join(path.suffixes[-1:])
+    stem = path.stem[:100]  # leaves room for more in the longest names
+    handle, name = tempfile.mkstemp(suffix=suffix, prefix=f".{stem}.", dir=path.parent)
+    os.close(handle)
+    partial = Path(name)
+    try:
+        yield partial
+        if like is None:
+            umask = os.umask(0)
+            os.umask(umask)
+            partial.chmod(0o666 & ~umask)
+        else:
+            with contextlib.suppress(PermissionError):
+                os.chown(partial, like.st_uid, like.st_gid)
+            partial.chmod(like.st_mode & 0o7777)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 # Seconds after which waiting is mentioned: appending a record takes some milliseconds.

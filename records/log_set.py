@@ -51,6 +51,8 @@ def _files_at(given: str | os.PathLike[str]) -> list[Path]:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise RecordError(f"cannot read {path}: {why}") from error
+    if not inside and foreign_format(path) is not None:
+        return [path]  # another tool keeps its measurements in a folder
     if not inside:
         raise RecordError(f"{path} is a folder without logs ({' or '.join(SUFFIXES)})")
     return inside

@@ -1,13 +1,11 @@
-"""Queries on a list of records: those of a workload, the best, the measured indices, a summary."""
+"""Queries on a list of records: those of a workload, the best, the latest final comparison."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from records.record import Record, config_key, to_plain, workload_key
+from records.record import Record, canonical, to_plain
 
 
 def select(
@@ -46,7 +44,34 @@ def best(
     return next(iter(ranked(select(records, template, args, target, constant))), None)
 
 
-def finals(records: Iterable[Record]) -> list[Record]:
+class Rankable(Protocol):
+    """What ranking asks of a record, or of its outline; see `Record`."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The configuration."""
+
+    @property
+    def cost_s(self) -> float | None:
+        """Median of the costs, in seconds."""
+
+    @property
+    def final(self) -> Mapping[str, Any] | None:
+        """Its place in a final comparison."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the measurement succeeded."""
+
+    @property
+    def timestamp(self) -> float:
+        """Unix time in seconds."""
+
+
+R = TypeVar("R", bound=Rankable)
+
+
+def finals(records: Iterable[R]) -> list[R]:
     """Return the records of the latest final comparison, in the order in which they are given.
 
     A comparison with only failures has no result and does not count.
@@ -57,7 +82,7 @@ def finals(records: Iterable[Record]) -> list[Record]:
     return [record for comparison, record in found if comparison == latest]
 
 
-def ranked(records: Iterable[Record]) -> list[Record]:
+def ranked(records: Iterable[R]) -> list[R]:
     """Return the successful records of one workload and target, the best to build first.
 
     The finalists of the latest final comparison come first, in its order. The trials follow by
@@ -67,68 +92,19 @@ def ranked(records: Iterable[Record]) -> list[Record]:
     """
     found = list(records)
     compared = sorted(finals(found), key=lambda record: (record.final or {})["rank"])
-    timed = [record for record in found if record.is_trial and record.ok]
-    by_cost = sorted(timed, key=lambda record: record.cost_s)
+    timed = [record for record in found if record.final is None and record.ok]
+    by_cost = sorted(timed, key=lambda record: record.cost_s or 0.0)
     failed = _failed_in_finals(found)
-    return [r for r in [*compared, *by_cost] if r.ok and config_key(r) not in failed]
+    return [r for r in [*compared, *by_cost] if r.ok and _values_key(r) not in failed]
 
 
-def _failed_in_finals(records: Iterable[Record]) -> set[str]:
+def _values_key(record: Rankable) -> str:
+    return canonical(record.config["values"])
+
+
+def _failed_in_finals(records: Iterable[Rankable]) -> set[str]:
     """Return the configurations that failed in the latest final comparison that they were in."""
-    in_finals = [record for record in records if not record.is_trial]
+    in_finals = [record for record in records if record.final is not None]
     by_time = sorted(in_finals, key=lambda record: record.timestamp)
-    latest = {config_key(record): record for record in by_time}
+    latest = {_values_key(record): record for record in by_time}
     return {config for config, record in latest.items() if not record.ok}
-
-
-@dataclass(frozen=True)
-class SummaryRow:
-    """Summary of a log for one workload on one target.
-
-    `trials` counts its trials, `ok` the successful ones, `failures` the others by error code.
-    `best_cost_s` (seconds) and `best_index` are those of `best`, None if nothing succeeded;
-    `compared` says whether a final comparison has chosen it. `first_s` and `last_s` are the
-    earliest and latest time stamp (Unix time in seconds). `constant` are the positions of inputs
-    that did not change.
-    """
-
-    template: str
-    args: Mapping[str, Any]
-    target: str
-    trials: int
-    ok: int
-    failures: Mapping[str, int]
-    best_cost_s: float | None
-    best_index: int | None
-    first_s: float
-    last_s: float
-    compared: bool = False
-    constant: tuple[int, ...] = ()
-
-
-def summary(records: Iterable[Record]) -> list[SummaryRow]:
-    """Return one row per workload and target, in order of first appearance."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(workload_key(record), []).append(record)
-    return [_row(group) for group in groups.values()]
-
-
-def _row(group: list[Record]) -> SummaryRow:
-    winner = best(group)
-    times = [record.timestamp for record in group]
-    measured = [record for record in group if record.is_trial]
-    return SummaryRow(
-        template=group[0].template,
-        args=group[0].args,
-        target=group[0].target,
-        trials=len(measured),
-        ok=sum(record.ok for record in measured),
-        failures=dict(Counter(r.error["code"] for r in measured if r.error is not None)),
-        best_cost_s=None if winner is None else winner.cost_s,
-        best_index=None if winner is None else winner.index,
-        first_s=min(times),
-        last_s=max(times),
-        compared=winner is not None and winner.final is not None,
-        constant=group[0].constant,
-    )

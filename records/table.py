@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import os
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import IO, Any, Literal, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from records.files import replacing
 from records.record_errors import TableError
 
 DType = Literal["category", "string", "bool", "int64", "float64", "float32"]
@@ -102,20 +102,10 @@ def new_table(path: Path, fields: Sequence[Field]) -> Iterator[TableWriter]:
     column's room.
     """
     check_table(path)
-    handle, name = tempfile.mkstemp(suffix=path.suffix, prefix=f".{path.stem}.", dir=path.parent)
-    os.close(handle)
-    partial = Path(name)
-    try:
-        with contextlib.ExitStack() as files:
-            writer = _writer(partial, fields, files)
-            yield writer
-            writer.close()
-        umask = os.umask(0)
-        os.umask(umask)
-        partial.chmod(0o666 & ~umask)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as partial, contextlib.ExitStack() as files:
+        writer = _writer(partial, fields, files)
+        yield writer
+        writer.close()
 
 
 def _writer(path: Path, fields: Sequence[Field], files: contextlib.ExitStack) -> TableWriter:

@@ -28,7 +28,7 @@ COMMANDS = {
     "templates": "List the named templates and their arguments.",
     "show": "Print a search space, or a configuration's schedule, loops or code.",
     "doctor": "Check what is installed and which targets work here, and measure a small kernel.",
-    "records": "Look into logs of measurements.",
+    "records": "Look into logs of measurements, and make new logs of them.",
     "cache": "Look into the cache of compiled code.",
     "replay": "Run tuners on recorded measurements.",
     "features": "Data sets of features for research.",
@@ -115,7 +115,7 @@ def _autotune(
 
     Exit codes: 0 done, 2 a mistake in the command or its inputs (one line says which),
     3 nothing valid was found, 130 interrupted (128 + its number for another signal).
-    `autotune doctor`: 0 all is well, 1 it found a problem.
+    1: `doctor` found a problem, `records validate` a bad line, `records diff` a difference.
     """
     if context.invoked_subcommand != "doctor":  # it tells by itself what is wrong there
         context.default_map = load_defaults(context.command)

@@ -11,8 +11,8 @@ from typing import Any
 
 from autotune.dataset.dataset_columns import SPLITS
 from autotune.dataset.scan_logs import LogIndex
-from autotune.dataset.task_finder import REASONS
 from autotune.errors import UsageError
+from autotune.reuse.task_finder import REASONS
 from autotune.system.words import counted, printable
 from features import FEATURE_VERSION
 from records.files import open_to_read

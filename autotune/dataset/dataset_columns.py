@@ -15,7 +15,7 @@ import numpy as np
 
 from autotune.dataset.scan_logs import Group, compact, device_of
 from autotune.dataset.spill_files import ProgramText
-from autotune.dataset.task_finder import REASONS
+from autotune.reuse.task_finder import REASONS
 from features import explain
 from records import Record
 from records.table import DType, Field, Values, as_text

@@ -30,9 +30,9 @@ from autotune.dataset.dataset_columns import (
 )
 from autotune.dataset.scan_logs import Group, LogIndex, device_of
 from autotune.dataset.spill_files import GroupFeatureStore
-from autotune.dataset.task_finder import TaskFinder
 from autotune.errors import UsageError
 from autotune.extract.structure_features import LOOP_LAYOUTS, FloatMatrix
+from autotune.reuse.task_finder import TaskFinder
 from features import FEATURE_LAYOUTS, KnobLayout, versioned
 from records import Record
 from records.log_set import log_files

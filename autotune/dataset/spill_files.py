@@ -20,14 +20,6 @@ import numpy.typing as npt
 
 from autotune.builder import BuiltFunction
 from autotune.dataset.scan_logs import Group
-from autotune.dataset.task_finder import (
-    NO_LOOPS,
-    NOT_IN_SPACE,
-    REFUSED,
-    TEMPLATE_CHANGED,
-    TEMPLATE_FAILS,
-    TaskFinder,
-)
 from autotune.errors import AutotuneError, UsageError
 from autotune.extract.structure_features import (
     BATCHED,
@@ -38,6 +30,14 @@ from autotune.extract.structure_features import (
 )
 from autotune.ir.visitor import is_raw
 from autotune.lowering.finalise import listing
+from autotune.reuse.task_finder import (
+    NO_LOOPS,
+    NOT_IN_SPACE,
+    REFUSED,
+    TEMPLATE_CHANGED,
+    TEMPLATE_FAILS,
+    TaskFinder,
+)
 from autotune.task.task import Task
 from features import FeatureError
 from search_spaces import IntArray, SpaceError

@@ -1,6 +1,7 @@
-"""Measurements that other tools recorded, read as records: AutoTVM, T4, Kernel Tuner.
+"""Measurements in the formats of other tools: AutoTVM, MetaSchedule, Kernel Tuner, T4.
 
-In: a file of one of these tools. Out: records. Read `detect.py` first. Reading executes nothing.
+In: a file of one of these tools, or records. Out: records, or such a file. Read `detect.py` first,
+then `write.py`; each format has a module. Reading executes nothing.
 """
 
 from records.formats.detect import FORMATS as FORMATS
@@ -9,3 +10,6 @@ from records.formats.detect import load_own as load_own
 from records.formats.detect import parse_any as parse_any
 from records.formats.detect import read_any as read_any
 from records.formats.detect import stream_any as stream_any
+from records.formats.write import EXPORT_FORMATS as EXPORT_FORMATS
+from records.formats.write import Written as Written
+from records.formats.write import write_records as write_records

@@ -6,82 +6,83 @@ import contextlib
 import gzip
 import io
 import itertools
-import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from records.append_only_log import RecordStore
 from records.files import open_to_read
-from records.formats import autotvm, kernel_tuner, t4
+from records.formats import autotvm, kernel_tuner, metaschedule, t4
+from records.json_lines import parse_json, parse_plain
 from records.record import Record
 from records.record_errors import RecordError
 
 # What can be read, for messages.
-FORMATS = ("autotune records", "AutoTVM logs", "Kernel Tuner caches", "T4 results")
+FORMATS = (
+    "autotune records",
+    "AutoTVM logs",
+    "MetaSchedule databases",
+    "Kernel Tuner caches",
+    "T4 results",
+)
+
+MAX_LINE = 1 << 26  # Bytes of a line; a longer one is cut.
+MAX_DOCUMENT = 1 << 29  # Bytes of a file that is one JSON document, uncompressed.
 
 _GZIP = b"\x1f\x8b"
 _MAX_DAMAGED = 64
+
+# The formats with a measurement per line.
+_OWN, _AUTOTVM = "autotune", "an AutoTVM log"
+_DATABASE = "a MetaSchedule database"
 
 
 def read_any(path: str | Path) -> list[Record]:
     """Read the measurements that a file holds.
 
-    `path`: our own log, an AutoTVM log (v0.1, v0.2), a Kernel Tuner cache or T4 results; gzip is
-    undone.
+    `path`: our own log, an AutoTVM log (v0.1, v0.2), a MetaSchedule database (its folder, or one of
+    its two files), a Kernel Tuner cache or T4 results; gzip is undone.
 
-    Raises RecordError if the file cannot be read or is none of these.
+    What is no measurement is passed over with a `RecordWarning`.
+
+    Raises RecordError if the file cannot be read, is none of these, or holds no measurement.
     """
-    return parse_any(_content(Path(path)), str(path))
-
-
-@contextlib.contextmanager
-def _opened(path: str | Path) -> Iterator[tuple[BinaryIO, bool]]:
-    """Open a file, with gzip undone, and tell whether there was any."""
-    with open_to_read(path) as file:
-        packed = file.read(2) == _GZIP
-        file.seek(0)
-        if packed:
-            with gzip.open(file) as lines:
-                yield cast(BinaryIO, lines), True
-        else:
-            yield file, False
-
-
-def _content(path: Path) -> bytes:
-    """Return what a file holds, with gzip undone; RecordError if it cannot be read."""
-    try:
+    path = Path(path)
+    with _told(path):
+        if _is_database(path):
+            return list(_of_database(path))
         with _opened(path) as (file, _):
-            return file.read()
-    except (OSError, EOFError, zlib.error) as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: Exception) -> RecordError:
-    return RecordError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
+            kind = _kind_of_lines(file)
+            file.seek(0)
+            if kind == _DATABASE:
+                return list(_of_database(path))
+            return _of_file(file, kind, str(path))
 
 
 def stream_any(path: str | Path) -> Iterator[Record]:
-    """Yield the measurements that a file holds; of our own logs few are in memory at a time.
+    """Yield the measurements that a file holds; of a log few are in memory at a time.
 
     An empty file holds none. Otherwise as `read_any`.
     """
     path = Path(path)
-    try:
-        with _opened(path) as (lines, packed):
-            empty = not packed and os.fstat(lines.fileno()).st_size == 0
-            kind = _kind_of_lines(lines)
-            if kind == "autotune" and packed:
-                lines.seek(0)
-                yield from RecordStore(path).parse_in_blocks(lines)
-    except (OSError, EOFError, zlib.error) as error:
-        raise _unreadable(path, error) from error
-    if kind == "autotune" and not packed:
-        yield from RecordStore(path).stream()
-    elif kind != "autotune" and not empty:
-        yield from read_any(path)
+    with _told(path):
+        if _is_database(path):
+            yield from _of_database(path)
+            return
+        with _opened(path) as (file, packed):
+            empty = not packed and os.fstat(file.fileno()).st_size == 0
+            kind = _kind_of_lines(file)
+            file.seek(0)
+            if kind == _OWN and packed:
+                yield from RecordStore(path).parse_in_blocks(_lines_of(file))
+            elif kind == _AUTOTVM:
+                yield from autotvm.records_of(_lines_of(file), str(path))
+        if kind == _OWN and not packed:
+            yield from RecordStore(path).stream()
+        elif kind not in (_OWN, _AUTOTVM) and not empty:
+            yield from read_any(path)
 
 
 def foreign_format(path: str | Path) -> str | None:
@@ -89,13 +90,17 @@ def foreign_format(path: str | Path) -> str | None:
 
     None if it is a log of ours, or nothing of the kind.
     """
+    path = Path(path)
     try:
-        with _opened(path) as (lines, packed):
-            kind = _kind_of_lines(lines)
-        if kind is not None:
-            return "an AutoTVM log" if kind == "autotvm" else "a compressed log" if packed else None
-        document = kernel_tuner.parse_json(_content(Path(path)).decode())
-    except (OSError, EOFError, zlib.error, RecordError, UnicodeDecodeError):
+        if _is_database(path):
+            return _DATABASE
+        with _opened(path) as (file, packed):
+            kind = _kind_of_lines(file)
+            if kind is not None:
+                return kind if kind != _OWN else "a compressed log" if packed else None
+            file.seek(0)
+            document = kernel_tuner.parse_json(_text_of(file, str(path)))
+    except (OSError, EOFError, zlib.error, RecordError):
         return None
     if not isinstance(document, dict):
         return None
@@ -118,44 +123,104 @@ def load_own(store: RecordStore, must_exist: bool = False) -> list[Record]:
 
 
 def parse_any(data: bytes, name: str) -> list[Record]:
-    """Return the measurements in the content of a file; `name` is for messages.
+    """Return the measurements in the content of one file; `name` is for messages.
 
-    Raises RecordError if it is of no known format.
+    Raises RecordError if it is of no known format, or holds no measurement.
     """
     kind = _kind_of_lines(io.BytesIO(data))
-    if kind == "autotune":
-        return RecordStore(name).parse(io.BytesIO(data))
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise RecordError(f"{name} is not text: {_expected()}") from error
-    if kind == "autotvm":
-        return autotvm.parse(text, name)
-    document = kernel_tuner.parse_json(text)
+    if kind == _DATABASE:
+        raise RecordError(f"{name} is one of the two files of {_DATABASE}: it takes both")
+    return _of_file(io.BytesIO(data), kind, name)
+
+
+def _of_file(file: BinaryIO, kind: str | None, name: str) -> list[Record]:
+    """Return the measurements in a file, of which `_kind_of_lines` said this."""
+    if kind == _OWN:
+        return RecordStore(name).parse(_lines_of(file))
+    if kind == _AUTOTVM:
+        return list(autotvm.records_of(_lines_of(file), name))
+    document = kernel_tuner.parse_json(_text_of(file, name))
     if isinstance(document, dict) and "cache" in document:
-        return kernel_tuner.records_of(document, name)
+        return list(kernel_tuner.records_of(document, name))
     if isinstance(document, dict) and "results" in document:
-        return t4.records_of(document, name)
-    raise RecordError(f"{name} is of no known format: {_expected()}")
+        return list(t4.records_of(document, name))
+    raise RecordError(
+        f"{name} is of no known format: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+    )
 
 
-def _kind_of_lines(lines: Iterable[bytes]) -> str | None:
-    """Return which of the formats with a measurement per line this is; None if neither.
+def _is_database(path: Path) -> bool:
+    """Whether a folder has a file of a MetaSchedule database."""
+    return any((path / name).is_file() for name in (metaschedule.WORKLOADS, metaschedule.RECORDS))
+
+
+def _of_database(path: Path) -> Iterator[Record]:
+    workloads, records = metaschedule.files_of(path)
+    with _told(workloads), _opened(workloads) as (file, _):
+        modules = metaschedule.modules_of(_lines_of(file), str(workloads))
+    with _told(records), _opened(records) as (file, _):
+        yield from metaschedule.records_of(_lines_of(file), modules, str(records))
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Make a RecordError of what prevents reading a file."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RecordError(f"cannot read {path}: {why}") from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, bool]]:
+    """Open a file, with gzip undone, and tell whether there was any."""
+    with open_to_read(path) as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        if packed:
+            with gzip.open(file) as lines:
+                yield cast(BinaryIO, lines), True
+        else:
+            yield file, False
+
+
+def _lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; of one that is too long only the beginning."""
+    while line := file.readline(MAX_LINE):
+        yield line
+        while len(line) == MAX_LINE and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE)
+
+
+def _text_of(file: BinaryIO, name: str) -> str:
+    """Return the text of a file; what is not UTF-8 in it is replaced.
+
+    Raises RecordError if it is too long.
+    """
+    data = file.read(MAX_DOCUMENT + 1)
+    if len(data) > MAX_DOCUMENT:
+        raise RecordError(f"{name} has more than {MAX_DOCUMENT >> 20} MiB of text: split it")
+    return data.decode("utf-8-sig", "replace")
+
+
+def _kind_of_lines(file: BinaryIO) -> str | None:
+    """Return which of the formats with a measurement per line this is; None if none.
 
     The first line that can be read decides; a few before it may be damaged.
     """
-    for line in itertools.islice(lines, _MAX_DAMAGED):
+    pickled = False
+    for line in itertools.islice(_lines_of(file), _MAX_DAMAGED):
         if line.isspace() or line.startswith(b"#"):
             continue
         try:
-            first: Any = json.loads(line)
+            first: Any = parse_plain(line) or parse_json(line)
         except (ValueError, RecursionError):
+            pickled = pickled or autotvm.is_pickled(line)
             continue
         if isinstance(first, dict) and "schema" in first:
-            return "autotune"
-        return "autotvm" if autotvm.is_entry(first) else None
-    return None
-
-
-def _expected() -> str:
-    return f"expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+            return _OWN
+        if metaschedule.is_record(first) or metaschedule.is_workload(first):
+            return _DATABASE
+        return _AUTOTVM if autotvm.is_entry(first) else None
+    return _AUTOTVM if pickled else None

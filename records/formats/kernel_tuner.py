@@ -7,114 +7,229 @@ number; a file that a run left open lacks its end.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from records.formats.malformed import MALFORMED, as_number, as_object, describe_error
-from records.record import MIN_S, Record
+from records.formats.malformed import MALFORMED, as_number, as_object
+from records.formats.one_workload import described, description, expanded, joined, shape_of
+from records.formats.outcomes import (
+    is_number,
+    outcome_of,
+    seconds_since_1970,
+    times_ms,
+    timestamp_of,
+    written_error,
+)
+from records.formats.skipped import Skipped
+from records.record import Record
 from records.record_errors import RecordError
 
-FAILED_MS = 1e20  # The number that old files hold for a failure.
-
-_FAILURES = {
-    "InvalidConfig": ("INSTANTIATION_ERROR", "instantiate"),
-    "CompilationFailedConfig": ("COMPILE_DEVICE", "compile"),
-    "RuntimeFailedConfig": ("RUNTIME_DEVICE", "run"),
-}
-_MAX_TEXT = 1000  # Characters of a text in place of a time that are kept.
+SCHEMA_VERSION = "1.1.0"  # of the cache files that are written
 
 _RUN_TIMES = ("verification_time", "benchmark_time")
+_ERROR_CONFIGS = ("ErrorConfig", "InvalidConfig", "CompilationFailedConfig", "RuntimeFailedConfig")
+_MAX_TORN = 8  # Entries at the end that may be torn.
+
+# What an entry has beside the knobs.
+_FIELDS = {"time", "times", "error", "timestamp", "compile_time", *_RUN_TIMES, "strategy_time"}
+_FIELDS |= {"framework_time"}
+
+# What a failure is called there.
+_FAILED_AS = {
+    "INSTANTIATION_ERROR": "InvalidConfig",
+    "COMPILE_HOST": "CompilationFailedConfig",
+    "COMPILE_DEVICE": "CompilationFailedConfig",
+    "BUILD_TIMEOUT": "CompilationFailedConfig",
+}
 
 
 def parse_json(text: str) -> object:
     """Return the content of a file, also of one whose run never closed it; None if it is no JSON.
 
-    Kernel Tuner appends a line per measurement and writes the closing braces at the end.
+    Kernel Tuner appends a line per measurement and writes the closing braces at the end. An entry
+    that was not written to its end is left out.
     """
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return json.loads(text.rstrip().rstrip(",") + "}}")
-    except (ValueError, RecursionError):
-        return None
+    text = text.rstrip().rstrip("\0").rstrip()
+    open_end = text.rstrip(",")
+    for candidate in (text, open_end + "}}", open_end + "}"):
+        try:
+            return json.loads(candidate, object_pairs_hook=_object)
+        except (ValueError, RecursionError):
+            pass
+    end = len(text)
+    for _ in range(_MAX_TORN):
+        end = text.rfind("},", 0, end)
+        if end < 0 or '"cache"' not in text[:end]:
+            return None
+        try:
+            return json.loads(text[: end + 1] + "}}", object_pairs_hook=_object)
+        except (ValueError, RecursionError):
+            continue
+    return None
 
 
-def records_of(document: Mapping[str, Any], name: str) -> list[Record]:
-    """Return the measurements of a cache; its objective's value is the one cost of each.
+class _Repeated(dict[str, Any]):
+    """An object in which keys came again; the last value of each counts."""
+
+    again: list[str]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    repeated = _Repeated(found)
+    repeated.again = list((Counter(key for key, _ in pairs) - Counter(found.keys())).elements())
+    return repeated
+
+
+def records_of(document: Mapping[str, Any], name: str) -> Iterator[Record]:
+    """Yield the measurements of a cache, whatever its objective: those of the time are read.
 
     `document`: the parsed file.
     `name`: what messages call it.
 
-    Raises RecordError if the knobs are not given, or an entry lacks one of them or the objective.
+    Entries that are no measurement are passed over with a `RecordWarning`.
+
+    Raises RecordError if the knobs are not given, or no entry is a measurement.
     """
     knobs, cache = document.get("tune_params_keys"), document["cache"]
+    parameters = document.get("tune_params")
+    parameters = parameters if isinstance(parameters, dict) else {}
+    if knobs is None and parameters:
+        knobs = list(parameters)
     if not isinstance(knobs, list) or not isinstance(cache, dict):
         raise RecordError(f"{name}: a Kernel Tuner cache has a list tune_params_keys and a cache")
-    objective = document.get("objective", "time")
-    if objective != "time":
-        raise RecordError(f"{name}: the objective is {objective!r}; only times can be read")
-    problem = document.get("problem_size")
-    common = {
+    common = described(document.get("autotune")) or {
         "workload": {
             "template": str(document.get("kernel_name", "kernel")),
-            "args": {"problem_size": problem},
+            "args": {"problem_size": document.get("problem_size")},
         },
         "target": "recorded",
         "device": {"name": str(document.get("device_name", ""))},
-        "seed": 0,
     }
-    found = []
-    for index, (key, entry) in enumerate(cache.items()):
+    parts = joined(document.get("autotune"))
+    skipped, found = Skipped(name, "not as Kernel Tuner has them", "entry"), 0
+    for key in getattr(cache, "again", ()):
+        skipped.add(key, "the entry comes again further down")
+    for key, entry in cache.items():
         try:
             entry = as_object(entry, "it")
-            found.append(_record(common, index, {k: entry[k] for k in knobs}, entry))
-        except KeyError as error:
-            raise RecordError(f"{name}: entry {key[:60]} of the cache lacks {error}") from error
+            values = {knob: _value(knob, k, key, entry, parameters) for k, knob in enumerate(knobs)}
+            record = _record(common, found, parts(values), entry)
         except MALFORMED as error:
-            raise RecordError(
-                f"{name}: entry {key[:60]} of the cache is not as Kernel Tuner has them: "
-                f"{describe_error(error)}"
-            ) from error
-    return found
+            skipped.add(key, error)
+            continue
+        found += 1
+        yield record
+    skipped.tell(found)
+
+
+def _value(
+    knob: Any, number: int, key: str, entry: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> Any:
+    """Return the value of a knob; where an entry lacks it, what its key says among the choices."""
+    if knob in entry:
+        return entry[knob]
+    texts, choices = key.split(","), parameters.get(knob)
+    if isinstance(choices, list) and number < len(texts):
+        for choice in choices:
+            if str(choice) == texts[number]:
+                return choice
+    raise KeyError(knob)
 
 
 def _record(
     common: Mapping[str, Any], index: int, values: Mapping[str, Any], entry: Mapping[str, Any]
 ) -> Record:
-    outcome = outcome_of(entry["time"])
     compile_ms = entry.get("compile_time")
     run_ms = [as_number(entry[key], key) for key in _RUN_TIMES if key in entry]
     return Record(
         **common,
-        **outcome,
+        **_outcome(entry),
         config={"index": index, "values": values},
+        seed=0,
         timestamp=seconds_since_1970(entry.get("timestamp")),
-        build_s=None if compile_ms is None else 1e-3 * as_number(compile_ms, "compile_time"),
-        run_s=1e-3 * sum(run_ms) if run_ms else None,
+        build_s=None if compile_ms is None else as_number(compile_ms, "compile_time") / 1e3,
+        run_s=sum(run_ms) / 1e3 if run_ms else None,
     )
 
 
-def outcome_of(value: object) -> dict[str, Any]:
-    """Return `costs_s` or `error`, as a record has them, for a time in milliseconds or a text."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if 1e3 * MIN_S < value < FAILED_MS:
-            return {"costs_s": (1e-3 * value,)}
-        code, stage, text = "UNKNOWN", "run", f"time {value}"[:_MAX_TEXT]
+def _outcome(entry: Mapping[str, Any]) -> dict[str, Any]:
+    time = entry.get("time")
+    if is_number(time) or isinstance(time, list):
+        return outcome_of(time, entry.get("times"))
+    # Any objective may have the failure, or a key of its own.
+    failed = [v for v in entry.values() if isinstance(v, str) and v in _ERROR_CONFIGS]
+    if failed:
+        return written_error(entry) or outcome_of(failed[0])
+    return outcome_of(entry["time"], entry.get("times"))
+
+
+def why_not(record: Record) -> str | None:
+    """Return why this format cannot hold a record; None if it can."""
+    values = record.config["values"]
+    shape = shape_of(values)
+    if shape is None:
+        return "a knob that is a list of lists"
+    if _FIELDS & expanded(values)[1](values).keys():
+        return "a knob named like what Kernel Tuner measures"
+    return None
+
+
+def document_of(records: Iterable[Record]) -> dict[str, Any]:
+    """Return a cache of records of one workload, target and device, with the same knobs.
+
+    A knob whose value is a list becomes one for each of its items.
+    """
+    listed = list(records)
+    first = listed[0]
+    names, expand = expanded(first.config["values"])
+    rows = [expand(record.config["values"]) for record in listed]
+    keys = list(rows[0])
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "device_name": str(first.device.get("name", "")),
+        "kernel_name": first.template,
+        "problem_size": _problem_size(first.args),
+        "tune_params_keys": keys,
+        "tune_params": {key: _distinct(row[key] for row in rows) for key in keys},
+        "objective": "time",
+        "autotune": description(first, names),
+        "cache": {
+            ",".join(str(value) for value in row.values()): {**row, **_entry(record)}
+            for row, record in zip(rows, listed, strict=True)
+        },
+    }
+
+
+def _problem_size(args: Mapping[str, Any]) -> Any:
+    """Return the sizes among the arguments."""
+    if "problem_size" in args:
+        return args["problem_size"]
+    return [value for value in args.values() if type(value) is int]
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    """Return the values that differ, those of numbers ascending."""
+    found = list({json.dumps(value): value for value in values}.values())
+    return sorted(found) if all(map(is_number, found)) else found
+
+
+def _entry(record: Record) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if record.error is not None:
+        found["time"] = _FAILED_AS.get(record.error["code"], "RuntimeFailedConfig")
+        found["error"] = dict(record.error)
     else:
-        text = str(value)[:_MAX_TEXT]
-        code, stage = _FAILURES.get(text, ("UNKNOWN", "run"))
-    return {"error": {"code": code, "stage": stage, "message": text}}
-
-
-def seconds_since_1970(timestamp: object) -> float:
-    """Return a timestamp such as "2023-12-22 09:54:05+00:00" as Unix time; 0 if there is none."""
-    if not isinstance(timestamp, str):
-        return 0.0
-    try:
-        moment = datetime.fromisoformat(timestamp)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
+        found["time"], found["times"] = times_ms(record.costs_s or ())
+    return {
+        **found,
+        "compile_time": 1e3 * (record.build_s or 0.0),
+        "verification_time": 0,
+        "benchmark_time": 1e3 * (record.run_s or 0.0),
+        "strategy_time": 0,
+        "framework_time": 0,
+        "timestamp": timestamp_of(record),
+    }

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from support.command_line import QUICK
 from support.cuda_compiler import needs_nvrtc
+from support.documented_logs import make_logs
 
 from autotune.cli.options.job_files import run_options
 from autotune.schedule.annotation_primitives import AnnotationPrimitives
@@ -61,6 +62,20 @@ def test_the_statements_and_commands_of_the_page_of_tile_are_right(
     (tmp_path / "job.toml").write_text(job[1])
     (workload,) = run_options({"job": str(tmp_path / "job.toml")}, {}, "").workloads
     assert (workload.template, workload.shapes) == ("kernel.tile", {"X": "4,5,6", "S": "scalar"})
+
+
+def test_the_examples_of_the_page_of_tools_for_logs_print_what_it_says(
+    tmp_path: Path, call: Callable[..., Any]
+) -> None:
+    make_logs(tmp_path)
+    text = (DOCS / "record_tools.md").read_text()
+    blocks = re.findall(r"^```\n(\$ .*?)^```", text, re.MULTILINE | re.DOTALL)
+    examples = [example for block in blocks for example in re.split(r"^\$ ", block, flags=re.M)]
+    assert len(examples) > 12
+    for example in filter(None, examples):
+        command, _, printed = example.partition("\n")
+        ended = call(*command.split()[1:], variables={"TZ": "UTC"})
+        assert (ended.out, ended.err) == (printed, ""), command
 
 
 def test_the_page_of_schedules_is_what_its_generator_writes(

@@ -122,6 +122,7 @@ ROWS: list[Row] = [
     (["records", "summary", "missing.jsonl"], "missing.jsonl"),
     (["records", "summary", "folder.py"], "folder.py is a folder"),
     (["records", "summary", "newer.jsonl", "--json"], "99"),
+    (["records", "merg", "x"], "merg.*merge"),
     # show and templates
     (["show"], "TEMPLATE"),
     (["show", "matmul"], "m, n, k"),

@@ -40,7 +40,7 @@ PRELOADED = (
     "autotune.dataset.dataset_columns",
     "autotune.extract.structure_features",
     "autotune.dataset.spill_files",
-    "autotune.dataset.task_finder",
+    "autotune.reuse.task_finder",
     "autotune.dataset.scan_logs",
     "autotune.dataset.dataset_writer",
     "autotune.measure.local_measurer",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from support import record_mistakes
 from support.command_mistake import MATMUL, SIZE, Mistake, N, Row
 
 TWICE = ["templates.py:good", "templates.py:good"]
-HASTY = (
-    "from autotune.cli.options import task_arguments; task_arguments._MIN_IMPORT_S /= 60"
-)
-FULL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+HASTY = "from autotune.cli.options import task_arguments; task_arguments._MIN_IMPORT_S /= 60"
 LITTLE_MEMORY = "import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))"
 
 ROWS: list[Row] = [
@@ -110,6 +108,7 @@ ROWS: list[Row] = [
     ),
     Mistake(["records", "summary", "unreadable.jsonl"], "Permission denied", unprivileged=True),
     Mistake(["best", "matmul", *SIZE, "--log", "empty.jsonl"], "no valid record", code=3),
+    *record_mistakes.ROWS,
     *(
         ([*MATMUL, "--log", name], said)
         for name, said in {
@@ -138,7 +137,9 @@ ROWS: list[Row] = [
     (["build", "matmul", *SIZE, "-o", "plain_file/f.so"], "plain_file"),
     (["build", "matmul", *SIZE, "-o", f"{'x' * 300}.so"], "File name too long"),
     Mistake(["build", "matmul", *SIZE, "-o", "closed/f.so"], "Permission", unprivileged=True),
-    Mistake(["build", "matmul", *SIZE, "-o", "f.so"], "File too large", setup=FULL_DISK),
+    Mistake(
+        ["build", "matmul", *SIZE, "-o", "f.so"], "File too large", setup=record_mistakes.FULL_DISK
+    ),
     (["build", "matmul", *SIZE, "--name", ""], "name"),
     (["build", "matmul", *SIZE, "--name", "1st"], "letters, digits and _, got '1st'"),
     # show

@@ -23,7 +23,7 @@ from records.record_errors import RecordWarning
 WIDTH = 80  # Columns to fill where there is no terminal to ask.
 
 # Exit codes; a run that a signal ends exits with 128 + its number.
-DONE, MISTAKE, NOTHING_FOUND = 0, 2, 3
+DONE, DIFFERENT, MISTAKE, NOTHING_FOUND = 0, 1, 2, 3
 
 
 class StopError(Exception):

@@ -95,6 +95,11 @@ class TaskFinder:
             _log.info("%s: %s", workload, error)
             return BAD_ARGUMENTS
 
+    def has(self, name: str, kind: str) -> bool:
+        """Whether there is a template of a name for a kind of target; none is imported."""
+        given = (name, kind) in self._own or (name, None) in self._own
+        return given or entry_of(name, kind) is not None
+
     def _template(self, name: str, kind: str) -> tuple[Template, str] | None:
         own = self._own.get((name, kind)) or self._own.get((name, None))
         if own is not None:

@@ -1,0 +1,106 @@
+"""What became of the templates that records were made by: gone, changed, or as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+
+from autotune.errors import AutotuneError
+from autotune.reuse.doubts import doubt
+from autotune.reuse.grades import Grade, device_grade, present_device
+from autotune.reuse.task_finder import (
+    NO_TEMPLATE,
+    NOT_IN_SPACE,
+    REASONS,
+    TEMPLATE_CHANGED,
+    TEMPLATE_FAILS,
+    TaskFinder,
+)
+from autotune.task.task import Task
+from autotune.task.workload import Workload
+from records import Record
+from search_spaces import SpaceError
+
+NO_VERSION = "no_version"
+NOT_ALLOWED = "not_allowed"
+DOUBTED = "doubted"
+ELSEWHERE = "elsewhere"
+
+# Why a build here does not use a record, whatever other records there are.
+PROBLEMS = {
+    **REASONS,
+    NO_VERSION: "no fingerprint of the template that made it",
+    NOT_ALLOWED: "the configuration is no longer allowed",
+    DOUBTED: "what it claims is not to be believed",
+    ELSEWHERE: "measured on another device, where templates may have other configurations",
+}
+
+# The problems of records that today's templates would not make again.
+OUTDATED = frozenset(REASONS) - {NO_TEMPLATE}
+
+_TASKS = 64  # Tasks that are kept: logs have records of a workload next to each other.
+
+
+class CurrentTemplates:
+    """The templates that are here now, asked about records.
+
+    references: templates without a name of their own, as ``path/to/file.py:function`` or
+        ``path/to/file.tile``.
+
+    UsageError if one of them is not there.
+    """
+
+    def __init__(self, references: Sequence[str] = ()) -> None:
+        self._finder = TaskFinder(references)
+        self._task = lru_cache(maxsize=_TASKS)(self._find)
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def is_gone(self, template: str, target: str) -> bool:
+        """Whether no template of this name is here for this kind of target."""
+        key = (template, next(iter(target.split()), ""))
+        if key not in self._known:
+            self._known[key] = self._finder.has(*key)
+        return not self._known[key]
+
+    def problem(self, record: Record) -> str:
+        """Return one of `PROBLEMS`; empty if a build of its workload here may use the record.
+
+        Records from other devices are not judged beyond their arguments. A failed record is asked
+        for its configuration only.
+        """
+        width = record.device.get("vector_bytes")
+        workload = json.dumps(record.workload)
+        task = self._task(workload, record.target, width if isinstance(width, int) else None)
+        if isinstance(task, str):
+            return task
+        if device_grade(present_device(task), record.device)[0] not in (Grade.EXACT, Grade.KIND):
+            return ELSEWHERE
+        try:
+            return _problem(task, record)
+        except AutotuneError:
+            return TEMPLATE_FAILS
+
+    def _find(self, workload: str, target: str, vector_bytes: int | None) -> Task | str:
+        data = json.loads(workload)
+        constant = tuple(data.get("constant", ()))
+        made = Workload(data["template"], data["args"], constant)
+        return self._finder.find(made, target, vector_bytes)
+
+
+def _problem(task: Task, record: Record) -> str:
+    """Return what is wrong with a record of a task, measured on a device like this one."""
+    try:
+        index = task.space.index_of(record.config["values"])
+    except SpaceError:
+        return NOT_IN_SPACE
+    made_by = (record.fingerprints or {}).get("template")
+    if made_by is None:
+        return NO_VERSION
+    if made_by != task.fingerprints_of(index)["template"]:
+        return TEMPLATE_CHANGED
+    if not record.ok:
+        return ""
+    if task.refusal(index):
+        return NOT_ALLOWED
+    return DOUBTED if doubt(task, index, record) else ""

@@ -1,0 +1,103 @@
+"""Formats of one workload for a file: what they lack for it, and knobs with lists as values.
+
+What such a format has no place for, the template with its arguments, the target and the device, is
+written under the key "autotune", which other tools pass over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from records.record import Record
+
+Values = Mapping[str, Any]
+Names = dict[str, list[str]]  # The knobs that stand for the items of a list, by its knob.
+
+
+def description(record: Record, names: Names | None = None) -> dict[str, Any]:
+    """Return what records of one workload, target and device have in common."""
+    kept = ("template", "args", "constant")
+    return {
+        "workload": {key: record.workload[key] for key in kept if key in record.workload},
+        "target": record.target,
+        "device": dict(record.device),
+        **({"knobs": names} if names else {}),
+    }
+
+
+def described(block: object) -> dict[str, Any] | None:
+    """Return the fields of records that a description gives; None if it is none."""
+    if not isinstance(block, dict):
+        return None
+    workload, target, device = (block.get(key) for key in ("workload", "target", "device"))
+    if not isinstance(workload, dict) or not isinstance(device, dict):
+        return None
+    template, args = workload.get("template"), workload.get("args")
+    if not all(isinstance(text, str) for text in (template, target)) or not isinstance(args, dict):
+        return None
+    return {"workload": workload, "target": target, "device": device}
+
+
+def shape_of(values: Values) -> tuple[tuple[str, int | None], ...] | None:
+    """Return the knobs and the lengths of those that are lists; None if lists are in lists."""
+    found: list[tuple[str, int | None]] = []
+    for name, value in values.items():
+        if isinstance(value, list) and any(isinstance(item, list) for item in value):
+            return None
+        found.append((name, len(value) if isinstance(value, list) and value else None))
+    return tuple(found)
+
+
+def expanded(values: Values) -> tuple[Names, Callable[[Values], dict[str, Any]]]:
+    """Return the knobs "tile_0", "tile_1" for a knob "tile" that is a list, and what makes them.
+
+    The function takes values of the same shape (`shape_of`).
+    """
+    taken, names = set(values), Names()
+    for name, value in values.items():
+        if isinstance(value, list) and value:
+            names[name] = [_free(f"{name}_{k}", taken) for k in range(len(value))]
+
+    def expand(values: Values) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in values.items():
+            if name in names:
+                found.update(zip(names[name], value, strict=True))
+            else:
+                found[name] = value
+        return found
+
+    return names, expand
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken, and take it."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def joined(block: object) -> Callable[[Values], Values]:
+    """Return what undoes `expanded`, for the description that `names` were written into."""
+    names = block.get("knobs") if isinstance(block, dict) else None
+    if not isinstance(names, dict) or not all(_is_names(parts) for parts in names.values()):
+        return lambda values: values
+    owners = {part: (name, k) for name, parts in names.items() for k, part in enumerate(parts)}
+
+    def join(values: Values) -> Values:
+        found: dict[str, Any] = {}
+        for key, value in values.items():
+            name, number = owners.get(key, (key, 0))
+            if number:
+                continue
+            parts: Sequence[str] = names.get(name, ())
+            found[name] = [values[part] for part in parts] if key in owners else value
+        return found
+
+    return join
+
+
+def _is_names(parts: object) -> bool:
+    return isinstance(parts, list) and bool(parts) and all(isinstance(p, str) for p in parts)

@@ -1,0 +1,72 @@
+"""Keys of records: what makes two of them the same, or of one measurement, or of one group."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from records.json_lines import canonical_json, parse_json, parse_plain
+from records.outline import Outline
+
+# Key of a line by which merging marks records of one measurement that differ; readers pass over it.
+CONFLICT = "conflict"
+
+_BYTES = 16  # Of digests: none of 10^12 records are mistaken for another.
+
+
+def content_digest(line: bytes) -> bytes:
+    """Return a digest that is equal for lines of the same data, whether or not they are marked.
+
+    The order of keys does not count.
+    """
+    data: Any = parse_plain(line) or parse_json(line)
+    data.pop(CONFLICT, None)
+    return _digest(data)
+
+
+def measurement_digest(outline: Outline) -> bytes:
+    """Return a digest that is equal for records of one measurement, whatever they say of it.
+
+    That is one configuration of one workload, measured on one device by one version of the
+    template, with one seed at one time, in one comparison if it is of one.
+    """
+    return _digest(
+        [
+            *_of_group(outline),
+            outline.config["values"],
+            outline.seed,
+            outline.timestamp,
+            None if outline.final is None else outline.final.get("comparison"),
+        ]
+    )
+
+
+def is_marked(line: bytes) -> bool:
+    """Whether merging has marked a line as in conflict with another."""
+    if b'"conflict"' not in line:
+        return False
+    data: Any = parse_plain(line) or parse_json(line)
+    return CONFLICT in data
+
+
+def marked(line: bytes, measurement: bytes) -> bytes:
+    """Return a line with the mark of its measurement."""
+    if is_marked(line):
+        return line
+    return line.rstrip()[:-1] + f',"{CONFLICT}":"{measurement.hex()[:16]}"}}'.encode()
+
+
+def group_key(outline: Outline) -> str:
+    """Return what is equal for all records of a group, as `records.groups.group_key`."""
+    return canonical_json(_of_group(outline))
+
+
+def _of_group(outline: Outline) -> list[Any]:
+    workload = outline.workload
+    constant = workload.get("constant") or []
+    named = [workload["template"], workload["args"], constant, outline.target]
+    return [*named, outline.device, outline.fingerprint]
+
+
+def _digest(data: object) -> bytes:
+    return hashlib.blake2b(canonical_json(data).encode(), digest_size=_BYTES).digest()
