@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from records.append_only_log import RecordStore
 from records.groups import MOST_TRIALS, RecordGroup, RecordList, RecordSource, group_key, merged
-from records.index_members import LogReader, Members, Skipped
+from records.index_members import Members, read_members
+from records.log_reader import LogReader, Skipped
 from records.record import Record
 from records.record_errors import RecordError
 
@@ -263,9 +264,9 @@ class LogIndex:
         """Read the lines that an index does not know yet, and store what they are."""
         log = self._reader
         if covered is None:
-            news = log.read(0, 0, Skipped())
+            news = read_members(log, 0, 0, Skipped())
         else:
-            news = log.read(covered.end, covered.lines, Skipped.from_json(covered.skipped))
+            news = read_members(log, covered.end, covered.lines, Skipped.from_json(covered.skipped))
         for key, members in news.members.items():
             _store(database, key, members)
         database.execute("DELETE FROM covered")
