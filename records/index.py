@@ -12,12 +12,20 @@ import json
 import logging
 import sqlite3
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from records.append_only_log import RecordStore
-from records.groups import MOST_TRIALS, RecordGroup, RecordList, RecordSource, group_key, merged
+from records.groups import (
+    MOST_TRIALS,
+    RecordGroup,
+    RecordList,
+    RecordSource,
+    args_key,
+    group_key,
+    merged,
+)
 from records.index_members import Members, read_members
 from records.log_reader import LogReader, Skipped
 from records.record import Record
@@ -39,10 +47,10 @@ CREATE TABLE covered (
     skipped TEXT
 );
 CREATE TABLE groups (
-    number INTEGER PRIMARY KEY, key TEXT UNIQUE, template TEXT, common TEXT, trials INTEGER,
-    ok INTEGER, finals INTEGER, best_s REAL, first_s REAL, last_s REAL
+    number INTEGER PRIMARY KEY, key TEXT UNIQUE, template TEXT, args TEXT, common TEXT,
+    trials INTEGER, ok INTEGER, finals INTEGER, best_s REAL, first_s REAL, last_s REAL
 );
-CREATE INDEX templates ON groups (template);
+CREATE INDEX workloads ON groups (template, args);
 CREATE TABLE lines (number INTEGER, final INTEGER, cost_s REAL, start INTEGER, length INTEGER);
 CREATE INDEX of_group ON lines (number, final, cost_s, start);
 """
@@ -88,7 +96,7 @@ def open_index(store: RecordStore) -> RecordSource:
     reader = LogReader(store)
     index = LogIndex(reader)
     rest = reader.unfinished(index.lines + 1)
-    if not rest and not index.groups():
+    if index.skipped.first and not rest and not index.groups():
         store.refuse(index.skipped.first)
     store.tell_skipped(index.skipped.first, index.skipped.count)
     return merged([index, RecordList(rest)]) if rest else index
@@ -106,13 +114,16 @@ class LogIndex:
         self.lines = covered.lines
         self.skipped = Skipped.from_json(covered.skipped)
 
-    def groups(self, template: str | None = None) -> Sequence[RecordGroup]:
-        """Return the groups of a template, or all, in order of first appearance."""
+    def groups(
+        self, template: str | None = None, args: Mapping[str, Any] | None = None
+    ) -> Sequence[RecordGroup]:
+        """Return the groups of a template and its arguments: see `RecordSource`."""
+        key = None if args is None else args_key(args)
         try:
-            return self._groups(template)
+            return self._groups(template, key)
         except _FAULTS as error:
             self._make_anew(error)
-            return self._groups(template)
+            return self._groups(template, key)
 
     def records_of(self, group: RecordGroup) -> list[Record]:
         """Return those of a group that may be used: see `records.groups.useful`."""
@@ -127,12 +138,14 @@ class LogIndex:
                 f"{self._reader.store.path} was changed while it was read: try again"
             ) from error
 
-    def _groups(self, template: str | None) -> list[RecordGroup]:
-        where, of = ("", ()) if template is None else ("WHERE template = ?", (template,))
+    def _groups(self, template: str | None, args: str | None) -> list[RecordGroup]:
+        wanted = {"template": template, "args": args}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        where = "WHERE " + " AND ".join(f"{name} = ?" for name in given) if given else ""
         rows = self._database.execute(
             "SELECT common, trials, ok, finals, best_s, first_s, last_s FROM groups "
             f"{where} ORDER BY number",
-            of,
+            tuple(given.values()),
         ).fetchall()
         return [
             RecordGroup(
@@ -283,8 +296,13 @@ def _store(database: sqlite3.Connection, key: str, members: Members) -> None:
     ).fetchone()
     if known is None:
         number = database.execute(
-            "INSERT INTO groups (key, template, common) VALUES (?, ?, ?)",
-            (key, members.common["template"], json.dumps(members.common)),
+            "INSERT INTO groups (key, template, args, common) VALUES (?, ?, ?, ?)",
+            (
+                key,
+                members.common["template"],
+                args_key(members.common["args"]),
+                json.dumps(members.common),
+            ),
         ).lastrowid
         before: tuple[Any, ...] = (0, 0, 0, None, None, None)
     else:

@@ -66,8 +66,11 @@ def some(random_, count):
 def contents(source):
     """All that a source can be asked."""
     groups = list(source.groups())
-    one = source.groups("conv")
-    return groups, [source.records_of(group) for group in groups], [group.key for group in one]
+    one, none = source.groups("conv"), source.groups("conv", {"n": 64.0, "dtype": "no"})
+    both = source.groups("matmul", {"n": 64.0, "dtype": "float32"})
+    assert both or not source.groups("matmul", {"dtype": "float32", "n": 64})
+    keys = [[group.key for group in some] for some in (one, none, both)]
+    return groups, [source.records_of(group) for group in groups], keys
 
 
 def check(path):
