@@ -83,6 +83,8 @@ def parse_expression(text: str) -> ast.expr:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         why = getattr(error, "msg", None) or str(error) or "it is nested too deeply"
         raise SpaceError(f"{shown(text)} is no expression: {why}") from error
+    if isinstance(root, ast.List | ast.Tuple):
+        raise SpaceError(f"{shown(text)} is a list and no condition")
     check_expression(root, shown(text))
     return root
 
