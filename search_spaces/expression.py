@@ -80,8 +80,10 @@ def parse_expression(text: str) -> ast.expr:
         raise SpaceError(f"a condition of {len(text)} characters: at most {MAX_TEXT} are read")
     try:
         root = ast.parse(_as_python(text).strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        why = getattr(error, "msg", None) or str(error) or "it is nested too deeply"
+    except (RecursionError, MemoryError) as error:
+        raise SpaceError(f"{shown(text)} is nested too deeply") from error
+    except (SyntaxError, ValueError) as error:
+        why = str(getattr(error, "msg", error))[:80]
         raise SpaceError(f"{shown(text)} is no expression: {why}") from error
     if isinstance(root, ast.List | ast.Tuple):
         raise SpaceError(f"{shown(text)} is a list and no condition")
