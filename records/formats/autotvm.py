@@ -38,7 +38,7 @@ _NO_MESSAGE = "AutoTVM keeps no message"
 _KINDS = ("sp", "re", "an", "ot")
 
 # A target and base64 of pickles, and in version 0.2 two versions, with tabs between them.
-_PICKLED = re.compile(rb"[^\t\n]*(?:\t[A-Za-z0-9+/]+=*){3}(?:\t[^\t\n]*){0,2}\s*")
+_PICKLED = re.compile(rb"[^\t\n]*+(?:\t[A-Za-z0-9+/]++=*){3}(?:\t[^\t\n]*){0,2}\s*")
 
 
 def is_entry(line: object) -> bool:
@@ -75,9 +75,9 @@ def records_of(lines: Iterable[bytes], name: str) -> Iterator[Record]:
 
 
 def _entry(line: bytes) -> dict[str, Any]:
-    if is_pickled(line):
-        raise ValueError("it is pickled: loading it could run any program, so it is not loaded")
     entry: Any = parse_plain(line)
+    if entry is None and is_pickled(line):
+        raise ValueError("it is pickled: loading it could run any program, so it is not loaded")
     if entry is None:
         entry = parse_json(line)
     if not is_entry(entry):

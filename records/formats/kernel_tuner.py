@@ -201,8 +201,18 @@ def why_not(record: Record) -> str | None:
     return None
 
 
+def key_of(record: Record) -> str:
+    """Return the key of a record's entry, which other values may have, too: 1 and "1"."""
+    values = record.config["values"]
+    return _key(expanded(values)[1](values))
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    return ",".join(map(str, row.values()))
+
+
 def document_of(records: Iterable[Record]) -> dict[str, Any]:
-    """Return a cache of records of one workload, target and device, with the same knobs.
+    """Return a cache of records of one workload, target and device, with keys that differ.
 
     A knob whose value is a list becomes one for each of its items.
     """
@@ -221,8 +231,7 @@ def document_of(records: Iterable[Record]) -> dict[str, Any]:
         "objective": "time",
         "autotune": description(first, names),
         "cache": {
-            ",".join(str(value) for value in row.values()): {**row, **_entry(record)}
-            for row, record in zip(rows, listed, strict=True)
+            _key(row): {**row, **_entry(record)} for row, record in zip(rows, listed, strict=True)
         },
     }
 

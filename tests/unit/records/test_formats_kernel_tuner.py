@@ -171,9 +171,17 @@ def test_a_cache_holds_one_workload_and_each_configuration_once(tmp_path):
         "a knob named like what Kernel Tuner measures": 1,
         "times of a final comparison": 1,
         "another workload, target, device or set of knobs: there is one in a file": 1,
-        "a configuration that was measured again: there is one of each": 2,
+        "a configuration that was measured again: there is one entry for each": 2,
     }
     assert [r.cost_s for r in back] == [1e-3, 1e-3]
+
+
+def test_configurations_with_the_same_key_are_not_lost_without_a_word(tmp_path):
+    records = [record(k, {"x": value}) for k, value in enumerate([1, "1", True, "True", 1.0])]
+    told, document, back = written(records, "kernel-tuner", tmp_path)
+    assert list(document["cache"]) == ["1", "True", "1.0"]
+    assert told.count == len(back) == 3
+    assert told.left_out.total() == 2
 
 
 @pytest.mark.parametrize(
