@@ -37,6 +37,7 @@ _KEY = re.compile(r'[\s,]*+"((?:[^"\\]|\\.)*)"\s*:\s*')
 _LINES = re.compile(r'\}[^\S\n]*+,[^\S\n]*+\n\s*+(?=")')
 _BETWEEN = re.compile(r'\}\s*+,\s*+(?=")')
 _DECODER = json.JSONDecoder()
+_MAX_DAMAGED = 1000
 
 # What an entry has beside the knobs.
 _FIELDS = {"time", "times", "error", "timestamp", "compile_time", *_RUN_TIMES, "strategy_time"}
@@ -101,6 +102,9 @@ def _entries(text: str, start: int) -> _Cache:
             pairs.append((key[1], value))
         except (ValueError, RecursionError):
             damaged.append((key[1], "the entry is no JSON"))
+            if len(damaged) == _MAX_DAMAGED:  # each of them takes longer in a longer text
+                damaged.append((key[1], f"it comes after {_MAX_DAMAGED} that are no JSON"))
+                break
             following = between.search(text, key.end())
             start = following.end() if following else len(text)
     entries = _object(pairs)

@@ -97,6 +97,12 @@ def test_an_entry_that_was_not_written_to_its_end_is_left_out_and_counted(torn):
         assert len(read(HEAD + ",".join([*ENTRIES, torn]))) == 3
 
 
+def test_after_a_thousand_damaged_entries_no_more_are_looked_at():
+    torn = [f'\n"{k}": {{"x": {k}, "time": }}' for k in range(2000)]
+    with pytest.warns(RecordWarning, match=r"no JSON \(1000\); it comes after 1000 .* \(1\)"):
+        assert len(read(HEAD + ",".join([*ENTRIES, *torn, *ENTRIES]))) == 3
+
+
 def test_a_cache_without_entries_has_no_records():
     assert read(HEAD) == []
 
