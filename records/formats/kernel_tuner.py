@@ -241,9 +241,11 @@ def document_of(records: Iterable[Record]) -> dict[str, Any]:
 
 
 def _problem_size(args: Mapping[str, Any]) -> Any:
-    """Return the sizes among the arguments."""
-    if "problem_size" in args:
-        return args["problem_size"]
+    """Return the argument of this name if it is one there, else the sizes among the arguments."""
+    given = args.get("problem_size")
+    listed = given if isinstance(given, list) else [given]
+    if isinstance(given, str) or (given is not None and all(type(x) is int for x in listed)):
+        return given
     return [value for value in args.values() if type(value) is int]
 
 
