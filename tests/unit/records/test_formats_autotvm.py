@@ -98,6 +98,11 @@ def test_every_error_number_has_its_code_and_goes_back(number, tmp_path):
     assert back[0].error["code"] == record.error["code"]
 
 
+def test_the_cost_of_a_failure_is_none_of_a_success():
+    (record,) = parse_any(as_lines([autotvm_2([[1e9], 0, 1.5, 60.0])]), "file")
+    assert record.error["code"] == "UNKNOWN"
+
+
 def test_an_unknown_error_number_is_an_unknown_error():
     for number in (9, -1, 1000):
         (record,) = parse_any(as_lines([autotvm_2([[1e9], number, 1.5, 60.0])]), "file")
