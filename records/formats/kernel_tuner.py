@@ -136,7 +136,7 @@ def records_of(document: Mapping[str, Any], name: str) -> Iterator[Record]:
         "target": "recorded",
         "device": {"name": str(document.get("device_name", ""))},
     }
-    parts = joined(document.get("autotune"))
+    parts = joined(document.get("autotune"), knobs)
     skipped, found = Skipped(name, "not as Kernel Tuner has them", "entry"), 0
     for key, why in getattr(cache, "left_out", ()):
         skipped.add(key, why)

@@ -259,9 +259,12 @@ def test_our_records_become_t4_results_and_come_back(tmp_path):
 def test_a_description_of_the_workload_that_is_damaged_is_passed_over():
     document = {**t4(1)[0], "metadata": {"autotune": {"workload": {"template": 3}}}}
     assert read(document)[0].template == "T4 results"
-    for block in (3, {"workload": {}, "target": 1, "device": {}}, {"knobs": {"x": [1]}}):
+    odd = ({"x": [1]}, {"x": ["y", "kind"]}, {"x": []}, {"z": ["x"], "y": ["x"]}, [], 3)
+    blocks = [{"knobs": knobs} for knobs in odd]
+    for block in (3, {"workload": {}, "target": 1, "device": {}}, *blocks):
         (found,) = read(cache({"1,a": {"x": 1, "kind": "a", "time": 1.0}}, autotune=block))
         assert found.template == "add"
+        assert found.config["values"] == {"x": 1, "kind": "a"}
 
 
 SPACES = [
