@@ -79,11 +79,17 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def joined(block: object) -> Callable[[Values], Values]:
-    """Return what undoes `expanded`, for the description that `names` were written into."""
-    names = block.get("knobs") if isinstance(block, dict) else None
-    if not isinstance(names, dict) or not all(_is_names(parts) for parts in names.values()):
-        return lambda values: values
+def joined(block: object, knobs: Sequence[object]) -> Callable[[Values], Values]:
+    """Return what undoes `expanded`, for the description that `names` were written into.
+
+    `knobs`: those that there are; what has another one among its parts stays as it is.
+    """
+    given = block.get("knobs") if isinstance(block, dict) else None
+    given = given if isinstance(given, dict) else {}
+    names = {name: parts for name, parts in given.items() if _is_names(parts, knobs)}
+    every = [part for parts in names.values() for part in parts]
+    if len(set(every)) < len(every) or any(n in knobs and n not in every for n in names):
+        return lambda values: values  # a knob would be lost
     owners = {part: (name, k) for name, parts in names.items() for k, part in enumerate(parts)}
 
     def join(values: Values) -> Values:
@@ -99,5 +105,8 @@ def joined(block: object) -> Callable[[Values], Values]:
     return join
 
 
-def _is_names(parts: object) -> bool:
-    return isinstance(parts, list) and bool(parts) and all(isinstance(p, str) for p in parts)
+def _is_names(parts: object, knobs: Sequence[object]) -> bool:
+    """Whether something is a list of knobs."""
+    if not isinstance(parts, list) or not parts:
+        return False
+    return all(isinstance(part, str) and part in knobs for part in parts)
