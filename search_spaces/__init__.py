@@ -6,6 +6,7 @@ first, then `knob.py`. A leaf package: it knows nothing of schedules or devices.
 
 from search_spaces.config import Config as Config
 from search_spaces.constraints import Constraint as Constraint
+from search_spaces.expression import Expression as Expression
 from search_spaces.knob import Column as Column
 from search_spaces.knob import IntArray as IntArray
 from search_spaces.knob import SpaceError as SpaceError
@@ -19,3 +20,6 @@ from search_spaces.listed import ListedSpace as ListedSpace
 from search_spaces.rejection_counts import FeasibilityCounts as FeasibilityCounts
 from search_spaces.rejection_counts import RuleCount as RuleCount
 from search_spaces.space import Space as Space
+from search_spaces.t1 import TuningProblem as TuningProblem
+from search_spaces.t1 import read_t1 as read_t1
+from search_spaces.t1 import write_t1 as write_t1

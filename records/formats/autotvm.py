@@ -15,7 +15,7 @@ from records.formats.malformed import MALFORMED, as_list, as_number, as_object
 from records.formats.outcomes import failure
 from records.formats.skipped import Skipped
 from records.json_lines import parse_json, parse_plain
-from records.record import MAX_S, MIN_S, Record, expect
+from records.record import MIN_S, Record, expect
 from records.record_errors import RecordError
 
 VERSION = 0.2  # What is written; 0.1 was the other one.
@@ -38,7 +38,7 @@ _NO_MESSAGE = "AutoTVM keeps no message"
 _KINDS = ("sp", "re", "an", "ot")
 
 # A target and base64 of pickles, and in version 0.2 two versions, with tabs between them.
-_PICKLED = re.compile(rb"[^\t\n]*(?:\t[A-Za-z0-9+/]+=*){3}(?:\t[^\t\n]*){0,2}\s*")
+_PICKLED = re.compile(rb"[^\t\n]*+(?:\t[A-Za-z0-9+/]++=*){3}(?:\t[^\t\n]*){0,2}\s*")
 
 
 def is_entry(line: object) -> bool:
@@ -75,9 +75,9 @@ def records_of(lines: Iterable[bytes], name: str) -> Iterator[Record]:
 
 
 def _entry(line: bytes) -> dict[str, Any]:
-    if is_pickled(line):
-        raise ValueError("it is pickled: loading it could run any program, so it is not loaded")
     entry: Any = parse_plain(line)
+    if entry is None and is_pickled(line):
+        raise ValueError("it is pickled: loading it could run any program, so it is not loaded")
     if entry is None:
         entry = parse_json(line)
     if not is_entry(entry):
@@ -167,7 +167,7 @@ def _outcome(costs: object, error_number: int) -> dict[str, Any]:
     times: list[float] = as_list(costs, "costs")
     for cost in times:
         expect("a cost", cost, float)
-    if times and all(MIN_S <= cost <= MAX_S for cost in times):
+    if times and all(MIN_S <= cost < _FAILED_S for cost in times):
         return {"costs_s": tuple(times)}
     return failure("UNKNOWN", "no positive time")
 

@@ -6,7 +6,9 @@ number; a file that a run left open lacks its end.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -29,7 +31,13 @@ SCHEMA_VERSION = "1.1.0"  # of the cache files that are written
 
 _RUN_TIMES = ("verification_time", "benchmark_time")
 _ERROR_CONFIGS = ("ErrorConfig", "InvalidConfig", "CompilationFailedConfig", "RuntimeFailedConfig")
-_MAX_TORN = 8  # Entries at the end that may be torn.
+_CACHE = re.compile(r'"cache"\s*:\s*\{')
+_KEY = re.compile(r'[\s,]*+"((?:[^"\\]|\\.)*)"\s*:\s*')
+# Between two entries, which have lines of their own or not.
+_LINES = re.compile(r'\}[^\S\n]*+,[^\S\n]*+\n\s*+(?=")')
+_BETWEEN = re.compile(r'\}\s*+,\s*+(?=")')
+_DECODER = json.JSONDecoder()
+_MAX_DAMAGED = 1000
 
 # What an entry has beside the knobs.
 _FIELDS = {"time", "times", "error", "timestamp", "compile_time", *_RUN_TIMES, "strategy_time"}
@@ -44,44 +52,63 @@ _FAILED_AS = {
 }
 
 
+class _Cache(dict[str, Any]):
+    """The entries of a cache, and those that are left out."""
+
+    def __init__(self, entries: Mapping[str, Any], left_out: list[tuple[str, str]]) -> None:
+        super().__init__(entries)
+        self.left_out = left_out  # the key of each, and why
+
+
 def parse_json(text: str) -> object:
     """Return the content of a file, also of one whose run never closed it; None if it is no JSON.
 
-    Kernel Tuner appends a line per measurement and writes the closing braces at the end. An entry
-    that was not written to its end is left out.
+    Kernel Tuner appends a line per measurement and writes the closing braces at the end. Entries
+    of a cache that are no JSON, such as one that was not written to its end, are left out.
     """
     text = text.rstrip().rstrip("\0").rstrip()
     open_end = text.rstrip(",")
     for candidate in (text, open_end + "}}", open_end + "}"):
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             return json.loads(candidate, object_pairs_hook=_object)
-        except (ValueError, RecursionError):
-            pass
-    end = len(text)
-    for _ in range(_MAX_TORN):
-        end = text.rfind("},", 0, end)
-        if end < 0 or '"cache"' not in text[:end]:
-            return None
-        try:
-            return json.loads(text[: end + 1] + "}}", object_pairs_hook=_object)
-        except (ValueError, RecursionError):
-            continue
-    return None
-
-
-class _Repeated(dict[str, Any]):
-    """An object in which keys came again; the last value of each counts."""
-
-    again: list[str]
+    begin = _CACHE.search(text)
+    if begin is None:
+        return None
+    try:
+        document = json.loads(text[: begin.end()] + "}}")
+    except (ValueError, RecursionError):
+        return None
+    document["cache"] = _entries(text, begin.end())
+    return document
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object, in which the last value of each key counts."""
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
-    repeated = _Repeated(found)
-    repeated.again = list((Counter(key for key, _ in pairs) - Counter(found.keys())).elements())
-    return repeated
+    again = Counter(key for key, _ in pairs) - Counter(found.keys())
+    return _Cache(found, [(key, "the entry comes again further down") for key in again.elements()])
+
+
+def _entries(text: str, start: int) -> _Cache:
+    """Return the entries from some position of a text on, each parsed alone."""
+    pairs: list[tuple[str, Any]] = []
+    damaged: list[tuple[str, str]] = []
+    between = _LINES if _LINES.search(text, start) else _BETWEEN
+    while key := _KEY.match(text, start):
+        try:
+            value, start = _DECODER.raw_decode(text, key.end())
+            pairs.append((key[1], value))
+        except (ValueError, RecursionError):
+            damaged.append((key[1], "the entry is no JSON"))
+            if len(damaged) == _MAX_DAMAGED:  # each of them takes longer in a longer text
+                damaged.append((key[1], f"it comes after {_MAX_DAMAGED} that are no JSON"))
+                break
+            following = between.search(text, key.end())
+            start = following.end() if following else len(text)
+    entries = _object(pairs)
+    return _Cache(entries, damaged + getattr(entries, "left_out", []))
 
 
 def records_of(document: Mapping[str, Any], name: str) -> Iterator[Record]:
@@ -111,8 +138,8 @@ def records_of(document: Mapping[str, Any], name: str) -> Iterator[Record]:
     }
     parts = joined(document.get("autotune"))
     skipped, found = Skipped(name, "not as Kernel Tuner has them", "entry"), 0
-    for key in getattr(cache, "again", ()):
-        skipped.add(key, "the entry comes again further down")
+    for key, why in getattr(cache, "left_out", ()):
+        skipped.add(key, why)
     for key, entry in cache.items():
         try:
             entry = as_object(entry, "it")
@@ -178,8 +205,18 @@ def why_not(record: Record) -> str | None:
     return None
 
 
+def key_of(record: Record) -> str:
+    """Return the key of a record's entry, which other values may have, too: 1 and "1"."""
+    values = record.config["values"]
+    return _key(expanded(values)[1](values))
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    return ",".join(map(str, row.values()))
+
+
 def document_of(records: Iterable[Record]) -> dict[str, Any]:
-    """Return a cache of records of one workload, target and device, with the same knobs.
+    """Return a cache of records of one workload, target and device, with keys that differ.
 
     A knob whose value is a list becomes one for each of its items.
     """
@@ -198,16 +235,17 @@ def document_of(records: Iterable[Record]) -> dict[str, Any]:
         "objective": "time",
         "autotune": description(first, names),
         "cache": {
-            ",".join(str(value) for value in row.values()): {**row, **_entry(record)}
-            for row, record in zip(rows, listed, strict=True)
+            _key(row): {**row, **_entry(record)} for row, record in zip(rows, listed, strict=True)
         },
     }
 
 
 def _problem_size(args: Mapping[str, Any]) -> Any:
-    """Return the sizes among the arguments."""
-    if "problem_size" in args:
-        return args["problem_size"]
+    """Return the argument of this name if it is one there, else the sizes among the arguments."""
+    given = args.get("problem_size")
+    listed = given if isinstance(given, list) else [given]
+    if isinstance(given, str) or (given is not None and all(type(x) is int for x in listed)):
+        return given
     return [value for value in args.values() if type(value) is int]
 
 

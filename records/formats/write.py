@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from records.files import replacing
 from records.formats import autotvm, kernel_tuner, metaschedule, one_workload, t4
-from records.record import Record, canonical, config_key, workload_key
+from records.record import Record, canonical, workload_key
 from records.record_errors import RecordError
 
 EXPORT_FORMATS = ("autotune", "autotvm", "metaschedule", "kernel-tuner", "t4")
@@ -152,15 +152,15 @@ def _largest_group(records: Iterable[Record], left_out: Counter[str]) -> list[Re
 
 
 def _fastest_of_each(records: list[Record], left_out: Counter[str]) -> list[Record]:
-    """Return one record of each configuration: the fastest, a failure if there is no other."""
+    """Return one record for each entry of a cache: the fastest, a failure if there is no other."""
     found: dict[str, Record] = {}
     for record in records:
-        key = config_key(record)
+        key = kernel_tuner.key_of(record)
         other = found.get(key)
         if other is None or (record.ok and (not other.ok or record.cost_s < other.cost_s)):
             found[key] = record
     if again := len(records) - len(found):
-        left_out["a configuration that was measured again: there is one of each"] += again
+        left_out["a configuration that was measured again: there is one entry for each"] += again
     return list(found.values())
 
 

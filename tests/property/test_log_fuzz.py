@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support import foreign_logs
 from support.log_fuzz import Damage, Readers
 
 from autotune.task.task import Task
@@ -96,62 +98,18 @@ def test_damaged_lines_of_a_log_are_skipped_or_read_and_never_leak_an_error(task
     assert all(counts[name] for name in ("best", "resume", "summary", "transfer", "export"))
 
 
-TASK = ["cuda -model=x", "conv2d.cuda", [["TENSOR", [1, 8], "float32"], [1, 1]], {"layout": "NCHW"}]
+def database(number: int) -> dict[str, list[Any]]:
+    workloads, records = foreign_logs.metaschedule(number)
+    return {"database_workload.json": workloads, "database_tuning_record.json": records}
 
 
-def autotvm(number: int) -> list[dict]:
-    """Return the lines of a log of AutoTVM."""
-    lines = []
-    for k in range(6):
-        entities = [["tile", "sp", [-1, 8 + k]], ["order", "re", [1, 0]], ["unroll", "ot", True]]
-        result = [[1e-5 * (1 + k), 3e-5], 0, 4.5, 6e8] if k % 3 else [["no"], 4, 1.0, 6e8]
-        old = {"i": [*TASK, None, {"i": k, "t": "direct", "c": None, "e": entities}], "r": result}
-        config = {"index": k, "code_hash": None, "entity": entities}
-        new = {"input": TASK, "config": config, "result": result, "version": 0.2}
-        lines.append({**old, "v": 0.1} if (number + k) % 2 else new)
-    return lines
-
-
-def kernel_tuner(number: int) -> list[dict]:
-    """Return a cache of Kernel Tuner, as the one line of a file."""
-    timed = {"times": [2.4, 2.6], "compile_time": 500.0, "verification_time": 20.0}
-    stamp = "2023-12-22 09:54:05+00:00"
-    entries = {
-        f"{k},a": {"x": k, "kind": "ab"[k % 2], "time": 2.5 + k, "timestamp": stamp, **timed}
-        for k in range(1, 6 + number % 3)
-    }
-    entries["9,a"] = {"x": 9, "kind": "a", "time": "CompilationFailedConfig"}
-    return [
-        {
-            "device_name": "Card",
-            "kernel_name": "add",
-            "problem_size": [64, 64],
-            "tune_params_keys": ["x", "kind"],
-            "tune_params": {"x": [1, 2, 4], "kind": ["a", "b"]},
-            "objective": "time",
-            "cache": entries,
-        }
-    ]
-
-
-def t4(number: int) -> list[dict]:
-    """Return T4 results, as the one line of a file."""
-    results = [
-        {
-            "timestamp": "1970-01-01 00:01:00+00:00",
-            "configuration": {"x": k, "kind": "b", "flag": True},
-            "times": {"compilation": 250.0, "validation": 10.0, "runtimes": [3.0, 3.0, 4.0]},
-            "invalidity": "correct" if (k + number) % 4 else "runtime",
-            "correctness": 1,
-            "measurements": [{"name": "GFLOP/s", "value": 9}, {"name": "time", "value": 3.0 + k}],
-            "objectives": ["time"],
-        }
-        for k in range(5)
-    ]
-    return [{"schema_version": "1.0.0", "results": results}]
-
-
-FORMATS = {"AutoTVM": autotvm, "Kernel Tuner": kernel_tuner, "T4": t4}
+# The lines of each file that a format has.
+FORMATS: dict[str, Callable[[int], dict[str, list[Any]]]] = {
+    "AutoTVM": lambda number: {"log.json": foreign_logs.autotvm(number)},
+    "Kernel Tuner": lambda number: {"cache.json": foreign_logs.kernel_tuner(number)},
+    "T4": lambda number: {"t4.json": foreign_logs.t4(number)},
+    "MetaSchedule": database,
+}
 
 
 def damage_files(task: Task, folder: Path, name: str, count: int, seed: int) -> Readers:
@@ -159,11 +117,16 @@ def damage_files(task: Task, folder: Path, name: str, count: int, seed: int) -> 
     for start in range(0, count, FILES_AT_ONCE):
         files = []
         for number in range(start, min(count, start + FILES_AT_ONCE)):
-            lines = FORMATS[name](number)
-            texts = [json.dumps(line) for line in lines]
-            if number % 5:
-                texts[number % len(texts)] = damage.text(lines[number % len(lines)])
-            files.append(damage.file("\n".join(texts) + "\n" * (number % 2), texts[0]))
+            made = FORMATS[name](number)
+            damaged = list(made)[number % len(made)]
+            files.append({})
+            for part, lines in made.items():
+                texts = [json.dumps(line) for line in lines]
+                if number % 5 and part == damaged:
+                    texts[number % len(texts)] = damage.text(lines[number % len(lines)])
+                text = "\n".join(texts) + "\n" * (number % 2)
+                other = damage.file(text, texts[0]) if part == damaged else text.encode()
+                files[-1][part] = other
         readers.foreign(files)
     return readers
 

@@ -12,7 +12,7 @@ import json
 import random
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -234,12 +234,16 @@ class Readers:
         self.told("resume", self._resume)
         self._use(records or [], [path])
 
-    def foreign(self, files: Sequence[bytes]) -> None:
-        """Give files of other tools to all that reads such."""
+    def foreign(self, files: Sequence[Mapping[str, bytes]]) -> None:
+        """Give files of other tools, each alone or as a database, to all that reads such."""
         paths, records = [], []
-        for number, data in enumerate(files):
-            path = self._folder / f"foreign-{number}.json"
-            path.write_bytes(data)
+        for number, parts in enumerate(files):
+            folder = self._folder / f"foreign-{number}"
+            folder.mkdir(exist_ok=True)
+            for name, data in parts.items():
+                (folder / name).write_bytes(data)
+            path = folder if len(parts) > 1 else folder / next(iter(parts))
+            data = b"".join(parts.values())
             found = self.told("read", lambda path=path: read_any(path))
             streamed = self.told("stream", lambda path=path: list(stream_any(path)))
             assert (found is None) == (streamed is None) or not data  # an empty log has no records

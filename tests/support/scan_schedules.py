@@ -83,7 +83,6 @@ class _ScanScheduler(Scheduler):
         elif axes:
             stage.unroll(self.pick(axes))
 
-
     def do_hint(self, _: Stage) -> None:
         """Keep the last steps in rings, store past the caches, fetch inputs ahead."""
         axes = self.free(self.scan)

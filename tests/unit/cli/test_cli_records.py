@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.made_records import log_of, made, made_final
+from support.sample_records import log_of, made, made_final
 from support.measured import measured
 
 from autotune.cli.main import main

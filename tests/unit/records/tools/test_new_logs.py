@@ -6,7 +6,7 @@ import os
 import threading
 
 import pytest
-from support.made_records import log_of, made
+from support.sample_records import log_of, made
 
 from records import RecordError, RecordStore
 from records.tools.log_lines import LogFile

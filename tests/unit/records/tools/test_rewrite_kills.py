@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from support.command_line import environment
-from support.made_records import log_of, made
+from support.sample_records import log_of, made
 
 from records import RecordStore
 
