@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from os import PathLike, fspath
+from os import PathLike
+from os.path import lexists
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import NoRecordError, SaveError, UsageError
@@ -30,8 +31,8 @@ from autotune.te.tensor import Tensor
 from autotune.template import template_of
 from records import Record, RecordStore, RecordWarning
 from records.caller_warnings import warn
-from records.formats import load_own
 from records.groups import RecordList, RecordSource, as_source
+from records.log_set import PRETUNED, log_to_append, open_logs
 from search_spaces import Config
 
 if TYPE_CHECKING:
@@ -219,8 +220,9 @@ def build(
     name : str, optional
         Name of the function; "main" or the template's by default.
     records : path, RecordStore, or iterable of paths or of Record, optional
-        Where to look for measurements (templates only). Without a matching one the default
-        configuration of the space is used, with one warning that says why.
+        Where to look for measurements (templates only): logs, compressed or not, folders of logs,
+        or "pretuned" for the records that ship. Without a matching one the default configuration
+        of the space is used, with one warning that says why.
     constants : mapping of str or int to array, optional
         Arrays of inputs that do not change, such as weights, by the name of the input or its
         position. The built function does not take them: what depends on them alone is computed
@@ -233,7 +235,7 @@ def build(
         "any" also admits records of this very workload from any device.
     missing : {"default", "error", "nearest", "tune"}
         What to do without such a record: build the default configuration; raise NoRecordError; take
-        the nearest record of any grade; or tune first, and append to the log that `records` names.
+        the nearest record of any grade; or tune first, and append to the first log of `records`.
     guard : bool
         Time the recorded configuration and the default in turns, once, and build the faster.
 
@@ -445,20 +447,25 @@ def _named(caller: str, name: object) -> str:
 def record_source(
     records: Any, must_exist: bool = True
 ) -> tuple[RecordSource | None, RecordStore | None]:
-    """Return where to look up what `build` was given, and the log to append to, if it is one."""
+    """Return where to look up what `build` was given, and the log that it may append to.
+
+    `must_exist`: whether the logs have to be there; otherwise the first one may be made.
+    """
     if records is None:
         return None, None
     if isinstance(records, RecordStore):
-        return RecordList(load_own(records)), records
+        there = lexists(records.path)
+        return open_logs(records.path) if there else RecordList([]), records
     given = [records] if isinstance(records, (str, PathLike)) else records
     if isinstance(given, Iterable) and not isinstance(given, bytes):
         found = list(given)
         if all(isinstance(record, Record) for record in found):
             return RecordList(found), None
-        if all(isinstance(path, (str, PathLike)) for path in found):
-            stores = [RecordStore(fspath(path)) for path in found]
-            loaded = [record for store in stores for record in load_own(store, must_exist)]
-            return RecordList(loaded), stores[0]
+        if all(isinstance(log, (str, PathLike)) for log in found):
+            if must_exist:
+                return open_logs(found), None
+            store = log_to_append(found[0])
+            return open_logs(log for log in found if log == PRETUNED or lexists(log)), store
     raise UsageError(
         f"build: records must be paths of logs, a RecordStore or records, got {records!r}"
     )

@@ -11,7 +11,7 @@ import itertools
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 MIN_WAIT_S = 2.0  # Seconds to wait after the end of the time, to append the last measurement.
 _BEGINNING = b'{"schema":'  # The beginning of all lines that are appended here.
 
-_LINES_NAMED = 5
+LINES_NAMED = 5
 _TAIL_BLOCK = 1 << 16
 _BLOCK_LINES = 1024
 
@@ -176,20 +176,29 @@ class RecordStore:
                     corrupt.append((number, str(error)))
                 else:
                     torn = number
-        if corrupt and not found and first == 1:
+        if first == 1 and not found:
+            self.refuse(corrupt)
+        if torn is not None:
+            self.warn(f"line {torn} is torn (a crash while appending?); skipped")
+        self.tell_skipped(corrupt, len(corrupt))
+        return found
+
+    def refuse(self, corrupt: Sequence[tuple[int, str]]) -> None:
+        """Raise RecordError if a file without records has other lines: number and reason each."""
+        if corrupt:
             number, why = corrupt[0]
             raise RecordError(
                 f"{self.path} is not a log of records, none of its lines is one (line {number}: "
                 f"{why}): check the path"
             )
-        if torn is not None:
-            self.warn(f"line {torn} is torn (a crash while appending?); skipped")
-        if corrupt:
-            numbers = ", ".join(str(number) for number, _ in corrupt[:_LINES_NAMED])
-            more = ", ..." if len(corrupt) > _LINES_NAMED else ""
-            count = "1 line" if len(corrupt) == 1 else f"{len(corrupt)} lines"
-            self.warn(f"skipped {count} (number {numbers}{more}) of no record: {corrupt[0][1]}")
-        return found
+
+    def tell_skipped(self, first: Sequence[tuple[int, str]], count: int) -> None:
+        """Warn of `count` lines that are no records, the first of which are given."""
+        if count:
+            numbers = ", ".join(str(number) for number, _ in first[:LINES_NAMED])
+            more = ", ..." if count > LINES_NAMED else ""
+            lines = "1 line" if count == 1 else f"{count} lines"
+            self.warn(f"skipped {lines} (number {numbers}{more}) of no record: {first[0][1]}")
 
     def parse_in_blocks(self, lines: Iterable[bytes]) -> Iterator[Record]:
         """Yield what `parse` returns, a few lines at a time."""
@@ -249,7 +258,7 @@ def _heal(fd: int, path: Path) -> None:
     A tail that this class cannot have written is not removed but ended with a newline.
     """
     end = os.fstat(fd).st_size
-    start = _last_line_start(fd, end)
+    start = last_line_start(fd, end)
     if start == end:
         return
     tail = os.pread(fd, end - start, start)
@@ -271,7 +280,7 @@ def may_be_torn(tail: bytes) -> bool:
     return tail.startswith(_BEGINNING[: len(tail)]) or not tail.strip(b"\0")
 
 
-def _last_line_start(fd: int, end: int) -> int:
+def last_line_start(fd: int, end: int) -> int:
     """Offset just after the last newline, 0 if there is none."""
     while end > 0:
         begin = max(0, end - _TAIL_BLOCK)

@@ -1,4 +1,4 @@
-"""Reads tables with pandas; only this file imports pandas."""
+"""Reads tables and logs with pandas; only this file imports pandas."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from records.files import open_to_read
+from records.log_set import Paths, log_files
+from records.read_columns import read_columns
+from records.record_columns import FIELDS
 from records.record_errors import TableError
 from records.table import SUFFIXES, Field, csv_options
 
@@ -36,6 +40,41 @@ def read_frame(path: Path, fields: Sequence[Field]) -> pd.DataFrame:
     if missing:
         raise TableError(f"{path} has no column {missing[0]!r}, which its schema names")
     return pd.DataFrame({field.name: _column(raw[field.name], field) for field in fields})
+
+
+def frame_of(paths: Paths) -> pd.DataFrame:
+    """Return the records of logs as a frame; see `records.to_frame`."""
+    parts = [(str(path), read_columns(path)) for path in log_files(paths)]
+    logs = np.repeat(np.arange(len(parts), dtype=np.int32), [found.count for _, found in parts])
+    data: dict[str, Any] = {"log": _categories([name for name, _ in parts], logs)}
+    columns = [found.columns() for _, found in parts]
+    for field in FIELDS[1:]:
+        pieces = [found.pop(field.name) for found in columns]
+        data[field.name] = _joined(field, pieces)
+    return pd.DataFrame(data, copy=False)
+
+
+def _joined(field: Field, pieces: Sequence[Any]) -> Any:
+    """Return the pieces of a column as one of the dtype of its field."""
+    if field.dtype == "category":
+        numbers: dict[str, int] = {}
+        codes = []
+        for texts, own in pieces:
+            new = [numbers.setdefault(text, len(numbers)) for text in texts]
+            codes.append(np.array([*new, -1], np.int32)[own])  # the last one is for none
+        return _categories(list(numbers), np.concatenate([*codes, np.zeros(0, np.int32)]))
+    if field.dtype == "string":
+        return pd.array([text for piece in pieces for text in piece], dtype="string")
+    return np.concatenate([*pieces, np.zeros(0, field.dtype)])
+
+
+def _categories(texts: Sequence[str], codes: npt.NDArray[np.int32]) -> pd.Categorical:
+    """Return texts, given by their numbers (-1: none), as sorted categories."""
+    order = sorted(range(len(texts)), key=lambda number: texts[number])
+    places = np.full(len(texts) + 1, -1, np.int32)
+    places[order] = np.arange(len(texts))
+    categories = pd.Index([texts[number] for number in order], dtype=object)
+    return pd.Categorical.from_codes(places[codes], categories=categories)
 
 
 def _read(path: Path, fields: Sequence[Field]) -> Any:

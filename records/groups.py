@@ -8,11 +8,13 @@ an index beside them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
+from records.json_lines import canonical_json
 from records.query import ranked
-from records.record import Record, canonical, workload_key
+from records.record import Record
 
 MOST_TRIALS = 64  # Trials of a group that a source returns, the fastest ones.
 
@@ -48,6 +50,18 @@ class RecordGroup:
         """Number of records, those of final comparisons included."""
         return self.trials + self.finals
 
+    @cached_property
+    def key(self) -> str:
+        """What is equal for all records of the group, and only for these: see `group_key`."""
+        return make_group_key(
+            template=self.template,
+            args=self.args,
+            constant=self.constant,
+            target=self.target,
+            device=self.device,
+            fingerprint=self.fingerprint,
+        )
+
 
 @runtime_checkable
 class RecordSource(Protocol):
@@ -57,18 +71,17 @@ class RecordSource(Protocol):
         """Return the groups of a template, or all, in order of first appearance."""
 
     def records_of(self, group: RecordGroup) -> list[Record]:
-        """Return those of a group that may be used: see `useful`."""
+        """Return those of a group that may be used: see `useful`. None of a group it has not."""
 
 
 class RecordList:
     """Records in memory as a source."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        members: dict[tuple[str, str, str | None], list[Record]] = {}
+        self._members: dict[str, list[Record]] = {}
         for record in records:
-            members.setdefault(group_key(record), []).append(record)
-        self._members = list(members.values())
-        self._groups = [_group(group) for group in self._members]
+            self._members.setdefault(group_key(record), []).append(record)
+        self._groups = [_group(group) for group in self._members.values()]
 
     def groups(self, template: str | None = None) -> Sequence[RecordGroup]:
         """Return the groups of a template, or all, in order of first appearance."""
@@ -76,11 +89,32 @@ class RecordList:
 
     def records_of(self, group: RecordGroup) -> list[Record]:
         """Return those of a group that may be used: see `useful`."""
-        return next(
-            useful(members)
-            for known, members in zip(self._groups, self._members, strict=True)
-            if known is group
-        )
+        return useful(self._members.get(group.key, []))
+
+
+class _Merged:
+    """Several sources as one, as if their records stood one after the other."""
+
+    def __init__(self, sources: Sequence[RecordSource]) -> None:
+        self._sources = sources
+
+    def groups(self, template: str | None = None) -> Sequence[RecordGroup]:
+        """Return the groups of a template, or all, in order of first appearance."""
+        found: dict[str, RecordGroup] = {}
+        for group in (group for source in self._sources for group in source.groups(template)):
+            known = found.get(group.key)
+            found[group.key] = group if known is None else _joined(known, group)
+        return list(found.values())
+
+    def records_of(self, group: RecordGroup) -> list[Record]:
+        """Return those of a group that may be used: see `useful`."""
+        return useful([record for source in self._sources for record in source.records_of(group)])
+
+
+def merged(sources: Iterable[RecordSource]) -> RecordSource:
+    """Return several sources as one."""
+    found = list(sources)
+    return found[0] if len(found) == 1 else _Merged(found)
 
 
 def as_source(records: RecordSource | Iterable[Record]) -> RecordSource:
@@ -88,10 +122,29 @@ def as_source(records: RecordSource | Iterable[Record]) -> RecordSource:
     return records if isinstance(records, RecordSource) else RecordList(records)
 
 
-def group_key(record: Record) -> tuple[str, str, str | None]:
+def group_key(record: Record) -> str:
     """Return what is equal for all records of a group: workload, device, fingerprint."""
-    fingerprint = (record.fingerprints or {}).get("template")
-    return workload_key(record), canonical(record.device), fingerprint
+    return make_group_key(
+        template=record.template,
+        args=record.args,
+        constant=record.constant,
+        target=record.target,
+        device=record.device,
+        fingerprint=(record.fingerprints or {}).get("template"),
+    )
+
+
+def make_group_key(
+    *,
+    template: str,
+    args: Mapping[str, Any],
+    constant: Sequence[int],
+    target: str,
+    device: Mapping[str, Any],
+    fingerprint: str | None,
+) -> str:
+    """Return the key of the group with these records."""
+    return canonical_json([template, args, list(constant), target, device, fingerprint])
 
 
 def useful(records: Sequence[Record]) -> list[Record]:
@@ -121,4 +174,17 @@ def _group(records: Sequence[Record]) -> RecordGroup:
         best_s=min((record.cost_s for record in trials if record.ok), default=None),
         first_s=min(times),
         last_s=max(times),
+    )
+
+
+def _joined(a: RecordGroup, b: RecordGroup) -> RecordGroup:
+    costs = [cost for cost in (a.best_s, b.best_s) if cost is not None]
+    return replace(
+        a,
+        trials=a.trials + b.trials,
+        ok=a.ok + b.ok,
+        finals=a.finals + b.finals,
+        best_s=min(costs, default=None),
+        first_s=min(a.first_s, b.first_s),
+        last_s=max(a.last_s, b.last_s),
     )

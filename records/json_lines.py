@@ -29,6 +29,15 @@ def parse_plain(line: bytes) -> object | None:
     return found
 
 
+def parse_shallow(text: bytes) -> object | None:
+    """Return what `parse_plain` does; the caller looks how deep it is nested."""
+    try:
+        found: object = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return found
+
+
 def parse_json(line: bytes) -> object:
     """Return the value of a line of JSON.
 

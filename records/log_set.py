@@ -6,13 +6,19 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from records.formats.detect import stream_any
+from records.append_only_log import RecordStore
+from records.formats.detect import foreign_format, load_own, stream_any
+from records.groups import RecordList, RecordSource, merged
 from records.record import Record
 from records.record_errors import RecordError
 
 SUFFIXES = (".jsonl", ".jsonl.gz")  # Of the logs that a folder is searched for.
 
 PRETUNED = "pretuned"  # What stands for the records that ship.
+
+LARGE = 4 << 20  # Bytes of a log from which on it has an index.
+
+_COMPRESSED = "a compressed log"  # What `foreign_format` calls a log of ours in gzip.
 
 # A path of a file or folder, or several.
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -45,6 +51,8 @@ def _files_at(given: str | os.PathLike[str]) -> list[Path]:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise RecordError(f"cannot read {path}: {why}") from error
+    if not inside and foreign_format(path) is not None:
+        return [path]  # another tool keeps its measurements in a folder
     if not inside:
         raise RecordError(f"{path} is a folder without logs ({' or '.join(SUFFIXES)})")
     return inside
@@ -63,3 +71,40 @@ def stream_logs(paths: Paths) -> Iterator[Record]:
     """
     for path in log_files(paths):
         yield from stream_any(path)
+
+
+def open_logs(paths: Paths) -> RecordSource:
+    """Return the records of logs of ours, compressed or not, as a source for builds.
+
+    A large log that is not compressed gets an index beside it (`records.index`); the others are
+    loaded. Lines of no record are passed over with a `RecordWarning`.
+
+    RecordError if a log cannot be read, or is a file of another tool.
+    """
+    return merged(map(_opened, log_files(paths)))
+
+
+def log_to_append(path: str | os.PathLike[str]) -> RecordStore:
+    """Return a log that records can be appended to; it need not exist.
+
+    RecordError if the path is that of a folder, or of a compressed file.
+    """
+    what = None
+    if path == PRETUNED or Path(path).is_dir():
+        what = "a folder of logs"
+    elif os.fspath(path).endswith(".gz") or foreign_format(path) == _COMPRESSED:
+        what = "a compressed log"
+    if what is not None:
+        raise RecordError(f"{path} is {what}: records are appended to a single, uncompressed log")
+    return RecordStore(path)
+
+
+def _opened(path: Path) -> RecordSource:
+    foreign = foreign_format(path)
+    if foreign == _COMPRESSED:
+        return RecordList(stream_any(path))
+    if foreign is None and path.is_file() and path.stat().st_size >= LARGE:
+        from records.index import open_index  # sqlite3 is slow to import
+
+        return open_index(RecordStore(path))
+    return RecordList(load_own(RecordStore(path), must_exist=True))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from records.json_lines import parse_plain
+from records.json_lines import parse_plain, parse_shallow
 from records.record import MAX_S, MIN_S, Record
 from records.record_errors import RecordError
 
@@ -133,6 +133,8 @@ _OWN = {("config", "costs_s"), ("config", "error")}
 _CONFIG_KEYS = ("index", "values")
 _SCALARS = {int, str, bool, type(None)}
 _NUMBERS = {int, float}
+_FLOAT, _TEXT = {float}, {str}
+_ERROR_KEYS = {"code", "stage", "message"}
 _EXACT = 2**63  # A larger number may be a rounded integer.
 _MORE_TYPES: dict[str, set[type]] = {
     "seed": {int}, "timestamp": _NUMBERS, "fingerprints": {dict}, "build_s": _NUMBERS,
@@ -143,6 +145,7 @@ _FIELDS = {field.name for field in fields(Record)}
 
 _MOST_REMEMBERED = 1 << 16  # Texts of each kind.
 _DEEPEST_STEP = 8  # Brackets in a step.
+_DEEPEST_VALUE = 16
 
 
 class _Reader:
@@ -151,8 +154,8 @@ class _Reader:
     def __init__(self) -> None:
         self._shared: dict[tuple[bytes, bytes], Shared] = {}
         self._steps: set[bytes] = set()
-        self._layouts: dict[tuple[str, ...], bool] = {}
-        self._knobs: dict[tuple[str, ...], bool] = {}
+        self._layouts: dict[tuple[str, ...], bool | None] = {}
+        self._knobs: dict[tuple[tuple[str, ...], tuple[type, ...]], bool] = {}
 
     def parts(self, line: bytes) -> Parts | None:
         """Return the parts of a line; None if a record has to be made to know what it is."""
@@ -167,20 +170,21 @@ class _Reader:
     def _parts(
         self, line: bytes, config_at: int, policy_at: int, seed_at: int, shared: Shared
     ) -> Parts | None:
-        own: Any = parse_plain(b"{" + line[config_at + 1 : policy_at] + b"}")
+        own: Any = parse_shallow(b"{" + line[config_at + 1 : policy_at] + b"}")
         steps_at = line.find(_STEPS, seed_at)
         if steps_at < 0:
-            more: Any = parse_plain(b"{" + line[seed_at + 1 :])
+            text = b"{" + line[seed_at + 1 :]
         else:
             end = line.rstrip(b" \t\r\n")
             if not end.endswith(_END) or not self._are_steps(
                 end[steps_at + len(_STEPS) : -len(_END)]
             ):
                 return None
-            more = parse_plain(b"{" + line[seed_at + 1 : steps_at] + b"}")
+            text = b"{" + line[seed_at + 1 : steps_at] + b"}"
+        more: Any = parse_shallow(text)
         if type(own) is not dict or type(more) is not dict:
             return None
-        if not self._is_own(own) or not self._is_more(more):
+        if not self._is_own(own) or not self._is_more(more, text):
             return None
         return Parts(shared, own, more, line[config_at + len(_CONFIG) : policy_at])
 
@@ -230,32 +234,29 @@ class _Reader:
         values = config["values"]
         if type(config["index"]) is not int or type(values) is not dict:
             return False
-        if not set(map(type, values.values())) <= _SCALARS and not all(
-            map(_is_exact, values.values())
-        ):
+        # Knobs by name and the types of their values.
+        key = tuple(values), tuple(map(type, values.values()))
+        plain = self._knobs.get(key)
+        if plain is None:
+            plain = all(map(str.isprintable, values)) and _SCALARS.issuperset(key[1])
+            _remember(self._knobs, key, plain)
+        if not plain and not (all(map(str.isprintable, values)) and _are_exact(values)):
             return False
-        names = tuple(values)
-        printable = self._knobs.get(names)
-        if printable is None:
-            printable = all(map(str.isprintable, names))
-            _remember(self._knobs, names, printable)
-        return printable and (_are_costs(own["costs_s"]) if "costs_s" in own else _is_error(own))
+        return _are_costs(own["costs_s"]) if "costs_s" in own else _is_error(own["error"])
 
-    def _is_more(self, more: dict[str, Any]) -> bool:
+    def _is_more(self, more: dict[str, Any], text: bytes) -> bool:
         layout = tuple(more)
-        known = self._layouts.get(layout)
-        if known is None:
-            others = more.keys() - _MORE_TYPES.keys()
-            known = {"seed", "timestamp"} <= more.keys() and others.isdisjoint(_FIELDS | {"schema"})
-            _remember(self._layouts, layout, known)
-        if not known:
+        if layout not in self._layouts:
+            _remember(self._layouts, layout, _shallow(more))
+        shallow = self._layouts[layout]
+        if shallow is None or (not shallow and parse_plain(text) is None):
             return False
         for name, value in more.items():
             types = _MORE_TYPES.get(name)
             if types is not None and type(value) not in types:
                 return False
         prints = more.get("fingerprints")
-        return prints is None or set(map(type, prints.values())) <= {str}
+        return prints is None or _TEXT.issuperset(map(type, prints.values()))
 
 
 _reader = _Reader()
@@ -267,26 +268,40 @@ def _remember(known: dict[Any, Any], key: object, value: object) -> None:
     known[key] = value
 
 
-def _is_exact(value: object) -> bool:
-    """Whether a knob can have this value, and the line as well."""
-    if type(value) is float:
-        return -_EXACT < value < _EXACT
-    if type(value) is list:
-        return all(map(_is_exact, value))
-    return type(value) in _SCALARS
+def _shallow(more: dict[str, Any]) -> bool | None:
+    """Whether the fields with these names hold no lists; None if a record must tell what they are.
+
+    A record has no field of the others.
+    """
+    others = more.keys() - _MORE_TYPES.keys()
+    if not {"seed", "timestamp"} <= more.keys() or not others.isdisjoint(_FIELDS | {"schema"}):
+        return None
+    return not others and more.keys().isdisjoint({"kernels", "clocks", "steps"})
+
+
+def _are_exact(values: object, depth: int = 0) -> bool:
+    """Whether knobs can have these values, and no integer among them was rounded."""
+    if type(values) is float:
+        return -_EXACT < values < _EXACT
+    if type(values) is not list and (depth or type(values) is not dict):
+        return type(values) in _SCALARS
+    inside = values.values() if type(values) is dict else values
+    return depth < _DEEPEST_VALUE and all(_are_exact(value, depth + 1) for value in inside)
 
 
 def _are_costs(costs: object) -> bool:
     return (
         type(costs) is list
-        and set(map(type, costs)) == {float}
+        and len(costs) > 0
+        and _FLOAT.issuperset(map(type, costs))
         and min(costs) >= MIN_S
         and max(costs) <= MAX_S
     )
 
 
-def _is_error(own: dict[str, Any]) -> bool:
-    error = own["error"]
-    return type(error) is dict and all(
-        type(error.get(key)) is str for key in ("code", "stage", "message")
+def _is_error(error: object) -> bool:
+    return (
+        type(error) is dict
+        and all(type(value) is str for value in error.values())
+        and error.keys() >= _ERROR_KEYS
     )

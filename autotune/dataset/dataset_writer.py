@@ -35,6 +35,7 @@ from autotune.extract.structure_features import LOOP_LAYOUTS, FloatMatrix
 from autotune.reuse.task_finder import TaskFinder
 from features import FEATURE_LAYOUTS, KnobLayout, versioned
 from records import Record
+from records.log_set import log_files
 from records.table import Field, Values, as_text, check_table, new_table
 
 _log = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ def export(
     Parameters
     ----------
     logs : sequence of path
-        Our logs, AutoTVM logs, Kernel Tuner caches, T4 results.
+        Our logs, folders of them, AutoTVM logs, Kernel Tuner caches, T4 results.
     out : path
         .parquet (needs pyarrow), .csv or .npz.
     layouts : sequence of str
@@ -98,7 +99,7 @@ def export(
         If a log cannot be read, or the table cannot be written as asked.
     """
     data = Path(out)
-    sources = [Path(log) for log in logs]
+    sources = log_files(logs)
     _check(data, sources, layouts)
     finder = TaskFinder(templates)
     log_index = LogIndex(sources)

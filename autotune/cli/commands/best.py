@@ -11,7 +11,7 @@ import typer
 
 from autotune.cli.options import shared_options as shared
 from autotune.cli.options.multi_value_options import Command
-from autotune.cli.options.task_arguments import load_logs, make_task, work_of
+from autotune.cli.options.task_arguments import logs_of, make_task, work_of
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.report.ratio import Ratio
 from autotune.report.text_tables import wrap
@@ -30,7 +30,7 @@ app = shared.command_app()
 def best(
     template: shared.TemplateName,
     logs: Annotated[
-        list[str], typer.Option("--log", metavar="FILE ...", help="Logs of measurements.")
+        list[str], typer.Option("--log", metavar="FILE ...", help="Logs, or folders of logs.")
     ],
     settings: shared.Set = None,
     shapes: shared.Shape = None,
@@ -44,7 +44,7 @@ def best(
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
         task = make_task(template, settings, shapes, target, constant=constant)
         policy = ReusePolicy(reuse=reuse, devices="any" if any_device else "same")
-        records = load_logs(logs)
+        records = logs_of(logs)
         choice = choose(task, records, policy.reuse, policy.any_device)
         if choice is None:
             _ = task.space  # a template may refuse its arguments or constant inputs

@@ -14,7 +14,7 @@ import typer
 
 from autotune.builder import build_task, record_source
 from autotune.cli.commands.best import BY_TRIALS
-from autotune.cli.options.input_files import check_readable, read_array
+from autotune.cli.options.input_files import check_logs, read_array
 from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.shared_options import (
     AnyDevice,
@@ -55,7 +55,8 @@ def build(
     log: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE ...", help="Logs whose best record to use.  [the default config]"
+            metavar="FILE ...",
+            help="Logs, or folders of logs, whose best record to use.  [the default config]",
         ),
     ] = None,
     output: Annotated[
@@ -97,9 +98,10 @@ def build(
             missing="error" if strict else missing,
             guard=guard,
         )
-        for name_of_log in logs:
-            if policy.missing != "tune" or os.path.lexists(name_of_log):
-                check_readable(name_of_log)
+        if policy.missing != "tune":
+            check_logs(logs)
+        else:
+            check_logs([log for log in logs if os.path.lexists(log)])
         records, store = record_source(logs or None, must_exist=policy.missing != "tune")
         given = _constants(constants)
         path = Path(output if output is not None else f"{task.template.name}.so")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options.input_files import check_readable
+from autotune.cli.options.input_files import check_logs
 from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.shared_options import Json, Set, Shape, TargetText, command_app
 from autotune.cli.options.task_arguments import make_task
@@ -33,7 +33,7 @@ def export_logs(
         typer.Option(
             "--log",
             metavar="FILE ...",
-            help="Our logs, AutoTVM logs, Kernel Tuner caches, T4 results.",
+            help="Our logs, folders of them, AutoTVM logs, Kernel Tuner caches, T4 results.",
         ),
     ],
     out: Annotated[
@@ -67,8 +67,7 @@ def export_logs(
     what is missing and why.
     """
     layouts = layout or ["itervar"]
-    for log in logs:
-        check_readable(log, "--log")
+    check_logs(logs, "--log")
     if not out:
         raise UsageError("--out is empty: give the name of a file, such as --out data.parquet")
     _check_layouts(layouts)

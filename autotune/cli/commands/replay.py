@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli.options import shared_options as shared
-from autotune.cli.options.input_files import check_readable
+from autotune.cli.options.input_files import check_logs
 from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.search_checks import check_search, transfer_errors
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_error, print_line, width
@@ -30,6 +30,7 @@ from autotune.report.units import duration_text, time_text
 from autotune.system.words import counted
 from autotune.tuner.factory import check_tuner
 from autotune.tuner.replay.compare_tuners import (
+    Files,
     ReplayJob,
     distinct,
     find_recording,
@@ -79,9 +80,9 @@ class ReplayOptions:
 class ReplayRunOptions(ReplayOptions):
     """Options of `autotune replay run`."""
 
-    file: Annotated[str, typer.Argument(metavar="FILE", help=shared.MEASUREMENTS_HELP)]
+    files: Annotated[list[str], typer.Argument(metavar="FILE ...", help=shared.MEASUREMENTS_HELP)]
     workload: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which one, if the file holds several.")
+        str | None, typer.Option(metavar="NAME", help="Which one, if there are several.")
     ] = None
 
 
@@ -104,13 +105,15 @@ def run(options: ReplayRunOptions) -> None:
     The space is the file's configurations; the share is that of the optimum, after so many
     measurements.
     """
-    file = options.file
     _check(options)
-    found = load_recordings(str(check_readable(file)))
+    check_logs(options.files)
+    file = options.files[0] if len(options.files) == 1 else tuple(options.files)
+    found = load_recordings(file)
     if options.workload is None and len(found) > 1:
         names = ", ".join(repr(r.name) for r in found[:4])
         raise UsageError(
-            f"{file} holds {len(found)} workloads: choose one by --workload, such as {names}"
+            f"{' and '.join(options.files)} {'holds' if isinstance(file, str) else 'hold'} "
+            f"{len(found)} workloads: choose one by --workload, such as {names}"
         )
     name = options.workload or found[0].name
     traces = _run([(file, name)], options)
@@ -180,7 +183,9 @@ def _workloads(folder: str) -> list[tuple[str, str]]:
     return kept
 
 
-def _run(workloads: Sequence[tuple[str, str]], options: ReplayOptions) -> dict[str, TracesBySpace]:
+def _run(
+    workloads: Sequence[tuple[Files, str]], options: ReplayOptions
+) -> dict[str, TracesBySpace]:
     """Run every tuner on every workload; traces by tuner and space."""
     for tuner in options.tuners:
         check_tuner(tuner, bool(options.transfer))

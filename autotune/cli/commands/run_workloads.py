@@ -37,7 +37,7 @@ from autotune.tuner.run.limits import Deadline
 from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.run.session import Session
 from records import ranked
-from records.formats import read_any
+from records.log_set import stream_logs
 from search_spaces import SpaceError
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior |
     if not logs:
         return None
     with transfer_errors():
-        prior = TransferPrior.of([record for log in logs for record in read_any(log)], task.space)
+        prior = TransferPrior.of(list(stream_logs(logs)), task.space)
     of = counted(prior.sources, "workload")
     display.note(f"learned from {prior.measurements} measurements of {of}")
     return prior

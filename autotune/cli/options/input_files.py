@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
 from records import RecordStore
 from records.formats import load_own
+from records.log_set import PRETUNED, log_files
 
 if TYPE_CHECKING:
     from autotune.runtime.argument_checks import Array
@@ -44,6 +45,19 @@ def check_readable(path: str | os.PathLike[str], what: str = "") -> Path:
     if not os.access(found, os.R_OK):
         raise UsageError(f"cannot read {label}: Permission denied; let this user read it")
     return found
+
+
+def check_logs(paths: Sequence[str], what: str = "") -> list[Path]:
+    """Return the files of logs that can be read; a folder stands for the logs in it.
+
+    what: what messages begin with, such as the option that names the logs.
+
+    UsageError or RecordError if one is not there or cannot be read.
+    """
+    for path in paths:
+        if path != PRETUNED and not (path and os.path.isdir(path)):
+            check_readable(path, what)
+    return [check_readable(path, what) for path in log_files(paths)]
 
 
 def read_array(path: str | os.PathLike[str], what: str = "") -> Array:
@@ -96,6 +110,8 @@ def check_log(name: str) -> Path:
     if "\0" in name:
         raise UsageError(f"--log {name}: no name of a file has a NUL in it: choose another log")
     path = Path(name)
+    if name.endswith(".gz"):
+        raise UsageError(f"--log {name}: what is appended to a log is not compressed: omit .gz")
     try:
         folder = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
         if path.exists():

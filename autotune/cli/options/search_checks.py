@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from autotune.cli.options.input_files import check_readable
+from autotune.cli.options.input_files import check_logs
 from autotune.errors import UsageError
 from autotune.tuner.model.transfer import TransferError
 
@@ -14,8 +14,7 @@ def check_search(tuners: Sequence[str], patience: float | None, transfer: Sequen
     """Raise UsageError if a tuner has no use for --patience, or a log to learn from is missing."""
     if patience is not None and any(tuner != "model" for tuner in tuners):
         raise UsageError("patience needs a tuner that estimates its gain: use --tuner model")
-    for log in transfer:
-        check_readable(log, "--transfer")
+    check_logs(transfer, "--transfer")
 
 
 @contextmanager

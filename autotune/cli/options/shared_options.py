@@ -12,7 +12,7 @@ from autotune.errors import UsageError
 
 T = TypeVar("T")
 
-MEASUREMENTS_HELP = "Our log, an AutoTVM log, a Kernel Tuner cache or T4 results."
+MEASUREMENTS_HELP = "Our logs, folders of them, AutoTVM logs, Kernel Tuner caches, T4 results."
 TEMPLATE = typer.Argument(
     metavar="TEMPLATE", help="A template's name, path/to/file.py:function or path/to/file.tile."
 )
@@ -59,7 +59,7 @@ Patience = Annotated[
 ]
 Transfer = Annotated[
     list[str] | None,
-    typer.Option(metavar="LOG ...", help="Measurements of other sizes, operators or devices."),
+    typer.Option(metavar="LOG ...", help="Logs, or folders, of other sizes, operators or devices."),
 ]
 Timeout = Annotated[
     float,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from autotune.cli.options.input_files import check_readable
+from autotune.cli.options.input_files import check_logs, check_readable
 from autotune.cli.options.shared_options import parse_settings
 from autotune.errors import UsageError
 from autotune.operators.template_lookup import BUILTIN, find_template, names_tile
@@ -17,6 +17,8 @@ from autotune.template import Template
 from autotune.trace.isolate_user_code import run_isolated
 from records import Record, RecordStore
 from records.formats import load_own
+from records.groups import RecordSource
+from records.log_set import open_logs
 
 # Seconds that the file of a template gets to be imported, with all that it imports.
 _MIN_IMPORT_S = 30.0
@@ -101,9 +103,12 @@ def load_log(path: str) -> list[Record]:
     return load_own(RecordStore(check_readable(path)), must_exist=True)
 
 
-def load_logs(paths: Sequence[str]) -> list[Record]:
-    """Return the records of several logs, one log after the other; see `load_log`."""
-    return [record for path in dict.fromkeys(paths) for record in load_log(path)]
+def logs_of(paths: Sequence[str]) -> RecordSource:
+    """Return the records of several logs, compressed or not, and of folders of logs.
+
+    UsageError or RecordError if one of them is not there, or is no log.
+    """
+    return open_logs(check_logs(paths))
 
 
 def work_of(task: Task) -> Work:

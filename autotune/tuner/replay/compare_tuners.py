@@ -17,17 +17,21 @@ from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.replay.replay_tuner import REPLAY_BATCH, Trace, replay
 from records import Record, config_key, workload_key
-from records.formats import read_any
+from records.log_set import stream_logs
 from search_spaces import SpaceError
 
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+# A file of measurements or a folder of logs, or several that count as one file.
+Files = str | tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ReplayJob:
     """One tuner on one recorded workload, `repeats` times with the seeds `seed`, `seed` + 1, ..."""
 
-    path: str  # File of measurements.
+    path: Files
     # Name of the recording in it; see :func:`~autotune.measure.recorded_measurer.recordings`.
     name: str
     tuner: str
@@ -36,26 +40,26 @@ class ReplayJob:
     seed: int
     batch: int = REPLAY_BATCH
     patience: float | None = None
-    # Files of measurements that the tuner may learn from beforehand.
+    # Files or folders that the tuner may learn from beforehand.
     transfer: tuple[str, ...] = ()
 
 
-def short_name(path: str) -> str:
-    """Return a file's name without folder and suffixes: "a/b.json.gz" -> "b"."""
-    name = os.path.basename(path)
+def short_name(path: Files) -> str:
+    """Return the (first) file's name without folder and suffixes: "a/b.json.gz" -> "b"."""
+    name = os.path.basename(path if isinstance(path, str) else path[0])
     for suffix in (".gz", ".jsonl", ".json", ".log"):
         name = name.removesuffix(suffix)
     return name
 
 
 @functools.lru_cache(maxsize=8)
-def load_records(path: str) -> tuple[Record, ...]:
+def load_records(path: Files) -> tuple[Record, ...]:
     """Return the measurements in a file; kept, as files do not change while they are replayed."""
-    return tuple(read_any(path))
+    return tuple(stream_logs(path))
 
 
 @functools.lru_cache(maxsize=8)
-def load_recordings(path: str) -> tuple[Recording, ...]:
+def load_recordings(path: Files) -> tuple[Recording, ...]:
     """Return the recordings in a file, the largest first.
 
     UsageError if it holds none, or one that makes no space.
@@ -63,19 +67,24 @@ def load_recordings(path: str) -> tuple[Recording, ...]:
     try:
         found = tuple(recordings(load_records(path), short_name(path)))
     except SpaceError as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(f"{_named(path)}: {error}") from error
     if not found:
-        raise UsageError(f"{path} holds no measurements to replay")
+        raise UsageError(f"{_named(path)} holds no measurements to replay")
     return found
 
 
-def find_recording(path: str, name: str) -> Recording:
+def find_recording(path: Files, name: str) -> Recording:
     """Return the recording of this name in a file; UsageError if there is none."""
     found = load_recordings(path)
     for recording in found:
         if recording.name == name:
             return recording
-    raise UsageError(f"{path} has no workload {name!r}: it has {', '.join(r.name for r in found)}")
+    names = ", ".join(recording.name for recording in found)
+    raise UsageError(f"{_named(path)} has no workload {name!r}: it has {names}")
+
+
+def _named(path: Files) -> str:
+    return path if isinstance(path, str) else " and ".join(path)
 
 
 def run_job(job: ReplayJob) -> list[Trace]:

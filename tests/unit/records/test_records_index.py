@@ -1,0 +1,399 @@
+"""The index beside a large log: it gives what reading the whole log gives, whatever happens."""
+
+import gzip
+import os
+import random
+import shutil
+import sqlite3
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from records import Record, RecordError, RecordStore, RecordWarning, index, log_set
+from records.groups import RecordList, merged
+from records.index import LogIndex, open_index
+from records.log_set import open_logs
+
+ERROR = {"code": "RUN_TIMEOUT", "stage": "run", "message": "too slow"}
+
+
+def make(
+    number,
+    cost_s=1e-3,
+    template="matmul",
+    n=64,
+    device="Intel",
+    final=None,
+    target="llvm",
+    print_="a",
+):
+    return Record(
+        workload={"template": template, "args": {"n": n, "dtype": "float32"}},
+        target="llvm",
+        config={"index": number, "values": {"tile": number}},
+        costs_s=None if cost_s is None else [cost_s],
+        error=ERROR if cost_s is None else None,
+        device={"kind": "cpu", "name": device} if device else {},
+        seed=0,
+        timestamp=float(number),
+        fingerprints=None if print_ is None else {"template": print_},
+        final=final,
+        steps=[["split", "C", number]],
+    )
+
+
+def some(random_, count):
+    """Records of several groups: trials with equal costs, failures, duplicates, comparisons."""
+    found = []
+    for _ in range(count):
+        record = make(
+            random_.randrange(40),
+            random_.choice([None, 0.1, 0.2, 0.2, 0.3, random_.random() + 1e-3]),
+            random_.choice(["matmul", "conv"]),
+            random_.choice([64, 128]),
+            random_.choice(["Intel", "AMD", ""]),
+            random_.choice([None] * 9 + [{"comparison": random_.choice("xy"), "rank": 1}]),
+            print_=random_.choice(["a", "b", None]),
+        )
+        found += [record] * random_.choice([1, 1, 1, 2])
+    return found
+
+
+def contents(source):
+    """All that a source can be asked."""
+    groups = list(source.groups())
+    one = source.groups("conv")
+    return groups, [source.records_of(group) for group in groups], [group.key for group in one]
+
+
+def check(path):
+    """The index of a log gives what the whole log gives."""
+    assert contents(open_index(RecordStore(path))) == contents(RecordList(RecordStore(path).load()))
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log with an index."""
+    store = RecordStore(tmp_path / "log.jsonl")
+    store.append(some(random.Random(1), 300))
+    open_index(store)
+    assert beside(store.path).is_file()
+    return store
+
+
+def beside(path):
+    return Path(f"{path}.index.sqlite")
+
+
+def bytes_read(monkeypatch):
+    """Count the bytes of the log that are read to make or grow an index."""
+    read = []
+    original = index.LogReader.read
+
+    def counting(self, start, *more):
+        read.append(self.end - start)
+        return original(self, start, *more)
+
+    monkeypatch.setattr(index.LogReader, "read", counting)
+    return read
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_an_index_that_grows_in_steps_gives_what_the_whole_log_gives(tmp_path_factory, seed):
+    random_ = random.Random(seed)
+    path = tmp_path_factory.mktemp("logs") / "log.jsonl"
+    for _ in range(random_.randint(1, 4)):
+        RecordStore(path).append(some(random_, random_.choice([1, 5, 60])))
+        with path.open("ab") as file:
+            file.write(random_.choice([b"", b"", b"\n", b"no record\n", b'{"schema":1}\n']))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RecordWarning)
+            check(path)
+
+
+def test_only_the_fastest_trials_of_a_group_are_kept_and_earlier_ones_if_equal(tmp_path):
+    path = tmp_path / "log.jsonl"
+    for step in range(3):
+        RecordStore(path).append(make(100 * step + i, 1.0 + (i % 5)) for i in range(100))
+        check(path)
+    database = sqlite3.connect(beside(path))
+    assert database.execute("SELECT count(*) FROM lines").fetchone() == (64,)
+    database.close()
+
+
+def test_an_index_is_used_again_and_only_grows_with_its_log(log, monkeypatch):
+    read = bytes_read(monkeypatch)
+    check(log.path)
+    assert read == []
+    before = log.path.stat().st_size
+    log.append([make(7)])
+    check(log.path)
+    assert read == [log.path.stat().st_size - before]
+
+
+def test_a_last_line_counts_without_its_newline_and_not_if_it_is_torn(log):
+    whole = log.path.read_bytes()
+    log.path.write_bytes(whole + make(3).to_json_line().encode())
+    check(log.path)
+    log.path.write_bytes(whole + make(3).to_json_line().encode()[:50])
+    with pytest.warns(RecordWarning, match="line .* is torn"):
+        check(log.path)
+    log.append([make(4)])
+    check(log.path)
+
+
+def test_lines_of_no_record_are_told_each_time_as_loading_does(log):
+    with log.path.open("ab") as file:
+        file.write(b"no record\n")
+    for _ in range(2):
+        with pytest.warns(RecordWarning) as told:
+            open_index(log)
+        with pytest.warns(RecordWarning) as wanted:
+            log.load()
+        assert [str(w.message) for w in told] == [str(w.message) for w in wanted]
+
+
+def test_what_cannot_be_a_log_is_refused_as_loading_does(tmp_path, log):
+    path = tmp_path / "notes"
+    for content in (b"no\nlog\n", b'{"schema":99}\n', b"cut"):
+        path.write_bytes(content)
+        with pytest.raises(RecordError) as wanted:
+            RecordStore(path).load()
+        with pytest.raises(RecordError) as told:
+            open_index(RecordStore(path))
+        assert str(told.value) == str(wanted.value)
+    with log.path.open("ab") as file:
+        file.write(b'{"schema":99}\n')
+    for _ in range(2):
+        with pytest.raises(RecordError, match=r"log\.jsonl, line \d+: record of schema 99"):
+            open_index(log)
+    with pytest.raises(RecordError, match="there is no record log"):
+        open_index(RecordStore(tmp_path / "missing"))
+
+
+def test_the_index_of_another_log_is_thrown_away(log):
+    others = RecordStore(log.path.with_name("other"))
+    others.append(some(random.Random(2), 400))
+    os.replace(others.path, log.path)  # longer
+    check(log.path)
+    log.path.write_bytes(log.path.read_bytes()[:5000].rpartition(b"\n")[0] + b"\n")  # cut
+    check(log.path)
+    text = log.path.read_bytes()
+    log.path.write_bytes(text.replace(b'"conv"', b'"cony"'))  # as long as before
+    os.utime(log.path, ns=(1, 1))
+    check(log.path)
+
+
+def test_an_index_may_be_deleted(log):
+    beside(log.path).unlink()
+    check(log.path)
+    assert beside(log.path).is_file()
+
+
+def test_an_index_moves_with_its_log(log, tmp_path, monkeypatch):
+    moved = tmp_path / "moved.jsonl"
+    log.path.rename(moved)
+    beside(log.path).rename(beside(moved))
+    read = bytes_read(monkeypatch)
+    check(moved)
+    assert read == []
+
+
+DAMAGE = {
+    "emptied": lambda data, _: b"",
+    "cut": lambda data, _: data[: len(data) // 2],
+    "another file": lambda data, _: b"no database" * 1000,
+    "pages of zeros": lambda data, _: data[:4096] + bytes(len(data) - 4096),
+    "the first page of zeros": lambda data, _: bytes(4096) + data[4096:],
+    "other bytes": lambda data, random_: (
+        data[:200]
+        + bytes(random_.choice(b"ab\0\xff") if random_.random() < 0.01 else b for b in data[200:])
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_index_is_made_anew(log, damage):
+    beside(log.path).write_bytes(DAMAGE[damage](beside(log.path).read_bytes(), random.Random(3)))
+    check(log.path)
+    check(log.path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE lines SET start = start + 7",
+        "UPDATE lines SET number = 1 - number",
+        "UPDATE groups SET common = 'no JSON'",
+        "UPDATE groups SET common = '{}'",
+        "DROP TABLE lines",
+        "DROP TABLE covered",
+        "ALTER TABLE groups RENAME COLUMN ok TO fine",
+        "PRAGMA user_version = 99",
+    ],
+)
+def test_an_index_that_says_something_wrong_is_made_anew(log, change):
+    database = sqlite3.connect(beside(log.path), isolation_level=None)
+    database.execute(change)
+    database.close()
+    check(log.path)
+    check(log.path)
+
+
+def test_an_index_that_is_damaged_while_it_is_used_is_made_anew(log):
+    source = open_index(log)
+    wanted = contents(RecordList(log.load()))
+    beside(log.path).write_bytes(b"no database" * 1000)
+    assert contents(source) == wanted
+
+
+def test_without_a_place_for_an_index_the_log_is_read(tmp_path, monkeypatch):
+    store = RecordStore(tmp_path / "log.jsonl")
+    store.append(some(random.Random(1), 100))
+    beside(store.path).mkdir()
+    check(store.path)
+    assert beside(store.path).is_dir()
+
+
+def failing(error, code):
+    """A connection that fails where it would write to a file."""
+
+    class Connection(sqlite3.Connection):
+        def execute(self, statement, *more):
+            on_disk = self.on_disk
+            if on_disk and statement.startswith(("BEGIN", "INSERT")):
+                found = sqlite3.OperationalError(error)
+                found.sqlite_errorcode = code
+                raise found
+            return super().execute(statement, *more)
+
+        def executemany(self, statement, *more):
+            if self.on_disk:
+                return self.execute(statement)
+            return super().executemany(statement, *more)
+
+    def connect(where, **more):
+        made = original(where, factory=Connection, **more)
+        made.on_disk = where != ":memory:"
+        return made
+
+    original = sqlite3.connect
+    return connect
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ("attempt to write a readonly database", sqlite3.SQLITE_READONLY),
+        ("database or disk is full", sqlite3.SQLITE_FULL),
+        ("database is locked", sqlite3.SQLITE_BUSY),
+    ],
+)
+def test_an_index_that_cannot_be_written_is_used_and_grows_in_memory(log, monkeypatch, error, code):
+    log.append([make(5, 1e-4)])
+    before = beside(log.path).read_bytes()
+    read = bytes_read(monkeypatch)
+    monkeypatch.setattr(sqlite3, "connect", failing(error, code))
+    check(log.path)
+    line = len(make(5, 1e-4).to_json_line()) + 1
+    assert read == [line]  # no more of the log than the index did not know
+    assert beside(log.path).read_bytes() == before
+
+
+def test_a_full_disk_leaves_no_half_an_index(tmp_path, monkeypatch):
+    store = RecordStore(tmp_path / "log.jsonl")
+    store.append(some(random.Random(1), 100))
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", failing("disk is full", sqlite3.SQLITE_FULL))
+        check(store.path)
+    check(store.path)
+
+
+def test_a_log_may_be_appended_to_replaced_and_deleted_while_it_is_used(log):
+    source, wanted = open_index(log), contents(RecordList(log.load()))
+    log.append([make(1, 1e-9)])
+    assert contents(source) == wanted
+    other = RecordStore(log.path.with_name("other"))
+    other.append([make(2)])
+    os.replace(other.path, log.path)
+    assert contents(source) == wanted
+    log.path.unlink()
+    assert contents(source) == wanted
+
+
+def test_readers_and_a_writer_at_the_same_time_agree_with_the_log(tmp_path):
+    store = RecordStore(tmp_path / "log.jsonl")
+    store.append(some(random.Random(1), 50))
+    wrong = []
+
+    def read():
+        for _ in range(10):
+            source = open_index(RecordStore(store.path))
+            for group in source.groups():
+                found = source.records_of(group)
+                if len(found) < min(group.ok, 64) + group.finals:
+                    wrong.append(group)
+
+    def write():
+        for step in range(20):
+            store.append(some(random.Random(step), 10))
+
+    threads = [threading.Thread(target=read) for _ in range(3)] + [threading.Thread(target=write)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    check(store.path)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_several_sources_give_what_their_records_give_one_after_the_other(seed):
+    random_ = random.Random(seed)
+    parts = [some(random_, random_.choice([0, 3, 40])) for _ in range(3)]
+    whole = RecordList([record for part in parts for record in part])
+    assert contents(merged(map(RecordList, parts))) == contents(whole)
+
+
+def test_logs_of_all_kinds_are_one_source(tmp_path, monkeypatch):
+    parts = [some(random.Random(seed), 60) for seed in range(3)]
+    folder = tmp_path / "folder"
+    RecordStore(folder / "b.jsonl").append(parts[1])
+    RecordStore(folder / "a.jsonl").append(parts[0])
+    packed = RecordStore(tmp_path / "packed")
+    packed.append(parts[2])
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(packed.path.read_bytes()))
+    wanted = contents(RecordList([*parts[0], *parts[1], *parts[2]]))
+    assert contents(open_logs([folder, tmp_path / "c.jsonl.gz"])) == wanted
+    assert not beside(folder / "a.jsonl").exists()
+    monkeypatch.setattr(log_set, "LARGE", 0)
+    assert contents(open_logs([folder, tmp_path / "c.jsonl.gz"])) == wanted
+    assert beside(folder / "a.jsonl").exists()
+    assert contents(open_logs(str(folder))) == contents(RecordList([*parts[0], *parts[1]]))
+
+
+def test_files_of_other_tools_are_no_source_for_builds(tmp_path):
+    path = tmp_path / "t4.json"
+    path.write_text('{"results": []}')
+    with pytest.raises(RecordError, match="is T4 results, which this cannot use"):
+        open_logs(path)
+
+
+def test_an_index_is_of_its_file_descriptor_alone(log):
+    """Objects that are gone leave no open file."""
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        open_index(log)
+        LogIndex(index.LogReader(log))
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_the_copy_of_a_log_and_its_index_is_current_or_made_anew(log, tmp_path):
+    copy = tmp_path / "copy.jsonl"
+    shutil.copy(log.path, copy)
+    shutil.copy(beside(log.path), beside(copy))
+    check(copy)
