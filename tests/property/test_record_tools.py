@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.made_records import log_of, made, made_final
 from support.measured import measured
+from support.sample_records import log_of, made, made_final
 
 from autotune.reuse import choose
 from autotune.task.task import Task

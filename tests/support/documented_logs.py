@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from records import Record
-from support.made_records import log_of
+from support.sample_records import log_of
 
 _ARGS = {"m": 512, "n": 512, "k": 512, "dtype": "float32"}
 _EPYC = {"kind": "cpu", "name": "AMD EPYC 9R14", "threads": 16}

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from autotune import dataset
-from autotune.cli.commands.records import log_summary_text
+from autotune.cli.commands.records_summary import log_summary_text
 from autotune.errors import AutotuneError
 from autotune.measure.recorded_measurer import recordings
 from autotune.reuse import choose
@@ -33,6 +33,7 @@ from records.formats import parse_any, read_any, stream_any
 from records.record_errors import NewerSchemaError
 from search_spaces import SpaceError
 from support.fake_measurer import FakeMeasurer, run
+from support.log_tools_fuzz import use_tools
 
 TOLD = (AutotuneError, RecordError, SpaceError)
 """What the command line tells in one line; anything else is a leak."""
@@ -227,6 +228,7 @@ class Readers:
         streamed = self.told("stream", lambda: list(store.stream()))
         assert list(map(str, streamed)) == list(map(str, records))  # NaN is not itself
         self.told("read_any", lambda: read_any(path))
+        self._use_tools(records, [path])
         self.told("news", lambda: Journal(store).new_records())
         self.told("best", lambda: choose(self._task, records or []))
         self.told("resume", self._resume)
@@ -248,7 +250,12 @@ class Readers:
             if found:
                 paths.append(path)
                 records += found
+        self._use_tools(records, paths)
         self._use(records, paths)
+
+    def _use_tools(self, records: list[Record] | None, paths: Sequence[Path]) -> None:
+        found = self.told("tools", lambda: use_tools(paths, self._folder))
+        assert found == (None if records is None else len(records))
 
     def _resume(self) -> None:
         task = self._task

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,7 +80,7 @@ def compact_logs(
     A run on the new log measures again what was dropped.
     """
 
-    def choose(lines: Lines, counts: list[Compacted]) -> Iterable[LogLine]:
+    def choose(counts: list[Compacted], lines: Lines) -> Iterable[LogLine]:
         return compact(lines, keep, counts)
 
     for path, counts in _rewritten(
@@ -118,7 +119,7 @@ def prune_logs(
             "`autotune records prune --help`)"
         )
 
-    def choose(lines: Lines, counts: Counter[str]) -> Iterable[LogLine]:
+    def choose(counts: Counter[str], lines: Lines) -> Iterable[LogLine]:
         return prune(lines, lambda line: chosen.line_filter(line) != keep, counts)
 
     for path, counts in _rewritten(chosen.logs, out, in_place, force, choose, Counter[str]):
@@ -138,10 +139,13 @@ def _rewritten(
     out: str | None,
     in_place: bool,
     force: bool,
-    choose: Callable[[Lines, Any], Iterable[LogLine]],
+    choose: Callable[[Any, Lines], Iterable[LogLine]],
     new_counts: Callable[[], Any],
 ) -> Iterable[tuple[Path, Any]]:
     """Write the chosen lines to one log, or each log anew; yield what was written and its counts.
+
+    `choose`: counts what becomes of some lines, and yields those that are written.
+    `new_counts`: makes what it counts in.
 
     UsageError unless either `out` or `in_place` is given.
     """
@@ -151,7 +155,7 @@ def _rewritten(
         path = check_output(out, force, _paths(logs), remedy="--in-place rewrites it")
         counts = new_counts()
         with ending_signals(), new_log(path, force) as new:
-            write_lines(new, choose(lambda: every_line(logs), counts))
+            write_lines(new, choose(counts, lambda: every_line(logs)))
         yield path, counts
         return
     for log in logs:
@@ -162,7 +166,7 @@ def _rewritten(
     for log in logs:
         counts = new_counts()
         with ending_signals():
-            rewrite(log.path, lambda lines, counts=counts: choose(lines, counts))  # type: ignore[misc]
+            rewrite(log.path, partial(choose, counts))
         yield log.path, counts
 
 

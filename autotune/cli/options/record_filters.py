@@ -16,7 +16,6 @@ import typer
 
 from autotune.cli.options.input_files import check_readable
 from autotune.errors import UsageError
-from records.formats import foreign_format
 from records.log_set import log_files
 from records.tools.line_filter import LineFilter
 from records.tools.log_lines import LogFile, LogLine, every_line, records_of
@@ -45,13 +44,11 @@ def opened_logs(files: Sequence[str]) -> list[LogFile]:
 
     UsageError or RecordError if one of them is not there, or cannot be read.
     """
-    found: list[Path] = []
-    for name in files:
-        database = os.path.isdir(name) and foreign_format(name) is not None
-        found += [Path(name)] if database else map(check_readable, log_files(name))
     different: dict[str, Path] = {}
-    for path in found:
+    for path in log_files(files):
         different.setdefault(os.path.realpath(path), path)
+        if not path.is_dir():
+            check_readable(path)
     return [LogFile(path) for path in different.values()]
 
 

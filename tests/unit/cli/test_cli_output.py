@@ -9,7 +9,7 @@ import warnings
 import pytest
 from support.report_events import record
 
-from autotune.cli.commands.records import log_summary_text
+from autotune.cli.commands.records_summary import log_summary_text
 from autotune.cli.commands.show import show
 from autotune.cli.options.shared_options import parse_settings
 from autotune.cli.terminal.output import Messages, one_line, print_error, print_line, width

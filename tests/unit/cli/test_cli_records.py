@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support.made_records import log_of, made, made_final
 from support.measured import measured
+from support.sample_records import log_of, made, made_final
 
 from autotune.cli.main import main
 from autotune.task.task import Task

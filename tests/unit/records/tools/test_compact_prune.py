@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from support.made_records import CPU, log_of, made, made_final
+from support.sample_records import CPU, log_of, made, made_final
 
 from records import RecordError, RecordStore
 from records.tools.compact import Compacted, compact

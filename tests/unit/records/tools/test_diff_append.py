@@ -1,6 +1,6 @@
 """The difference of two logs, and appending what a log does not have."""
 
-from support.made_records import log_of, made, made_final
+from support.sample_records import log_of, made, made_final
 
 from records import RecordStore, summary
 from records.tools.append import Appended, append_new

@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from support.made_records import log_of, made
+from support.sample_records import log_of, made
 
 from records import Record, RecordError, RecordStore
 from records.tools.log_lines import LogFile, every_line, records_of

@@ -6,9 +6,9 @@ import os
 import threading
 
 import pytest
-from support.made_records import log_of, made
+from support.sample_records import log_of, made
 
-from records import RecordError, RecordStore
+from records import Journal, RecordError, RecordStore, RecordWarning
 from records.tools.log_lines import LogFile
 from records.tools.new_logs import new_log, rewrite, write_lines
 
@@ -130,3 +130,17 @@ def test_a_missing_log_is_not_rewritten(tmp_path):
     with pytest.raises(RecordError, match=r"cannot rewrite .*No such file"):
         rewrite(tmp_path / "missing.jsonl", first_two)
     assert names(tmp_path) == []
+
+
+def test_a_run_adds_its_own_records_again_that_were_dropped_from_its_log(tmp_path):
+    log = log_of(tmp_path / "log.jsonl", made(0), made(1))
+    journal = Journal(RecordStore(log))
+    journal.new_records()
+    journal.add(made(2))
+    journal.add(made(3))
+    rewrite(log, lambda lines: [line for line in lines() if line.number in (2, 3)])
+    with pytest.warns(RecordWarning, match="1 record of this run will be added to it again"):
+        journal.add(made(4))
+    with pytest.warns(RecordWarning, match="the log holds 4 records now"):
+        journal.close()
+    assert [record.index for record in RecordStore(log).load()] == [1, 2, 3, 4]
