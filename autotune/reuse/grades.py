@@ -16,6 +16,8 @@ from records.groups import RecordGroup
 
 # What makes a kind of device, where both sides know it: model, instruction set, width of vectors.
 _KIND = ("kind", "name", "model", "arch", "vector_bytes")
+# What of a device decides which schedules rules make.
+_SCHEDULES = ("kind", "arch", "vector_bytes")
 # What may differ within a kind, and changes times.
 _WITHIN_KIND = ("threads", "max_mhz", "multiprocessors", "l2_bytes")
 
@@ -43,6 +45,7 @@ class Match(NamedTuple):
     rank: int  # Of the grade.
     distance: float  # Within the grade, >= 0.
     same_shape: bool
+    same_schedules: bool  # Whether one version of a template has one fingerprint on both.
 
     @property
     def grade(self) -> Grade:
@@ -65,7 +68,8 @@ def match(task: Task, here: Mapping[str, Any], group: RecordGroup) -> Match | No
     grade = max(targets, device, key=lambda one: one.rank)
     if shape:
         grade = max(grade, Grade.SHAPE, key=lambda one: one.rank)
-    return Match(grade.rank, shape * _OTHER_SHAPE + apart, not shape)
+    same = targets is not Grade.ANY and same_schedules(here, group.device)
+    return Match(grade.rank, shape * _OTHER_SHAPE + apart, not shape, same)
 
 
 def device_grade(here: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[Grade, float]:
@@ -83,6 +87,14 @@ def device_grade(here: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[Gra
     if not differing:
         return Grade.EXACT, 0.0
     return Grade.KIND, sum(_apart(here[key], there[key]) for key in differing)
+
+
+def same_schedules(here: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+    """Whether rules make the same schedules on two devices.
+
+    Otherwise the fingerprint of a record does not say which version of the template made it.
+    """
+    return all(here.get(key) == there.get(key) for key in _SCHEDULES)
 
 
 def shape_distance(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> float | None:
