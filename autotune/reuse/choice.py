@@ -33,16 +33,20 @@ class Choice:
     `record`: the measurement.
     `config`: its configuration in today's space.
     `grade`: how it was found.
+    `outdated`: whether an earlier version of the template made it.
     """
 
     record: Record
     config: Config
     grade: Grade
+    outdated: bool = False
 
     @property
     def text(self) -> str:
         """What to know of a record that is not exact, in words; empty for one that is."""
         where = device_text(self.record.device)
+        if self.outdated:
+            return f"{_OLD}: on {where}"
         match self.grade:
             case Grade.KIND:
                 return f"measured on this kind of device: {where}, {self.record.target}"
@@ -102,8 +106,9 @@ class _Search:
             key=lambda pair: pair[0],
         )
         self._elsewhere: list[tuple[Match, RecordGroup]] = []
-        self._outdated: list[tuple[Match, RecordGroup]] = []  # of the same workload
-        self._problems: Counter[str] = Counter()
+        # Groups of the same workload, with those of their records that are in today's space.
+        self._outdated: list[tuple[Match, RecordGroup, list[tuple[int, Record]]]] = []
+        self._problems: Counter[tuple[bool, str]] = Counter()  # whether of this shape
 
     def best(self, admits: Callable[[Match], bool], outdated: bool) -> Choice | None:
         """Return the best record of the closest admitted grade.
@@ -131,24 +136,26 @@ class _Search:
             return None
         old, self._outdated = self._outdated, []
         return self._ranked_first(
-            _Candidate(self._task, None, index, record, self._device_of(near, record), Grade.ANY)
-            for near, group in old
-            for index, record in self._in_space(group)
+            _Candidate(
+                self._task, None, index, record, self._device_of(near, record), Grade.ANY, True
+            )
+            for near, _, records in old
+            for index, record in records
         )
 
-    def _in_space(self, group: RecordGroup) -> list[tuple[int, Record]]:
+    def _in_space(self, near: Match, group: RecordGroup) -> list[tuple[int, Record]]:
         """Return the records of a group, with their configurations in today's space."""
         found = []
         for record in self._source.records_of(group):
             try:
                 found.append((self._task.space.index_of(record.config["values"]), record))
             except SpaceError:
-                self._problems["the configuration is not in today's space"] += 1
+                self._pass_over(near.same_shape, "the configuration is not in today's space")
         return found
 
     def _current(self, near: Match, group: RecordGroup) -> list[_Candidate]:
         """Return the records of a group that today's template makes, as far as can be told."""
-        records = self._in_space(group)
+        records = self._in_space(near, group)
         try:
             made_by = self._task if near.same_shape else self._task.with_args(group.args)
             found = [
@@ -159,9 +166,9 @@ class _Search:
         except AutotuneError:  # today's template refuses such arguments
             return []
         if not found and near.same_shape and records:
-            self._outdated.append((near, group))
+            self._outdated.append((near, group, records))
         elif len(found) < len(records):
-            self._problems[_OLD] += len(records) - len(found)
+            self._pass_over(near.same_shape, _OLD, len(records) - len(found))
         return found
 
     def _device_of(self, near: Match, record: Record) -> Mapping[str, Any]:
@@ -177,9 +184,13 @@ class _Search:
                 candidate.made_by, candidate.own_index, record, candidate.device
             )
             if not problem:
-                return Choice(record, self._task.space.config(candidate.index), candidate.grade)
-            self._problems[problem] += 1
+                config = self._task.space.config(candidate.index)
+                return Choice(record, config, candidate.grade, candidate.outdated)
+            self._pass_over(candidate.made_by is self._task, problem)
         return None
+
+    def _pass_over(self, same_shape: bool, problem: str, count: int = 1) -> None:
+        self._problems[same_shape, problem] += count
 
     def _refusal(self, index: int) -> str:
         try:
@@ -194,20 +205,21 @@ class _Search:
         if self._elsewhere:
             groups = [group for _, group in self._elsewhere]
             least = max((near.grade for near, _ in self._elsewhere), key=lambda one: one.rank)
-            of = named_devices(group.device for group in groups)
+            of = named_devices((group.device for group in groups), self._here)
             self._notify(
                 f"{_records(groups, workload)} from other devices ({of}) and not used: "
                 f"reuse {str(least)!r} admits {'it' if _count(groups) == 1 else 'them'}"
             )
-        unmarked = [group for _, group in self._outdated if group.fingerprint is None]
+        unmarked = [group for _, group, _ in self._outdated if group.fingerprint is None]
         if unmarked:
             self._notify(
                 f"{_records(unmarked, workload)} without the version of its template and not used"
             )
-        if outdated := [group for _, group in self._outdated if group.fingerprint is not None]:
+        if outdated := [group for _, group, _ in self._outdated if group.fingerprint is not None]:
             self._notify(f"{_records(outdated, workload)} {_OLD} and not used")
-        for problem, count in self._problems.items():
-            self._notify(f"{counted(count, 'record')} of {workload} passed over: {problem}")
+        for (same_shape, problem), count in self._problems.items():
+            of = workload if same_shape else f"shapes near {workload}"
+            self._notify(f"{counted(count, 'record')} of {of} passed over: {problem}")
 
 
 class _Candidate(NamedTuple):
@@ -219,6 +231,7 @@ class _Candidate(NamedTuple):
     record: Record
     device: Mapping[str, Any]  # What is known of the record's.
     grade: Grade
+    outdated: bool = False
 
 
 def _count(groups: Sequence[RecordGroup]) -> int:

@@ -146,18 +146,29 @@ def _target_grade(wanted: Target, text: str) -> Grade | None:
     return Grade.KIND if differing <= {"threads"} else Grade.ANY
 
 
-def device_text(device: Mapping[str, Any]) -> str:
-    """Return a recorded device in a few words, such as ``Apple M1, 8 threads``."""
+def device_text(device: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> str:
+    """Return a recorded device in a few words, such as ``Apple M1, 8 threads``.
+
+    `beside`: a device of which it is told apart, if both have one name.
+    """
     name = device.get("name")
     if not isinstance(name, str) or not name:
         return "an unknown device"
-    threads = device.get("threads")
-    return name if not isinstance(threads, int) else f"{name}, {counted(threads, 'thread')}"
+    words = [name]
+    if isinstance(device.get("threads"), int):
+        words.append(counted(device["threads"], "thread"))
+    if beside is not None and beside.get("name") == name:
+        words += [
+            f"{key} {device[key]}"
+            for key in (*_KIND, *_WITHIN_KIND)
+            if key != "threads" and key in device and key in beside and device[key] != beside[key]
+        ]
+    return ", ".join(words)
 
 
-def named_devices(devices: Iterable[Mapping[str, Any]]) -> str:
-    """Return some of the devices that records describe, each once, as `device_text`."""
-    return named(device_text(device) for device in devices)
+def named_devices(devices: Iterable[Mapping[str, Any]], here: Mapping[str, Any]) -> str:
+    """Return some of the devices that records describe, each once, told apart of the one here."""
+    return named(device_text(device, here) for device in devices)
 
 
 def present_device(task: Task) -> dict[str, Any]:

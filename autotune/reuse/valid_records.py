@@ -37,7 +37,7 @@ def valid_records(
         others = [record.device for record in own if id(record) not in known]
         notify(
             f"{counted(len(others), 'record')} of {workload} from other devices "
-            f"({named_devices(others)}) {'does' if len(others) == 1 else 'do'} not count"
+            f"({named_devices(others, here)}) {'does' if len(others) == 1 else 'do'} not count"
         )
     found = [
         (index, record)

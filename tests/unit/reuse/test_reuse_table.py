@@ -339,3 +339,30 @@ def test_nothing_is_said_of_records_for_another_target(task, both, caplog):
     assert choose(task, [other, honest]).record == honest
     assert not caplog.messages
     assert Target.parse(other.target).threads == 1
+
+
+def test_a_device_of_the_same_name_is_named_with_what_differs(task, both, monkeypatch, caplog):
+    known = {**HERE, "model": "6/85", "max_mhz": 3000}
+    monkeypatch.setattr(environment, "device", lambda _: known)
+    other = {**known, "model": "6/143"}
+    assert choose(task, [measured(task, both[0], device=other)]) is None
+    assert "from other devices (One, 4 threads, model 6/143) and not used" in caplog.text
+
+
+def test_what_is_said_of_records_that_are_used_though_they_are_old_or_near(task, near, both):
+    old = record_of(task, near, both, "same machine", "other template version")
+    found = choose(task, [old], Grade.ANY)
+    assert found.text == "measured with an earlier version of this template: on One, 4 threads"
+    elsewhere = record_of(task, near, both, "other model", "same shape")
+    assert choose(task, [elsewhere], Grade.ANY).text.startswith("measured elsewhere: matmul(")
+
+
+def test_old_records_of_a_near_shape_are_said_to_be_of_one(task, near, both, caplog):
+    record = record_of(task, near, both, "same machine", "near shape")
+    old = replace(record, fingerprints={**record.fingerprints, "template": "0" * 16})
+    assert choose(task, [old, old], Grade.SHAPE) is None
+    (message,) = caplog.messages
+    assert message == (
+        f"2 records of shapes near {task.workload} passed over: measured with an earlier version "
+        "of this template"
+    )
