@@ -35,8 +35,12 @@ class GuardResult:
         return self.over_default is not None and self.over_default >= 1.0
 
 
-def compare_with_default(task: Task, config: Config, seed: int = 0) -> GuardResult:
+def compare_with_default(
+    task: Task, config: Config, seed: int = 0, timeout_s: float = 10.0
+) -> GuardResult:
     """Check and time a configuration and the task's default in turns, in a worker process.
+
+    `timeout_s`: seconds that each may take to build, and again for its first calls.
 
     UsageError if the template cannot be measured.
     """
@@ -48,6 +52,7 @@ def compare_with_default(task: Task, config: Config, seed: int = 0) -> GuardResu
         task.template_ref,
         task.args,
         task.target,
+        timeout_s=timeout_s,
         seed=seed,
         text=text_of(task.template),
         constant=task.constant,

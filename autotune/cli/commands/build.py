@@ -93,6 +93,8 @@ def build(
         task = make_task(template, settings, shapes, target)
         if strict and missing not in ("default", "error"):
             raise UsageError(f"--strict and --missing {missing} exclude each other: choose one")
+        if missing == "tune" and not logs:
+            raise UsageError("--missing tune appends its measurements to a log: name one by --log")
         policy = ReusePolicy(
             reuse=reuse,
             devices="any" if any_device else "same",

@@ -241,6 +241,7 @@ POLICIES = [
 @pytest.mark.parametrize(("device", "workload"), TABLE)
 def test_each_policy_builds_what_the_table_says(task, near, both, device, workload, monkeypatch):
     record = record_of(task, near, both, device, workload)
+    monkeypatch.setattr(Task, "with_args", lambda *_: near)  # it is traced once
     monkeypatch.setattr(Task, "prepared_of", lambda *_: None)
     monkeypatch.setattr(builder, "BuiltFunction", lambda *a, **k: SimpleNamespace(choice=a[4]))
     needed = TABLE[device, workload]
@@ -272,6 +273,7 @@ def test_best_says_on_the_command_line_what_the_table_says(
     record = record_of(task, near, both, device, workload)
     log = tmp_path / "log.jsonl"
     RecordStore(log).append([record])
+    monkeypatch.setattr(Task, "with_args", lambda *_: near)
     monkeypatch.setattr(best, "make_task", lambda *_, **__: task)
     words = ["best", "matmul", "--log", str(log), "--json"]
     needed = TABLE[device, workload]
