@@ -353,9 +353,13 @@ def _choice(
 ) -> Choice | None:
     """Return what to build by; None for the default configuration."""
     source = RecordList([]) if records is None else records
-    choice = choose(task, source, policy.reuse, policy.any_device, _tell)
+    told: list[str] = []
+    choice = choose(task, source, policy.reuse, policy.any_device, told.append)
     if choice is None and policy.missing == "nearest":
-        choice = choose(task, source, Grade.ANY, notify=log.info)
+        told.clear()  # what was not admitted now is
+        choice = choose(task, source, Grade.ANY, notify=told.append)
+    for why in told:
+        _tell(why)
     if choice is None and policy.missing == "tune":
         if store is None:
             raise UsageError(

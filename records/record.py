@@ -10,22 +10,20 @@ import contextlib
 import json
 import math
 import statistics
-import sys
 import time
-import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, cast
 
-from records.json_lines import MAX_NESTED, parse_json, parse_plain
+from records.json_lines import parse_json, parse_plain
+from records.record_checks import MAX_S as MAX_S
+from records.record_checks import MIN_S as MIN_S
+from records.record_checks import check, read_number, short
+from records.record_checks import expect as expect
+from records.record_checks import to_plain as to_plain
 from records.record_errors import NewerSchemaError, RecordError
 
 SCHEMA = 1  # Version of the line format; a reader refuses higher ones.
-
-# Least and largest cost in seconds, so that speeds and sums are finite, too.
-MIN_S, MAX_S = 1e-18, 1e18
-
-_MOST = sys.float_info.max  # Limit of numbers: a larger integer could not be converted to a float.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +107,9 @@ class Record:
         for f in fields(self):
             value = getattr(self, f.name)
             # The one number that may be infinite or NaN is kept out of JSON's way.
-            plain = _number(value) if f.name == "max_error" else to_plain(value, f.name)
+            plain = read_number(value) if f.name == "max_error" else to_plain(value, f.name)
             object.__setattr__(self, f.name, plain)
-        _check(self)
+        check(self)
         if self.costs_s is not None:
             object.__setattr__(self, "costs_s", tuple(float(cost) for cost in self.costs_s))
 
@@ -193,7 +191,7 @@ class Record:
         ValueError or RecursionError if the line is no JSON.
         """
         data = parse_plain(line)
-        if data is not None:
+        if isinstance(data, dict) and not _has_rounded(data.get("workload"), data.get("config")):
             with contextlib.suppress(RecordError):  # the slow way says what is wrong
                 return cls._of_plain(data)
         return cls.from_json(parse_json(line))
@@ -206,11 +204,22 @@ class Record:
         for f in _FIELDS:
             object.__setattr__(record, f.name, given.get(f.name, f.default))
         if record.max_error is not None:
-            object.__setattr__(record, "max_error", _number(record.max_error))
-        _check(record)
+            object.__setattr__(record, "max_error", read_number(record.max_error))
+        check(record)
         if record.costs_s is not None:
             object.__setattr__(record, "costs_s", tuple(map(float, record.costs_s)))
         return record
+
+
+def _has_rounded(*values: object) -> bool:
+    """Whether an integer beyond 64 bits may be among plain values: orjson makes a float of it."""
+    for value in values:
+        if type(value) is float and abs(value) >= 2**63:
+            return True
+        inside = value.values() if isinstance(value, dict) else value
+        if isinstance(inside, Iterable) and not isinstance(inside, str) and _has_rounded(*inside):
+            return True
+    return False
 
 
 _FIELDS = fields(Record)
@@ -220,10 +229,10 @@ _REQUIRED = [f.name for f in _FIELDS if f.default is MISSING]  # a line has all 
 def _fields_of(data: object) -> dict[str, Any]:
     """Return the fields of a record in parsed JSON; RecordError if it is none."""
     if not isinstance(data, Mapping):
-        raise RecordError(f"a record is a JSON object, not {_short(data)}")
+        raise RecordError(f"a record is a JSON object, not {short(data)}")
     schema = data.get("schema")
     if type(schema) is not int or schema < 1:
-        raise RecordError(f"schema must be an int >= 1, not {_short(schema)}")
+        raise RecordError(f"schema must be an int >= 1, not {short(schema)}")
     if schema > SCHEMA:
         raise NewerSchemaError(
             f"record of schema {schema}, but this version reads up to {SCHEMA}; upgrade to read it"
@@ -262,153 +271,3 @@ def config_key(record: Record) -> str:
 def canonical(data: object) -> str:
     """Return a stable text of plain data, whatever the order of its keys."""
     return json.dumps(to_plain(data, "key"), sort_keys=True, separators=(",", ":"))
-
-
-# What is in every record; a name with a dot is of something inside an object.
-_TYPES: dict[str, type] = {
-    "workload": dict, "workload.template": str, "workload.args": dict, "target": str,
-    "config": dict, "config.index": int, "config.values": dict,
-    "policy": dict, "device": dict, "versions": dict, "seed": int, "timestamp": float,
-}  # fmt: skip
-
-_TYPES_IF_GIVEN: dict[str, type] = {
-    "error": dict, "error.code": str, "error.stage": str, "error.message": str,
-    "fingerprints": dict, "build_s": float, "run_s": float, "noise": float, "clocks": dict,
-    "kernels": list, "steps": list, "final": dict, "final.comparison": str, "final.rank": int,
-}  # fmt: skip
-
-
-def _expect_types(record: Record, types: Mapping[str, type], given: bool = False) -> None:
-    """Check the types of fields; of those that are None only if none may be."""
-    for name, kind in types.items():
-        field_name, _, key = name.partition(".")
-        value = getattr(record, field_name)
-        if value is not None or not given:
-            expect(name, value.get(key) if key else value, kind)
-
-
-def _check(record: Record) -> None:
-    _expect_types(record, _TYPES)
-    expect("workload.constant", record.workload.get("constant", []), list)
-    for position in record.constant:
-        expect("workload.constant", position, int)
-    for knob, value in record.config["values"].items():
-        if not _is_knob_value(value):
-            raise RecordError(f"knob {_short(knob)} must be a number, text or list of such")
-    _check_names(record)
-    if (record.costs_s is None) == (record.error is None):
-        raise RecordError("a record has either costs_s or error, and not both")
-    if record.costs_s is not None:
-        _check_costs(record.costs_s)
-    _expect_types(record, _TYPES_IF_GIVEN, given=True)
-    for key, digest in (record.fingerprints or {}).items():
-        expect(f"fingerprints.{key}", digest, str)
-    if not isinstance(record.raced, bool):
-        raise RecordError(f"raced must be true or false, not {_short(record.raced)}")
-    if record.final is not None:
-        _check_final(record.final, len(record.costs_s or ()))
-
-
-def _check_names(record: Record) -> None:
-    """Refuse names that would steer a terminal: no program writes them."""
-    for name in (
-        *(record.template, record.target, record.device.get("name")),
-        *record.args,
-        *record.config["values"],
-    ):
-        if not isinstance(name, str) or name.isprintable():
-            continue
-        if any(unicodedata.category(character) == "Cc" for character in name):
-            raise RecordError(f"the name {_short(name)} has control characters")
-
-
-def _check_final(final: Mapping[str, Any], costs: int) -> None:
-    rounds = final.get("rounds")
-    if rounds is not None:
-        expect("final.rounds", rounds, list)
-        for number in rounds:
-            expect("final.rounds", number, int)
-        if len(rounds) != costs:
-            raise RecordError(f"final.rounds must be one for each of {costs} costs")
-    if final.get("over_default") is not None:
-        expect("final.over_default", final["over_default"], float)
-        ends = final.get("range")
-        if not isinstance(ends, list) or len(ends) != 2:
-            raise RecordError(f"final.range must be two numbers, not {_short(ends)}")
-        for end in ends:
-            expect("final.range", end, float)
-
-
-def _is_knob_value(value: object) -> bool:
-    """Whether a knob can have this value: anything but an object, in lists too."""
-    if isinstance(value, list):
-        return all(map(_is_knob_value, value))
-    return not isinstance(value, dict)
-
-
-def _check_costs(costs: object) -> None:
-    if not isinstance(costs, list) or not costs:
-        raise RecordError(f"costs_s must be a non-empty list of seconds, not {_short(costs)}")
-    for cost in costs:
-        expect("costs_s", cost, float)
-        if cost <= 0:
-            raise RecordError(f"costs_s must be positive seconds, not {_short(cost)}")
-        if not MIN_S <= cost <= MAX_S:
-            raise RecordError(
-                f"costs_s must be seconds from {MIN_S:g} to {MAX_S:g}, not {_short(cost)}"
-            )
-
-
-def expect(name: str, value: object, kind: type) -> None:
-    """Check a type; an int is valid for a float, a bool is not a number."""
-    wanted = (int, float) if kind is float else (kind,)
-    if not isinstance(value, wanted) or isinstance(value, bool):
-        what = {dict: "an object", float: "a number"}.get(kind, f"of type {kind.__name__}")
-        raise RecordError(f"{name} must be {what}, not {_short(value)}")
-
-
-def to_plain(value: object, where: str, depth: int = 0) -> Any:
-    """Convert to JSON data: tuples become lists, NumPy's numbers Python's.
-
-    RecordError, naming `where`, if something else is in there, a number that no float holds (one
-    that is not finite, or an integer beyond 1.8e308), or too many lists inside one another.
-    """
-    if value is None or isinstance(value, str | bool):
-        return value
-    if type(value) is int or type(value) is float:
-        if not -_MOST <= value <= _MOST:
-            raise RecordError(f"{where} must be finite and below 1.8e308, not {_short(value)}")
-        return value
-    if depth == MAX_NESTED:
-        raise RecordError(f"{where} is nested more than {MAX_NESTED} levels deep")
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise RecordError(f"{where} has the key {_short(key)}; keys must be strings")
-        return {key: to_plain(item, where, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_plain(item, where, depth + 1) for item in value]
-    if hasattr(value, "tolist"):
-        return to_plain(value.tolist(), where, depth + 1)
-    raise RecordError(f"{where} holds {_short(value)}, which JSON cannot express")
-
-
-def _number(value: Any) -> float | None:
-    """Read `max_error`, in which "inf" and "nan" stand for numbers that JSON lacks."""
-    if value is None:
-        return None
-    if isinstance(value, str) and value in ("inf", "nan"):
-        return float(value)
-    plain = value.item() if getattr(value, "ndim", None) == 0 else value
-    expect("max_error", plain, float)
-    if isinstance(plain, int) and not -_MOST <= plain <= _MOST:
-        raise RecordError(f"max_error must be below 1.8e308, not {_short(plain)}")
-    return float(plain)
-
-
-def _short(value: object) -> str:
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # an integer of thousands of digits; lists in lists
-        return f"one of type {type(value).__name__} that cannot be printed"
-    return text if len(text) <= 60 else f"{text[:57]}..."

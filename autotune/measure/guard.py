@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from search_spaces import Config
 
 ROUNDS = 5
 ROUND_S = 0.05  # Seconds of timing in a round, about.
+LOST = 2  # Rounds that may fail before the configuration is given up.
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class GuardResult:
     """What a comparison with the default has shown.
 
     `over_default`: how many times as fast as the default the configuration is, the median of the
-        rounds; None if it could not be timed.
+        rounds; infinite if the default failed, None if it could not be timed.
     `why`: why it could not be timed, or gave a wrong answer; else empty.
     """
 
@@ -33,8 +35,12 @@ class GuardResult:
         return self.over_default is not None and self.over_default >= 1.0
 
 
-def compare_with_default(task: Task, config: Config, seed: int = 0) -> GuardResult:
+def compare_with_default(
+    task: Task, config: Config, seed: int = 0, timeout_s: float = 10.0
+) -> GuardResult:
     """Check and time a configuration and the task's default in turns, in a worker process.
+
+    `timeout_s`: seconds that each may take to build, and again for its first calls.
 
     UsageError if the template cannot be measured.
     """
@@ -46,10 +52,12 @@ def compare_with_default(task: Task, config: Config, seed: int = 0) -> GuardResu
         task.template_ref,
         task.args,
         task.target,
+        timeout_s=timeout_s,
         seed=seed,
         text=text_of(task.template),
         constant=task.constant,
     ) as measurer:
+        lost = 0
         for number in range(ROUNDS):
             first = number == 0
             try:
@@ -59,8 +67,10 @@ def compare_with_default(task: Task, config: Config, seed: int = 0) -> GuardResu
             chosen, beside = found.get(config.index), found.get(default.index)
             if chosen is not None and chosen.error is not None:
                 return GuardResult(None, f"{chosen.error.code}: {chosen.error.message}")
+            if chosen and chosen.cost_s and beside and beside.error is not None:
+                return GuardResult(math.inf)
             if chosen and beside and chosen.cost_s and beside.cost_s:
                 ratios.append(beside.cost_s / chosen.cost_s)
-    return (
-        GuardResult(statistics.median(ratios)) if ratios else GuardResult(None, "no round worked")
-    )
+            elif (lost := lost + 1) == LOST:
+                return GuardResult(None, f"{LOST} of {number + 1} rounds of timing failed")
+    return GuardResult(statistics.median(ratios))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from autotune.errors import AutotuneError, InstantiationError
 from autotune.reuse.doubts import doubt
 from autotune.reuse.grades import Grade, Match, device_text, match, named_devices, present_device
+from autotune.reuse.valid_records import current_index
 from autotune.system.words import counted, named
 from autotune.task.task import Task
 from autotune.task.workload import Workload
@@ -21,6 +23,7 @@ from search_spaces import Config, SpaceError
 _log = logging.getLogger(__name__)
 
 _NEAREST = 8  # Shapes that are tried, the nearest first.
+_OLD = "measured with an earlier version of this template"
 
 
 @dataclass(frozen=True)
@@ -30,16 +33,20 @@ class Choice:
     `record`: the measurement.
     `config`: its configuration in today's space.
     `grade`: how it was found.
+    `outdated`: whether an earlier version of the template made it.
     """
 
     record: Record
     config: Config
     grade: Grade
+    outdated: bool = False
 
     @property
     def text(self) -> str:
         """What to know of a record that is not exact, in words; empty for one that is."""
         where = device_text(self.record.device)
+        if self.outdated:
+            return f"{_OLD}: on {where}"
         match self.grade:
             case Grade.KIND:
                 return f"measured on this kind of device: {where}, {self.record.target}"
@@ -101,7 +108,7 @@ class _Search:
         self._task = task
         self._source = source
         self._notify = notify
-        here = present_device(task)
+        self._here = here = present_device(task)
         workload = task.workload
         groups = source.groups(workload.template, None if other_shapes else workload.args)
         near = ((match(task, here, group), group) for group in groups)
@@ -109,9 +116,10 @@ class _Search:
             ((found, group) for found, group in near if found is not None),
             key=lambda pair: pair[0],
         )
-        self._elsewhere: list[RecordGroup] = []
-        self._outdated: list[RecordGroup] = []  # of the same workload
-        self._problems: Counter[str] = Counter()
+        self._elsewhere: list[tuple[Match, RecordGroup]] = []
+        # Groups of the same workload, with those of their records that are in today's space.
+        self._outdated: list[tuple[Match, RecordGroup, list[tuple[int, Record]]]] = []
+        self._problems: Counter[tuple[bool, str]] = Counter()  # whether of this shape
 
     def best(self, admits: Callable[[Match], bool], outdated: bool) -> Choice | None:
         """Return the best record of the closest admitted grade.
@@ -120,102 +128,129 @@ class _Search:
         """
         target = self._task.target.recorded
         self._elsewhere = [
-            group
+            (near, group)
             for near, group in self._near
             if near.same_shape and group.target == target and not admits(near)
         ]
-        admitted = [(near, group) for near, group in self._near if admits(near)]
+        admitted = [pair for pair in self._near if admits(pair[0])]
         shapes = 0
         for near, level in itertools.groupby(admitted, key=lambda pair: pair[0]):
             shapes += not near.same_shape
             if shapes > _NEAREST:
                 break
-            found = self._best_of([group for _, group in level], near)
+            found = self._ranked_first(
+                candidate for _, group in level for candidate in self._current(near, group)
+            )
             if found is not None:
                 return found
         if not outdated:
             return None
         old, self._outdated = self._outdated, []
-        return self._best_of(old, None)
+        return self._ranked_first(
+            _Candidate(
+                self._task, None, index, record, self._device_of(near, record), Grade.ANY, True
+            )
+            for near, _, records in old
+            for index, record in records
+        )
 
-    def _best_of(self, groups: Sequence[RecordGroup], near: Match | None) -> Choice | None:
-        """Return the best record of groups that are equally near; None: of any version."""
-        found: dict[int, tuple[int, Record]] = {}
-        for group in groups:
-            records = [
-                (index, record)
-                for record in self._source.records_of(group)
-                if (index := self._index(record)) is not None
+    def _in_space(self, near: Match, group: RecordGroup) -> list[tuple[int, Record]]:
+        """Return the records of a group, with their configurations in today's space."""
+        found = []
+        for record in self._source.records_of(group):
+            try:
+                found.append((self._task.space.index_of(record.config["values"]), record))
+            except SpaceError:
+                self._pass_over(near.same_shape, "the configuration is not in today's space")
+        return found
+
+    def _current(self, near: Match, group: RecordGroup) -> list[_Candidate]:
+        """Return the records of a group that today's template makes, as far as can be told."""
+        records = self._in_space(near, group)
+        try:
+            made_by = self._task if near.same_shape else self._task.with_args(group.args)
+            found = [
+                _Candidate(made_by, own, index, record, self._device_of(near, record), near.grade)
+                for index, record in records
+                if (own := current_index(made_by, record)) is not None or not near.same_schedules
             ]
-            if near is None or any(self._is_current(near, *pair) for pair in records):
-                found |= {id(record): (index, record) for index, record in records}
-            elif near.same_shape and records:
-                self._outdated.append(group)
-        grade = Grade.ANY if near is None else near.grade
-        for record in ranked(record for _, record in found.values()):
-            choice = self._usable(record, found[id(record)][0], grade)
-            if choice is not None:
-                return choice
+        except AutotuneError:  # today's template refuses such arguments
+            return []
+        if not found and near.same_shape and records:
+            self._outdated.append((near, group, records))
+        elif len(found) < len(records):
+            self._pass_over(near.same_shape, _OLD, len(records) - len(found))
+        return found
+
+    def _device_of(self, near: Match, record: Record) -> Mapping[str, Any]:
+        """Return what is known of a record's device: on this kind also what is known of this."""
+        return record.device if near.grade is Grade.ANY else {**self._here, **record.device}
+
+    def _ranked_first(self, candidates: Iterable[_Candidate]) -> Choice | None:
+        """Return the best of records that are equally near and to be believed."""
+        found = {id(candidate.record): candidate for candidate in candidates}
+        for record in ranked(candidate.record for candidate in found.values()):
+            candidate = found[id(record)]
+            problem = self._refusal(candidate.index) or doubt(
+                candidate.made_by, candidate.own_index, record, candidate.device
+            )
+            if not problem:
+                config = self._task.space.config(candidate.index)
+                return Choice(record, config, candidate.grade, candidate.outdated)
+            self._pass_over(candidate.made_by is self._task, problem)
         return None
 
-    def _index(self, record: Record) -> int | None:
-        """Return a record's configuration in today's space; None if it is not in there."""
-        try:
-            return self._task.space.index_of(record.config["values"])
-        except SpaceError:
-            self._problems["the configuration is not in today's space"] += 1
-            return None
+    def _pass_over(self, same_shape: bool, problem: str, count: int = 1) -> None:
+        self._problems[same_shape, problem] += count
 
-    def _is_current(self, near: Match, index: int, record: Record) -> bool:
-        """Whether today's template made a record."""
-        made_by = (record.fingerprints or {}).get("template")
-        task = self._task
-        try:
-            if not near.same_shape:
-                task = task.with_args(record.args)
-                index = task.space.index_of(record.config["values"])
-            return made_by == task.fingerprints_of(index)["template"]
-        except (AutotuneError, SpaceError):
-            return False
-
-    def _usable(self, record: Record, index: int, grade: Grade) -> Choice | None:
-        """Return a record as a choice, unless it is refused or not to be believed."""
+    def _refusal(self, index: int) -> str:
         try:
             refused = self._task.refusal(index)
-            problem = f"its configuration is no longer allowed: {refused}" if refused else ""
         except InstantiationError as error:
-            problem = str(error)
-        problem = problem or doubt(self._task, index, record)
-        if problem:
-            self._problems[problem] += 1
-            return None
-        return Choice(record, self._task.space.config(index), grade)
+            return str(error)
+        return f"its configuration is no longer allowed: {refused}" if refused else ""
 
     def tell(self) -> None:
         """Tell what was not used and why, a line for each reason."""
         workload = self._task.workload
         if self._elsewhere:
-            of = named_devices(group.device for group in self._elsewhere)
+            groups = [group for _, group in self._elsewhere]
+            least = max((near.grade for near, _ in self._elsewhere), key=lambda one: one.rank)
+            of = named_devices((group.device for group in groups), self._here)
             self._notify(
-                f"{_records(self._elsewhere, workload)} from other devices ({of}) and not used: "
-                "reuse 'any' admits them"
+                f"{_records(groups, workload)} from other devices ({of}) and not used: "
+                f"reuse {str(least)!r} admits {'it' if _count(groups) == 1 else 'them'}"
             )
-        unmarked = [group for group in self._outdated if group.fingerprint is None]
+        unmarked = [group for _, group, _ in self._outdated if group.fingerprint is None]
         if unmarked:
             self._notify(
                 f"{_records(unmarked, workload)} without the version of its template and not used"
             )
-        if outdated := [group for group in self._outdated if group.fingerprint is not None]:
-            self._notify(
-                f"{_records(outdated, workload)} measured with an earlier version of this template "
-                "and not used"
-            )
-        for problem, count in self._problems.items():
-            self._notify(f"{counted(count, 'record')} of {workload} passed over: {problem}")
+        if outdated := [group for _, group, _ in self._outdated if group.fingerprint is not None]:
+            self._notify(f"{_records(outdated, workload)} {_OLD} and not used")
+        for (same_shape, problem), count in self._problems.items():
+            of = workload if same_shape else f"shapes near {workload}"
+            self._notify(f"{counted(count, 'record')} of {of} passed over: {problem}")
+
+
+class _Candidate(NamedTuple):
+    """A record that may be used."""
+
+    made_by: Task  # The record's own workload.
+    own_index: int | None  # The configuration in its space; None if it made another program of it.
+    index: int  # The configuration in the space of the wanted workload.
+    record: Record
+    device: Mapping[str, Any]  # What is known of the record's.
+    grade: Grade
+    outdated: bool = False
+
+
+def _count(groups: Sequence[RecordGroup]) -> int:
+    return sum(group.records for group in groups)
 
 
 def _records(groups: Sequence[RecordGroup], workload: Workload) -> str:
-    count = sum(group.records for group in groups)
+    count = _count(groups)
     return f"{counted(count, 'record')} of {workload} {'is' if count == 1 else 'are'}"
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.task.task import Task
 from records import Record
@@ -15,20 +16,23 @@ from records.record import to_plain
 _MAX_HZ = 8e9
 _VECTORS_PER_CYCLE = 4  # Multiply-adds of whole vectors that a core starts per cycle.
 _MATRIX_UNITS = 16  # Times as many operations as by vectors, with units for products of matrices.
-_GPU_OPERATIONS = 16_384  # Operations per cycle of a multiprocessor, with such units.
+_GPU_OPERATIONS = 1 << 17  # Operations per cycle of a multiprocessor, with such units.
 _GPU_STORED_BYTES = 512  # Bytes per cycle that a multiprocessor stores.
-_SHORTEST_S = 1e-9
+_SHORTEST_CALL_S = 1e-9
+_SHORTEST_LAUNCH_S = 1e-7  # The time between two kernels of a queue is several times as long.
 
 
-def doubt(task: Task, index: int, record: Record) -> str:
-    """Return why a successful record of this task is not to be believed, in words; empty if it is.
+def doubt(task: Task, index: int | None, record: Record, device: Mapping[str, Any]) -> str:
+    """Return why a successful record is not to be believed, in words; empty if it is.
 
-    `index`: its configuration in the task's space.
+    `task`: the workload of the record.
+    `index`: its configuration in the task's space, if today's template made it: then its steps are
+    known.
+    `device`: what is known of the device that it was measured on.
     """
-    least_s = least_seconds(task, record.device)
-    if record.cost_s < least_s:
+    if record.cost_s < least_seconds(task, device):
         return f"its time, {record.cost_s:.3g} s, is less than any such device needs"
-    if record.steps is not None and record.args == to_plain(task.workload.args, "args"):
+    if index is not None and record.steps is not None:
         now = to_plain(task.steps_of(index), "steps")
         if now is not None and record.steps != now:
             return "its schedule steps are not those of the template"
@@ -39,21 +43,27 @@ def least_seconds(task: Task, device: Mapping[str, Any]) -> float:
     """Return a time that no device like the one described can go below, in seconds.
 
     The operations of the workload, and the bytes of its outputs, over peaks that are set far too
-    high on purpose; 1 ns for a device that is not described.
+    high on purpose. What is not known of the device does not limit it.
     """
     arguments = task.arguments
     stored = sum(
         dtypes.itemsize(a.dtype) * math.prod(a.fixed or ()) for a in arguments if a.is_output
     )
-    if "multiprocessors" in device:
+    try:
+        flops = task.flops or 0.0
+    except UsageError:  # the template's own count fails: nothing is known of it
+        flops = 0.0
+    if device.get("kind") == "gpu":
         units = _number(device, "multiprocessors") * _MAX_HZ
         peak, bandwidth = units * _GPU_OPERATIONS, units * _GPU_STORED_BYTES
+        shortest_s = _SHORTEST_LAUNCH_S
     else:
         units = _number(device, "threads") * _number(device, "vector_bytes") * _MAX_HZ
         itemsize = min((dtypes.itemsize(a.dtype) for a in arguments), default=1)
         peak = units * 2 * _VECTORS_PER_CYCLE * _MATRIX_UNITS / max(itemsize, 1)
         bandwidth = units * _VECTORS_PER_CYCLE
-    return max(_SHORTEST_S, (task.flops or 0.0) / peak, stored / bandwidth)
+        shortest_s = _SHORTEST_CALL_S
+    return max(shortest_s, flops / peak, stored / bandwidth)
 
 
 def _number(device: Mapping[str, Any], key: str) -> float:

@@ -16,6 +16,8 @@ from records.groups import RecordGroup
 
 # What makes a kind of device, where both sides know it: model, instruction set, width of vectors.
 _KIND = ("kind", "name", "model", "arch", "vector_bytes")
+# What of a device decides which schedules rules make.
+_SCHEDULES = ("kind", "arch", "vector_bytes")
 # What may differ within a kind, and changes times.
 _WITHIN_KIND = ("threads", "max_mhz", "multiprocessors", "l2_bytes")
 
@@ -43,6 +45,7 @@ class Match(NamedTuple):
     rank: int  # Of the grade.
     distance: float  # Within the grade, >= 0.
     same_shape: bool
+    same_schedules: bool  # Whether one version of a template has one fingerprint on both.
 
     @property
     def grade(self) -> Grade:
@@ -65,7 +68,8 @@ def match(task: Task, here: Mapping[str, Any], group: RecordGroup) -> Match | No
     grade = max(targets, device, key=lambda one: one.rank)
     if shape:
         grade = max(grade, Grade.SHAPE, key=lambda one: one.rank)
-    return Match(grade.rank, shape * _OTHER_SHAPE + apart, not shape)
+    same = targets is not Grade.ANY and same_schedules(here, group.device)
+    return Match(grade.rank, shape * _OTHER_SHAPE + apart, not shape, same)
 
 
 def device_grade(here: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[Grade, float]:
@@ -83,6 +87,14 @@ def device_grade(here: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[Gra
     if not differing:
         return Grade.EXACT, 0.0
     return Grade.KIND, sum(_apart(here[key], there[key]) for key in differing)
+
+
+def same_schedules(here: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+    """Whether rules make the same schedules on two devices.
+
+    Otherwise the fingerprint of a record does not say which version of the template made it.
+    """
+    return all(here.get(key) == there.get(key) for key in _SCHEDULES)
 
 
 def shape_distance(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> float | None:
@@ -134,18 +146,29 @@ def _target_grade(wanted: Target, text: str) -> Grade | None:
     return Grade.KIND if differing <= {"threads"} else Grade.ANY
 
 
-def device_text(device: Mapping[str, Any]) -> str:
-    """Return a recorded device in a few words, such as ``Apple M1, 8 threads``."""
+def device_text(device: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> str:
+    """Return a recorded device in a few words, such as ``Apple M1, 8 threads``.
+
+    `beside`: a device of which it is told apart, if both have one name.
+    """
     name = device.get("name")
     if not isinstance(name, str) or not name:
         return "an unknown device"
-    threads = device.get("threads")
-    return name if not isinstance(threads, int) else f"{name}, {counted(threads, 'thread')}"
+    words = [name]
+    if isinstance(device.get("threads"), int):
+        words.append(counted(device["threads"], "thread"))
+    if beside is not None and beside.get("name") == name:
+        words += [
+            f"{key} {device[key]}"
+            for key in (*_KIND, *_WITHIN_KIND)
+            if key != "threads" and key in device and key in beside and device[key] != beside[key]
+        ]
+    return ", ".join(words)
 
 
-def named_devices(devices: Iterable[Mapping[str, Any]]) -> str:
-    """Return some of the devices that records describe, each once, as `device_text`."""
-    return named(device_text(device) for device in devices)
+def named_devices(devices: Iterable[Mapping[str, Any]], here: Mapping[str, Any]) -> str:
+    """Return some of the devices that records describe, each once, told apart of the one here."""
+    return named(device_text(device, here) for device in devices)
 
 
 def present_device(task: Task) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from autotune.reuse.grades import Grade, device_grade, named_devices, present_device
+from autotune.reuse.grades import Grade, device_grade, named_devices, present_device, same_schedules
 from autotune.system.words import counted
 from autotune.task.task import Task
 from records import Record, select
@@ -37,9 +37,13 @@ def valid_records(
         others = [record.device for record in own if id(record) not in known]
         notify(
             f"{counted(len(others), 'record')} of {workload} from other devices "
-            f"({named_devices(others)}) {'does' if len(others) == 1 else 'do'} not count"
+            f"({named_devices(others, here)}) {'does' if len(others) == 1 else 'do'} not count"
         )
-    found = [(i, record) for record in measured if (i := current_index(task, record)) is not None]
+    found = [
+        (index, record)
+        for record in measured
+        if (index := current_index(task, record, same_schedules(here, record.device))) is not None
+    ]
     if len(found) < len(measured):
         count = len(measured) - len(found)
         was = "record of {} was" if count == 1 else "records of {} were"
@@ -50,11 +54,17 @@ def valid_records(
     return found
 
 
-def current_index(task: Task, record: Record) -> int | None:
-    """Return a record's configuration in today's space; None if the record does not hold."""
+def current_index(task: Task, record: Record, same_schedules: bool = True) -> int | None:
+    """Return a record's configuration in today's space; None if today's template made it not.
+
+    `task`: the workload of the record.
+    `same_schedules`: see `grades.same_schedules`; if not, any version counts.
+    """
     try:
         index = task.space.index_of(record.config["values"])
     except SpaceError:
         return None
+    if not same_schedules:
+        return index
     made_by = (record.fingerprints or {}).get("template")
     return index if made_by == task.fingerprints_of(index)["template"] else None

@@ -25,8 +25,8 @@ def device(target: Target) -> dict[str, Any]:
     """Describe the device that candidates for `target` run on.
 
     "kind" ("cpu"), "name" of the processor, "cores" this process may run on, "threads" that a
-    parallel loop uses, "vector_bytes", and where Linux tells them "model", the numbers of its
-    family and model, and "max_mhz". Or "kind" ("gpu") and what else
+    parallel loop uses, "vector_bytes", and where Linux tells them "model" (see
+    `host.processor_model`) and "max_mhz". Or "kind" ("gpu") and what else
     `autotune.runtime.cuda.cupy_driver.facts_of` tells of the GPU, if there is one here.
     """
     return {"kind": "cpu" if target.on_cpu else "gpu", **_facts(target, "device")}
@@ -35,7 +35,8 @@ def device(target: Target) -> dict[str, Any]:
 def versions(target: Target | None = None) -> dict[str, str]:
     """Versions of Python and of the packages that shape a measurement; those installed only.
 
-    On a GPU also those of the driver ("cuda_driver"), "cupy" and "nvrtc".
+    On a GPU also those of the driver ("cuda_driver"), "cupy" and "nvrtc". That of LLVM is not asked
+    for: each version of llvmlite contains one.
     """
     found = {"python": platform.python_version()}
     for name, package in _PACKAGES.items():

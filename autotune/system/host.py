@@ -36,10 +36,15 @@ def processor_name() -> str:
 
 
 def processor_model() -> str | None:
-    """Return the numbers of the processor's family and model, as two names may be the same."""
+    """Return numbers that tell processors apart whose names are the same; None if there are none.
+
+    These are family and model, on ARM, where Linux gives no name, implementer and part.
+    """
     fields = cpuinfo()
-    known = fields.get("cpu family"), fields.get("model")
-    return None if None in known else f"{known[0]}/{known[1]}"
+    for first, second in (("cpu family", "model"), ("CPU implementer", "CPU part")):
+        if first in fields and second in fields:
+            return f"{fields[first]}/{fields[second]}"
+    return None
 
 
 def max_mhz(path: str = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq") -> int | None:

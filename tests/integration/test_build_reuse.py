@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from support.measured import measured
@@ -19,7 +23,7 @@ from autotune.template import template
 
 @template("copied", reference=lambda a: a)
 def copied(cfg, n: int):
-    """Copy each element as the largest of itself and what is less, of which a knob says how many."""
+    """Copy each element as the largest of itself and some lesser ones, as many as a knob says."""
     A = te.placeholder((n,), "float32", name="A")
     copies = cfg.define_knob("copies", [1, 64])
     r = te.reduce_axis((0, copies), name="r")
@@ -28,6 +32,8 @@ def copied(cfg, n: int):
 '''
 
 N = 100_000
+
+STORM = f"{Path(__file__).parent / 'faulty_templates' / 'storm.py'}:storm"
 
 
 @pytest.fixture
@@ -64,6 +70,57 @@ def test_a_guard_says_how_much_slower_a_configuration_is(task):
     assert found.over_default < 0.5
     assert not found.keeps
     assert compare_with_default(task, of_copies(task, 1)).keeps
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("wrong", "WRONG_ANSWER"),
+        ("nan", "WRONG_ANSWER"),
+        ("kernel_abort", "RUNTIME_DEVICE"),
+        ("kernel_beyond", "RUNTIME_DEVICE|WRONG_ANSWER"),
+        ("kernel_leave", "RUNTIME_DEVICE"),
+        ("endless", "TIMEOUT"),
+        ("segfault", "INSTANTIATION_ERROR|COMPILE_HOST"),
+        ("loop", "TIMEOUT"),
+    ],
+)
+def test_a_guard_gives_up_a_configuration_that_fails(fault, why):
+    task = Task.from_reference(STORM, {"faults": fault, "good": 1}, "llvm")
+    values = {"fault": fault, "step": 3}
+    config = task.space.config(task.space.index_of(values))
+    found = compare_with_default(task, config, timeout_s=2.0)
+    assert not found.keeps
+    assert re.search(why, found.why)
+
+
+def test_a_guard_keeps_what_works_where_the_default_does_not():
+    task = Task.from_reference(STORM, {"faults": "wrong,fine"}, "llvm")
+    config = task.space.config(task.space.index_of({"fault": "fine", "step": 2}))
+    assert compare_with_default(task, config).keeps
+
+
+def test_what_a_log_claims_does_not_get_past_a_guard(task, reference, tmp_path):
+    slow = of_copies(task, 64).index
+    claims = measured(task, slow, 1e-4)
+    final = {"comparison": "a", "rank": 0, "rounds": [1], "over_default": 9.0, "range": [8.0, 9.9]}
+    hostile = [
+        claims,
+        replace(claims, final=final),
+        replace(claims, costs_s=(1e-18,)),
+        replace(claims, config={"index": slow, "values": {"copies": 10**6}}),
+        replace(claims, config={"index": -1, "values": {}}),
+        replace(claims, fingerprints=None),
+        replace(claims, steps=[["split", "B", 0, 2]]),
+    ]
+    log = tmp_path / "log.jsonl"
+    RecordStore(log).append(hostile)
+    with pytest.warns(RecordWarning) as told:
+        built = autotune.build(reference, {"n": N}, records=log, guard=True, reuse="any")
+    assert (built.record, built.config.values["copies"]) == (None, 1)
+    said = " ".join(str(warning.message) for warning in told)
+    assert "the default configuration is built instead of the recorded one" in said
+    assert "the configuration is not in today's space" in said
 
 
 def test_a_build_tunes_what_has_no_record_and_the_next_one_finds_it(reference, tmp_path):

@@ -32,6 +32,10 @@ class Machine:
     about : str
     processor : str, optional
         Name of the processor; "" where Linux tells none.
+    arm : bool
+        Linux tells implementer and part of the processor, and no family and model.
+    max_mhz : int, optional
+        Highest clock that Linux tells.
     lacks : tuple of str
         The processor has no features whose names begin so, neither Linux's names nor NumPy's.
     llvm : str, optional
@@ -50,6 +54,8 @@ class Machine:
 
     about: str
     processor: str | None = None
+    arm: bool = False
+    max_mhz: int | None = None
     lacks: tuple[str, ...] = ()
     llvm: str | None = None
     cores: int | None = None
@@ -60,7 +66,11 @@ class Machine:
 
 
 MACHINES = {
-    "short-name": Machine("a processor with a name of 5 characters", processor="i9-9K"),
+    "short-name": Machine(
+        "a processor with a name of 5 characters, and a known clock",
+        processor="i9-9K",
+        max_mhz=5300,
+    ),
     "long-name": Machine(
         "a processor with a name of 80 characters",
         processor="Intel(R) Xeon(R) Platinum 8592+ CPU @ 1.90GHz,"
@@ -74,7 +84,7 @@ MACHINES = {
         "a processor with a name in which brackets, percent signs and escapes mean nothing",
         processor=r"[bold]X[/bold] (R) Xeon[R] {cpu} %s$a_{$ <b>&amp; \1 'q' \"",
     ),
-    "no-name": Machine("a processor without a name, as on ARM", processor=""),
+    "no-name": Machine("a processor without a name, as on ARM", processor="", arm=True),
     "foreign-name": Machine(
         "a processor with a name beyond ASCII", processor="龙芯 3A6000™ - Größe 4"
     ),
@@ -143,7 +153,7 @@ def machine_named(names: str) -> Machine:
     found = machines[0]
     for other in machines[1:]:
         facts = {fact.name: getattr(other, fact.name) for fact in fields(Machine)}
-        changed = {name: fact for name, fact in facts.items() if fact not in (None, (), {})}
+        changed = {name: fact for name, fact in facts.items() if fact not in (None, (), {}, False)}
         changed["variables"] = {**found.variables, **other.variables}
         found = replace(found, **changed)
     return replace(found, about="; ".join(machine.about for machine in machines))
@@ -168,10 +178,14 @@ def _processor(machine: Machine, module: Any) -> None:
     fields = module.cpuinfo()
     if machine.processor is not None:
         fields["model name"] = machine.processor
+    if machine.arm:
+        fields = {key: fields[key] for key in fields.keys() - {"cpu family", "model"}}
+        fields |= {"CPU implementer": "0x41", "CPU part": "0xd0c"}
     flags = fields.get("flags", "").split()
     fields["flags"] = " ".join(flag for flag in flags if not flag.startswith(machine.lacks))
     _tell(module, "cpuinfo", fields)
     _tell(module, "cache_bytes", machine.cache_bytes)
+    _tell(module, "max_mhz", machine.max_mhz)
 
 
 def _share(machine: Machine, module: Any) -> None:

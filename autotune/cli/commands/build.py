@@ -29,7 +29,7 @@ from autotune.cli.options.shared_options import (
 from autotune.cli.options.task_arguments import make_task, work_of
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line
 from autotune.cli.terminal.signals import ending_signals
-from autotune.errors import NoRecordError
+from autotune.errors import NoRecordError, UsageError
 from autotune.report.units import time_text
 from autotune.reuse.policy import ReusePolicy
 from autotune.runtime.argument_checks import Array
@@ -92,6 +92,10 @@ def build(
     with ending_signals(), redirect_stdout(sys.stderr):  # what a template prints was not asked for
         warnings.filterwarnings("ignore", "no records given")  # the line below says so
         task = make_task(template, settings, shapes, target)
+        if strict and missing not in ("default", "error"):
+            raise UsageError(f"--strict and --missing {missing} exclude each other: choose one")
+        if missing == "tune" and not logs:
+            raise UsageError("--missing tune appends its measurements to a log: name one by --log")
         policy = ReusePolicy(
             reuse=reuse,
             devices="any" if any_device else "same",

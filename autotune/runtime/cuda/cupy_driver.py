@@ -148,17 +148,21 @@ def limits_of(number: int) -> GpuLimits:
 def facts_of(number: int) -> dict[str, Any]:
     """Describe a GPU: "name", "arch", "multiprocessors", "l2_bytes" and "memory_bytes".
 
+    "max_mhz", its highest clock, is among it where the driver tells it.
+
     Raises TargetError as `checked_device`.
     """
     device = cupy().cuda.Device(checked_device(number))
     known = cupy().cuda.runtime.getDeviceProperties(number)
     name = known["name"]
+    clock_khz = device.attributes.get("ClockRate")
     return {
         "name": name.decode(errors="replace") if isinstance(name, bytes) else str(name),
         "arch": arch_of(number),
         "multiprocessors": int(device.attributes["MultiProcessorCount"]),
         "l2_bytes": int(device.attributes["L2CacheSize"]),
         "memory_bytes": int(known["totalGlobalMem"]),
+        **({"max_mhz": int(clock_khz) // 1000} if clock_khz else {}),
     }
 
 

@@ -80,3 +80,10 @@ def test_lists_in_lists_in_lists_are_one_line(levels):
 def test_a_knob_whose_value_is_an_object_is_one_line():
     with pytest.raises(RecordError, match="knob 'k' must be a number, text or list of such"):
         Record.from_json(with_value(plain(0), "config.values.k", [{"a": 1}]))
+
+
+def test_an_integer_beyond_64_bits_stays_one_where_records_are_told_apart_by_it():
+    workload = {"template": "t", "args": {"n": 2**70 + 1, "sizes": [3, [2**64]]}}
+    config = {"index": 0, "values": {"k": -(2**64)}}
+    record = Record(workload=workload, target="x", config=config, costs_s=[1.0], seed=0)
+    assert Record.from_line(record.to_json_line().encode()) == record

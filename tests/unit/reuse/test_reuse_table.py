@@ -1,19 +1,29 @@
 """Which record a build uses: device and version of the record, against what the policy admits.
 
-The table in docs/records.md is this one.
+The table of docs/reuse.md is read here, so what it says is what is tested.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import logging
+import warnings
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.measured import measured
 
 import autotune
+from autotune import builder
+from autotune.cli.commands import best
+from autotune.cli.main import main
 from autotune.errors import NoRecordError, UsageError
 from autotune.reuse import Grade, choose
+from autotune.reuse.policy import DEVICES as DEVICES_GIVEN
+from autotune.reuse.policy import ReusePolicy
 from autotune.runtime import environment
 from autotune.target import Target
 from autotune.task.task import Task
@@ -32,25 +42,28 @@ DEVICES = {
 }
 WORKLOADS = ("same shape", "near shape", "other template version", "deleted template")
 
+DOCS = Path(__file__).parents[3] / "docs" / "reuse.md"
+
+
+def table_of_docs():
+    """Return the cells of the table by row and column."""
+    text = DOCS.read_text()
+    lines = text[text.index("| measured on |") :].split("\n\n")[0].splitlines()
+    (_, *columns), _, *rows = [[c.strip() for c in line.strip("|").split("|")] for line in lines]
+    return {
+        (row[0], name): cell for row in rows for name, cell in zip(columns, row[1:], strict=True)
+    }
+
+
+CELLS = table_of_docs()
 # The grade by which a record is found, and so the least policy that admits it; None for never.
-TABLE = {
-    ("same machine", "same shape"): "exact",
-    ("same machine", "near shape"): "shape",
-    ("same machine", "other template version"): "any",
-    ("same machine", "deleted template"): None,
-    ("other threads", "same shape"): "kind",
-    ("other threads", "near shape"): "shape",
-    ("other threads", "other template version"): "any",
-    ("other threads", "deleted template"): None,
-    ("other model", "same shape"): "any",
-    ("other model", "near shape"): "any",
-    ("other model", "other template version"): "any",
-    ("other model", "deleted template"): None,
-    ("other architecture", "same shape"): "any",
-    ("other architecture", "near shape"): "any",
-    ("other architecture", "other template version"): "any",
-    ("other architecture", "deleted template"): None,
-}
+TABLE = {place: None if cell == "never" else cell.strip("*") for place, cell in CELLS.items()}
+# What `devices="any"` admits.
+ANY_DEVICE = {place for place, cell in CELLS.items() if cell.startswith("**")}
+
+
+def test_the_table_is_of_all_devices_and_workloads():
+    assert list(CELLS) == list(itertools.product(DEVICES, WORKLOADS))
 
 
 @pytest.fixture(autouse=True)
@@ -114,10 +127,10 @@ def test_a_record_is_used_from_the_grade_of_the_table_on(task, near, both, devic
 
 
 @pytest.mark.parametrize(("device", "workload"), TABLE)
-def test_any_device_admits_the_same_workload_only(task, near, both, device, workload):
+def test_any_device_admits_what_is_bold_in_the_table(task, near, both, device, workload):
     record = record_of(task, near, both, device, workload)
     found = choose(task, [record], Grade.EXACT, any_device=True)
-    assert (found is not None) == (workload == "same shape")
+    assert (found is not None) == ((device, workload) in ANY_DEVICE)
 
 
 @pytest.mark.parametrize("device", [name for name in DEVICES if name != "same machine"])
@@ -128,7 +141,7 @@ def test_records_from_other_devices_are_counted_and_named(task, near, both, devi
     name, threads = DEVICES[device]["name"], DEVICES[device]["threads"]
     assert message == (
         f"3 records of {task.workload} are from other devices ({name}, {threads} threads) and not "
-        "used: reuse 'any' admits them"
+        f"used: reuse '{TABLE[device, 'same shape']}' admits them"
     )
 
 
@@ -217,6 +230,67 @@ def test_a_doubtful_record_is_passed_over_counted_and_explained(task, both, why,
 # -- what a build does ---------------------------------------------------------------------------
 
 
+POLICIES = [
+    ReusePolicy(reuse=reuse, devices=devices, missing=missing)
+    for reuse in map(str, Grade)
+    for devices in DEVICES_GIVEN
+    for missing in ("error", "default", "nearest")
+]
+
+
+@pytest.mark.parametrize(("device", "workload"), TABLE)
+def test_each_policy_builds_what_the_table_says(task, near, both, device, workload, monkeypatch):
+    record = record_of(task, near, both, device, workload)
+    monkeypatch.setattr(Task, "with_args", lambda *_: near)  # it is traced once
+    monkeypatch.setattr(Task, "prepared_of", lambda *_: None)
+    monkeypatch.setattr(builder, "BuiltFunction", lambda *a, **k: SimpleNamespace(choice=a[4]))
+    needed = TABLE[device, workload]
+    for policy in POLICIES:
+        admitted = needed is not None and (
+            Grade(needed).rank <= Grade(policy.reuse).rank
+            or (policy.any_device and (device, workload) in ANY_DEVICE)
+            or policy.missing == "nearest"
+        )
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            if not admitted and policy.missing == "error":
+                with pytest.raises(NoRecordError):
+                    builder.build_task(task, [record], policy=policy)
+                continue
+            choice = builder.build_task(task, [record], policy=policy).choice
+        if admitted:
+            assert (choice.record, choice.grade) == (record, needed)
+            assert not told
+        else:
+            assert choice is None
+            assert "building the default configuration" in str(told[-1].message)
+
+
+@pytest.mark.parametrize(("device", "workload"), TABLE)
+def test_best_says_on_the_command_line_what_the_table_says(
+    task, near, both, device, workload, tmp_path, capsys, monkeypatch
+):
+    record = record_of(task, near, both, device, workload)
+    log = tmp_path / "log.jsonl"
+    RecordStore(log).append([record])
+    monkeypatch.setattr(Task, "with_args", lambda *_: near)
+    monkeypatch.setattr(best, "make_task", lambda *_, **__: task)
+    words = ["best", "matmul", "--log", str(log), "--json"]
+    needed = TABLE[device, workload]
+    for reuse in Grade:
+        done = main([*words, "--reuse", reuse])
+        printed = capsys.readouterr()
+        if needed is None or Grade(needed).rank > reuse.rank:
+            assert (done, printed.out) == (3, "")
+            assert "holds no valid record of matmul(" in printed.err
+        else:
+            assert done == 0
+            found = json.loads(printed.out)
+            assert (found["grade"], found["record"]) == (needed, record.to_json())
+    assert (main([*words, "--any-device"]) == 0) == ((device, workload) in ANY_DEVICE)
+    capsys.readouterr()
+
+
 def test_a_build_names_the_grade_of_its_record(task, near, both):
     record = record_of(task, near, both, "other threads", "same shape")
     target = str(task.target)
@@ -267,3 +341,30 @@ def test_nothing_is_said_of_records_for_another_target(task, both, caplog):
     assert choose(task, [other, honest]).record == honest
     assert not caplog.messages
     assert Target.parse(other.target).threads == 1
+
+
+def test_a_device_of_the_same_name_is_named_with_what_differs(task, both, monkeypatch, caplog):
+    known = {**HERE, "model": "6/85", "max_mhz": 3000}
+    monkeypatch.setattr(environment, "device", lambda _: known)
+    other = {**known, "model": "6/143"}
+    assert choose(task, [measured(task, both[0], device=other)]) is None
+    assert "from other devices (One, 4 threads, model 6/143) and not used" in caplog.text
+
+
+def test_what_is_said_of_records_that_are_used_though_they_are_old_or_near(task, near, both):
+    old = record_of(task, near, both, "same machine", "other template version")
+    found = choose(task, [old], Grade.ANY)
+    assert found.text == "measured with an earlier version of this template: on One, 4 threads"
+    elsewhere = record_of(task, near, both, "other model", "same shape")
+    assert choose(task, [elsewhere], Grade.ANY).text.startswith("measured elsewhere: matmul(")
+
+
+def test_old_records_of_a_near_shape_are_said_to_be_of_one(task, near, both, caplog):
+    record = record_of(task, near, both, "same machine", "near shape")
+    old = replace(record, fingerprints={**record.fingerprints, "template": "0" * 16})
+    assert choose(task, [old, old], Grade.SHAPE) is None
+    (message,) = caplog.messages
+    assert message == (
+        f"2 records of shapes near {task.workload} passed over: measured with an earlier version "
+        "of this template"
+    )

@@ -43,6 +43,28 @@ def test_where_linux_tells_nothing_there_is_still_a_name(
     assert host.processor_name()
 
 
+@pytest.mark.parametrize(
+    ("fields", "model"),
+    [
+        ({"cpu family": "6", "model": "85"}, "6/85"),
+        ({"CPU implementer": "0x41", "CPU part": "0xd0c"}, "0x41/0xd0c"),
+        ({"model": "85"}, None),
+        ({}, None),
+    ],
+)
+def test_processors_of_one_name_are_told_apart_by_their_numbers(
+    fields: dict[str, str], model: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "cpuinfo", lambda: fields)
+    assert host.processor_model() == model
+
+
+def test_the_highest_clock_is_told_where_linux_knows_it(tmp_path: Path) -> None:
+    assert host.max_mhz(str(tmp_path / "none")) is None
+    (tmp_path / "clock").write_text("3500000\n")
+    assert host.max_mhz(str(tmp_path / "clock")) == 3500
+
+
 # -- pretended machines ----------------------------------------------------------------------------
 
 DEVICE = """
@@ -76,6 +98,10 @@ def test_processes_of_a_pretended_machine_and_their_children_see_it(name: str) -
     if machine.processor:
         assert found["name"] == machine.processor
     assert found["name"]
+    if machine.arm:
+        assert found["model"] == "0x41/0xd0c"
+    if machine.max_mhz is not None:
+        assert found["max_mhz"] == machine.max_mhz
     if machine.cores is not None:
         assert found["cores"] == machine.cores
     if machine.quota is not None:
