@@ -15,16 +15,19 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from autotune import te
 from autotune.errors import UsageError, error_text
 from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, KnobVar
+from autotune.ir.ops import const
 from autotune.ir.printer import expr_text
 from autotune.ir.stmt import PrimFunc
-from autotune.ir.visitor import walk_expr
+from autotune.ir.visitor import substitute, walk_expr
 from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.lowering.split_constants import PreparedFunction, split_constants
 from autotune.operators.template_lookup import find_template
 from autotune.runtime.signature import ArrayParameter
+from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.task.workload import Workload
 from autotune.template import Template
@@ -69,10 +72,13 @@ class Task:
     constant : sequence of int
         Positions of the inputs that do not change, such as weights: what depends on these alone is
         computed once, before the first call.
+    open_sizes : sequence of str
+        Arguments that only calls know: functions then work for any value of these. What `args`
+        says of them is likely, and what candidates are measured with.
 
     Attributes
     ----------
-    template, args, target, constant
+    template, args, target, constant, open_sizes
         As given, with all arguments.
     workload : Workload
         Name, arguments and constant inputs.
@@ -87,9 +93,14 @@ class Task:
         guarded: bool = False,
         trace_timeout_s: float = TRACE_TIMEOUT_S,
         constant: Sequence[int] = (),
+        open_sizes: Sequence[str] = (),
     ) -> None:
         self.template = template
         self.args = template.bind(args)
+        self.open_sizes = _open_names(template, self.args, open_sizes)
+        sizes = {n: te.var(n, likely=self.args[n]) for n in self.open_sizes}
+        self._sizes = tuple(sizes.values())
+        given = {**self.args, **sizes}
         self.constant = _positions(constant)
         self.target = Target.of(target)
         if template.target not in (None, self.target.kind):
@@ -103,7 +114,7 @@ class Task:
         self._digests: WeakKeyDictionary[Structure, str] = WeakKeyDictionary()
         self._structures = Structures(
             template.name,
-            lambda cfg: template(cfg, **self.args),
+            lambda cfg: template(cfg, **given),
             self.target,
             template.source_file,
             guarded,
@@ -141,7 +152,17 @@ class Task:
     def _with(self, args: Mapping[str, Any], constant: Sequence[int]) -> Task:
         own = self._structures
         ref, guarded, timeout_s = self._template_ref, own.guarded, own.trace_timeout_s
-        return Task(self.template, args, self.target, ref, guarded, timeout_s, constant)
+        return Task(
+            self.template, args, self.target, ref, guarded, timeout_s, constant, self.open_sizes
+        )
+
+    def with_open_sizes(self, names: Sequence[str]) -> Task:
+        """Return the task in which calls alone know some arguments, by their names."""
+        own = self._structures
+        ref, guarded, timeout_s = self._template_ref, own.guarded, own.trace_timeout_s
+        return Task(
+            self.template, self.args, self.target, ref, guarded, timeout_s, self.constant, names
+        )
 
     def __repr__(self) -> str:
         return f"<task {self.workload} on {self.target}>"
@@ -335,6 +356,8 @@ class Task:
         ]
 
     def _shape(self, name: str, shape: tuple[Expr, ...]) -> tuple[int, ...]:
+        sizes = {v: const(v.likely, v.dtype) for v in self._sizes}
+        shape = tuple(substitute(extent, sizes) for extent in shape)
         for extent in shape:
             if not isinstance(extent, Const):
                 why = (
@@ -403,6 +426,19 @@ class Task:
     @cached_property
     def _space_fingerprint(self) -> str:
         return Space(self.space.knobs).fingerprint()
+
+
+def _open_names(
+    template: Template, args: Mapping[str, Any], names: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the names of the arguments that only calls know, in order."""
+    for name in names:
+        if type(args.get(name)) is not int or args[name] < 1:
+            known = [n for n, value in args.items() if type(value) is int]
+            raise UsageError(
+                f"template {template.name!r} has no size {name!r}: {did_you_mean(name, known)}"
+            )
+    return tuple(name for name in args if name in names)
 
 
 def _positions(constant: Sequence[int]) -> tuple[int, ...]:
