@@ -129,7 +129,7 @@ def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: f
         return axis
     threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
     if is_open(length):
-        part, inner = stage.split(axis, nparts=threads)
+        part, inner = stage.split(axis, factor=te.max(1, te.ceildiv(length, threads)))
     else:
         part, inner = stage.split(axis, factor=te.ceildiv(length, threads))
     stage.parallel(part)
