@@ -147,11 +147,21 @@ class Template:
         UsageError
             If a name is unknown or missing, or a text is not what the annotation says.
         """
+        return self.bind(self.parse_values(texts))
+
+    def parse_values(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Return some arguments given as texts, converted by their annotations.
+
+        Raises
+        ------
+        UsageError
+            If a text is not what the annotation says. Unknown names are left to `bind`.
+        """
         types = {p.name: p.type for p in self.parameters}
         values: dict[str, Any] = {}
         for name, text in texts.items():
             values[name] = self._parsed(name, text, types[name]) if name in types else text
-        return self.bind(values)
+        return values
 
     def _parsed(self, name: str, text: str, kind: type) -> Any:
         try:

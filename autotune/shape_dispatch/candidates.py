@@ -122,8 +122,8 @@ def candidates_of(shapes: Sequence[TunedShape], names: Sequence[str]) -> list[li
     all_fixed = all(any(shape.args[n] == 1 for n in names) for shape in shapes)
     for shape in shapes:
         long = tuple(n for n in names if shape.args[n] > 1)
-        made = Candidate(shape.args, long, shape.config).variants()
+        made = Candidate(dict(shape.args), long, dict(shape.config)).variants()
         if all_fixed:
-            made += Candidate(shape.args, tuple(names), {}).variants()
+            made += Candidate(dict(shape.args), tuple(names), {}).variants()
         found.append(made)
     return found

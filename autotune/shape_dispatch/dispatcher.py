@@ -295,7 +295,7 @@ def _distinct(
     found: dict[str, Candidate] = {}
     for number, (shape, variants) in enumerate(zip(shapes, made, strict=True), 1):
         progress(f"shape {number} of {len(shapes)}: kernels for all sizes by its configuration")
-        timed = bench.call("compare", shape.args, shape.config, variants, SURVEY_S, number)
+        timed = bench.call("compare", dict(shape.args), dict(shape.config), variants, SURVEY_S, number)
         if not np.isfinite(timed.costs_s).any():
             notify(f"{_text(shape)} makes no kernel for all sizes: {next(iter(timed.problems.values()))}")
             continue
@@ -329,7 +329,7 @@ def _measure(
             if all(shape.args[size] == 1 for size in names if size not in kernel.open_sizes)
         ]  # fmt: skip
         timed = bench.call(
-            "compare", shape.args, shape.config, [kernels[n] for n in own], seconds, row
+            "compare", dict(shape.args), dict(shape.config), [kernels[n] for n in own], seconds, row
         )
         for problem in timed.problems.values():
             notify(f"{_text(shape)}: a kernel is left out: {problem}")

@@ -82,7 +82,7 @@ def _smallest(
 ) -> tuple[int, ...] | None:
     """Return the best of the smallest sets that keep all limits; None if they exceed `most`."""
     allowed = losses <= (limits + _ROUNDING)[:, None]
-    covers = [sum(1 << row for row in np.flatnonzero(column)) for column in allowed.T]
+    covers = [sum(1 << row for row in np.flatnonzero(column).tolist()) for column in allowed.T]
     every = (1 << len(losses)) - 1
     if most is None or most > len(covers):
         most = len(covers)

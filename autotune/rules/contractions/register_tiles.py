@@ -63,6 +63,9 @@ _VECTORS: Final = 3
 _HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
 _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
 
+#: Vectors in a row of a tile, about.
+_LIKELY_WIDTH: Final = 4
+
 #: Equal parts into which a row is divided whose sums are in the cache.
 _PARTS: Final = (2, 1, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
 
@@ -343,14 +346,12 @@ def _likely_steps(way: TiledContraction, axis: IterVar, fit: Sequence[int]) -> i
 def _pack(stage: Stage, way: TiledContraction, read: Read) -> None:
     """Write the loops of a panel: copies of vectors, or tiles transposed in registers."""
     *front, before, lane = stage.op.axis
-    counts = [extent(a) for a in (*front, before)]
     if way.along(read):
         front.append(before)
         split_in_vectors(stage, lane, way.lanes)
     else:
         outer, inner = stage.split(before, factor=way.lanes)
         front.append(outer)
-        counts[-1] //= way.lanes
         if way.lies_along_sum(read):
             vector, lane = stage.split(lane, factor=way.lanes)
             stage.reorder(*front, vector, inner, lane)
@@ -361,7 +362,8 @@ def _pack(stage: Stage, way: TiledContraction, read: Read) -> None:
     if way.panel_size(read) < PARALLEL:
         return
     if open_sizes(stage.op):  # loops that are one would divide by what only calls know
-        most = front[counts.index(max(counts))]
+        tiles = way.vector.size // (_LIKELY_WIDTH * way.lanes)
+        most = front[-1] if extent(before) > tiles else front[len(way.panel_of(read)[0])]
         stage.reorder(most, *(a for a in front if a is not most))
         stage.parallel(most)
     else:
