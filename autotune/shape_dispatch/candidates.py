@@ -56,12 +56,16 @@ class Candidate:
     def variants(self) -> list[Candidate]:
         """Return the candidate, and others that may be faster for all sizes.
 
-        A kernel for all sizes shares only its outer loop among threads, which may be too short.
+        A kernel for all sizes shares only its outer loop among threads, which may be too short; and
+        its default may suit it better than what was best for one shape.
         """
+        found = [self, replace(self, config={})]
         other = _ORDERS.get(self.config.get("order", ""))
-        if other is None:
-            return [self]
-        return [self, replace(self, config={**self.config, "order": other})]
+        return found if other is None else [*found, self.with_knob("order", other)]
+
+    def with_knob(self, name: str, value: Any) -> Candidate:
+        """Return the candidate with another value of a knob."""
+        return replace(self, config={**self.config, name: value})
 
 
 def tuned_shapes(
@@ -124,6 +128,6 @@ def candidates_of(shapes: Sequence[TunedShape], names: Sequence[str]) -> list[li
         long = tuple(n for n in names if shape.args[n] > 1)
         made = Candidate(dict(shape.args), long, dict(shape.config)).variants()
         if all_fixed:
-            made += Candidate(dict(shape.args), tuple(names), {}).variants()
+            made.append(Candidate(dict(shape.args), tuple(names), {}))
         found.append(made)
     return found

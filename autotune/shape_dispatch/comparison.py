@@ -11,7 +11,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +26,7 @@ from autotune.shape_dispatch.candidates import Candidate
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.trace.fingerprint import code_hash
+from search_spaces import SpaceError
 
 # Largest difference of two right answers, relative to the largest element.
 _TOLERANCES = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-1}
@@ -64,6 +65,30 @@ class Bench:
         """Return the function of a candidate in final form."""
         return candidate.task(self._template, self._target).prepared_of(candidate.config)
 
+    def fitted(self, candidate: Candidate) -> Candidate:
+        """Return a candidate whose configuration is one of its own space: the nearest one.
+
+        Rules may define other knobs where sizes are open.
+
+        AutotuneError if the template does not work with open sizes.
+        """
+        try:
+            _ = self.prepared(candidate)
+        except (AutotuneError, SpaceError):
+            task = candidate.task(self._template, self._target)
+            space = task.space
+            values = dict(space.config(task.default_index).values)
+            for name, value in candidate.config.items():
+                try:
+                    _ = space.index_of({**values, name: value})
+                except SpaceError:
+                    continue
+                values |= {name: value} if name in values else {}
+            index = task.nearest_legal(space.index_of(values))
+            config = space.config(task.default_index if index is None else index)
+            return replace(candidate, config=dict(config.values))
+        return candidate
+
     def code(self, candidate: Candidate) -> str:
         """Return what is equal for candidates with the same code."""
         key = repr(candidate)
@@ -78,7 +103,7 @@ class Bench:
             try:
                 made = self.prepared(candidate).main
                 self._kernels[key] = compile_function(made, self._target)
-            except AutotuneError as error:
+            except (AutotuneError, SpaceError) as error:
                 self._kernels[key] = error
         return self._kernels[key]
 
@@ -105,7 +130,7 @@ class Bench:
         calls, problems = {-1: best.bind(*arrays)}, {}
         for number, candidate in enumerate(candidates):
             kernel = self.kernel(candidate)
-            if isinstance(kernel, AutotuneError):
+            if isinstance(kernel, Exception):
                 problems[number] = error_text(kernel)
                 continue
             for n in outputs:
@@ -203,7 +228,7 @@ def serve() -> None:
             else:
                 result = getattr(bench, method)(*args)
             answer = (True, result)
-        except AutotuneError as error:
+        except (AutotuneError, SpaceError) as error:
             answer = (False, ComparisonError(error_text(error)))
         pickle.dump(answer, answers)
         answers.flush()

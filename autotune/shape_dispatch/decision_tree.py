@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from autotune.runtime.cpu.kernel_choice import Pick, Rule, Test, pick
+from autotune.runtime.cpu.kernel_choice import Pick, Rule, SizeTest, pick
 from autotune.shape_dispatch.selection import FloatMatrix
 
 Shape = Mapping[str, int]
@@ -74,7 +74,7 @@ def _by_ones(
 
 
 def _joined(sizes: tuple[str, ...], limit: int, at_most: Rule, above: Rule) -> Rule:
-    return at_most if at_most == above else Test(sizes, limit, at_most, above)
+    return at_most if at_most == above else SizeTest(sizes, limit, at_most, above)
 
 
 def _tree(

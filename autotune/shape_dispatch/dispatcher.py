@@ -25,7 +25,7 @@ from autotune.shape_dispatch.candidates import (
     open_sizes_of,
     tuned_shapes,
 )
-from autotune.shape_dispatch.comparison import BenchProcess
+from autotune.shape_dispatch.comparison import BenchProcess, ComparisonError
 from autotune.shape_dispatch.decision_tree import learn, left_out_losses
 from autotune.shape_dispatch.selection import FloatMatrix, select
 from autotune.target import Target
@@ -295,9 +295,15 @@ def _distinct(
     found: dict[str, Candidate] = {}
     for number, (shape, variants) in enumerate(zip(shapes, made, strict=True), 1):
         progress(f"shape {number} of {len(shapes)}: kernels for all sizes by its configuration")
+        try:
+            variants = [bench.call("fitted", variant) for variant in variants]
+        except ComparisonError as error:
+            notify(f"{_text(shape)} makes no kernel for all sizes: {error}")
+            continue
         timed = bench.call("compare", dict(shape.args), dict(shape.config), variants, SURVEY_S, number)
         if not np.isfinite(timed.costs_s).any():
-            notify(f"{_text(shape)} makes no kernel for all sizes: {next(iter(timed.problems.values()))}")
+            why = next(iter(timed.problems.values()))
+            notify(f"{_text(shape)} makes no kernel for all sizes: {why}")
             continue
         by_open: dict[tuple[str, ...], tuple[float, Candidate]] = {}
         for cost, variant in zip(timed.costs_s, variants, strict=True):

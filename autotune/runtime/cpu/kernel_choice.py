@@ -19,7 +19,7 @@ class Pick:
 
 
 @dataclass(frozen=True)
-class Test:
+class SizeTest:
     """A test of a rule: whether the product of some sizes is at most a limit."""
 
     sizes: tuple[str, ...]
@@ -28,12 +28,12 @@ class Test:
     above: Rule
 
 
-Rule = Pick | Test
+Rule = Pick | SizeTest
 
 
 def pick(rule: Rule, sizes: Mapping[str, int]) -> int:
     """Return the kernel for some sizes."""
-    while isinstance(rule, Test):
+    while isinstance(rule, SizeTest):
         product = math.prod(float(sizes[name]) for name in rule.sizes)  # as the compiled rule does
         rule = rule.at_most if product <= rule.limit else rule.above
     return rule.kernel
