@@ -116,9 +116,7 @@ def ratios(shapes: list[Shape], log: Path, library: Path) -> list[dict[str, Any]
     return found
 
 
-def rows_of(
-    made: Dispatch, tuned: list[dict[str, Any]], unseen: list[dict[str, Any]]
-) -> list[Row]:
+def rows_of(made: Dispatch, tuned: list[dict[str, Any]], unseen: list[dict[str, Any]]) -> list[Row]:
     """Return the figures."""
     rows = [row("kernels", len(made.kernels), "kernels", AIM_KERNELS, lower_is_better=True)]
     for name, found, aim in (("tuned", tuned, 1 + WITHIN), ("unseen", unseen, 1 + AIM_UNSEEN)):

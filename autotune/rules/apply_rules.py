@@ -120,9 +120,10 @@ def schedule(
     Raises
     ------
     UsageError
-        If a size is known only when the function is called.
+        If a size is known only when the function is called, and nothing says what is likely, or
+        the stage is no product and has no elements of its own; see docs/dispatch.md.
     """
-    _check_sizes(outputs)
+    _check_sizes(outputs, on_cpu=cfg.target.kind == "llvm")
     outputs = with_axes_from_zero(outputs)
     if cfg.target.kind != "llvm":
         return gpu_schedule(cfg, outputs)
@@ -135,10 +136,15 @@ def scheduled_outputs(schedule: Schedule, outputs: Sequence[te.Tensor]) -> list[
     return [schedule.outputs[ops.index(t.op)].output(t.value_index) for t in outputs]
 
 
-def _check_sizes(outputs: Sequence[te.Tensor]) -> None:
+def _check_sizes(outputs: Sequence[te.Tensor], on_cpu: bool) -> None:
     """Raise UsageError if a computation has sizes from `te.var` that rules know too little of."""
     for op in producers_first([t.op for t in outputs]):
         for var in open_sizes(op):
+            if not on_cpu:
+                raise UsageError(
+                    f"{op.name!r} has the open size {var.name!r}: on GPUs a computation without a "
+                    "schedule needs sizes that are numbers"
+                )
             if var.likely is None:
                 raise UsageError(
                     f"{op.name!r} has the size {var.name!r} from te.var: a computation without "

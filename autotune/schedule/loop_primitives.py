@@ -42,8 +42,10 @@ class LoopPrimitives(StageCore):
             given = "neither" if factor is None else "both"
             self.fail("split", f"{given} factor= and nparts= are given; give one of them", axis)
         self._refuse_taken("split", axis)
-        inner_size = None if factor is None else self._size(
-            "split", "factor", factor, axis, may_be_open=True
+        inner_size = (
+            None
+            if factor is None
+            else self._size("split", "factor", factor, axis, may_be_open=True)
         )
         parts = None if nparts is None else self._size("split", "nparts", nparts, axis)
         begin = None if offset is None else self._over_axes("split", offset, axis)

@@ -51,7 +51,12 @@ class Candidate:
 
     def task(self, template: Template, target: Any) -> Task:
         """Return the task that makes its code."""
-        return Task(template, self.args, target, open_sizes=self.open_sizes)
+        return Task(template, {**self.args, **self.sizes}, target)
+
+    @property
+    def sizes(self) -> dict[str, list[int]]:
+        """The open sizes as a task takes them: a list of what is likely."""
+        return {name: [self.args[name]] for name in self.open_sizes}
 
     def variants(self) -> list[Candidate]:
         """Return the candidate, and others that may be faster for all sizes.
@@ -89,6 +94,8 @@ def tuned_shapes(
     found: dict[str, TunedShape] = {}
     for group in source.groups(template.name):
         shared = all(group.args.get(name) == value for name, value in wanted.items())
+        if any(isinstance(value, list) for value in group.args.values()):
+            continue  # of open sizes already
         if group.constant or group.args.keys() != {*required, *defaults} or not shared:
             continue
         task = Task(template, group.args, target)

@@ -5,6 +5,7 @@ A kernel that crashes or hangs ends that process and not the one that waits for 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import select
@@ -205,10 +206,8 @@ class BenchProcess:
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                try:
+                with contextlib.suppress(OSError):
                     pipe.close()
-                except OSError:
-                    pass
         self._process.wait()
 
 

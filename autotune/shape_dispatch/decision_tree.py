@@ -8,9 +8,11 @@ does not matter which of them it is.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from autotune.runtime.cpu.kernel_choice import Pick, Rule, SizeTest, pick
 from autotune.shape_dispatch.selection import FloatMatrix
@@ -19,7 +21,7 @@ Shape = Mapping[str, int]
 
 # A test must make shapes so much faster, as a sum of logarithms of times.
 _LEAST_GAIN = 0.01
-_MOST_TESTS = 64
+_ROUNDING = 1e-9
 
 # What a kernel counts as where it cannot be used.
 _UNUSABLE = 1e6
@@ -62,7 +64,7 @@ def _by_ones(
     """Test first whether sizes are 1 that some kernels are made for; then learn the rest."""
     name = next((n for n in names if any(n in fixed[kernel] for kernel in kernels)), None)
     if name is None:
-        return _tree(shapes, losses, limits, rows, kernels)
+        return _Tree(shapes, losses, limits, rows, kernels).grow(np.arange(len(rows)))
     left = [n for n in names if n != name]
     ones = [row for row in rows if shapes[row][name] == 1]
     larger = [row for row in rows if shapes[row][name] != 1]
@@ -77,60 +79,72 @@ def _joined(sizes: tuple[str, ...], limit: int, at_most: Rule, above: Rule) -> R
     return at_most if at_most == above else SizeTest(sizes, limit, at_most, above)
 
 
-def _tree(
-    shapes: Sequence[Shape],
-    losses: FloatMatrix,
-    limits: Sequence[float],
-    rows: list[int],
-    kernels: list[int],
-) -> Rule:
-    costs = np.log1p(np.minimum(losses[np.ix_(rows, kernels)], _UNUSABLE))
-    # To exceed a limit is worse than any sum of losses within theirs.
-    over = losses[np.ix_(rows, kernels)] > np.asarray(limits)[rows][:, None] + 1e-9
-    costs = costs + np.where(over, 1.0, 0.0)
-    names = sorted(shapes[0])
-    products = [
-        group for size in range(1, len(names) + 1) for group in itertools.combinations(names, size)
-    ]
-    values = {
-        group: np.array([np.prod([float(shapes[row][n]) for n in group]) for row in rows])
-        for group in products
-    }
+class _Tree:
+    """Grows the rule for some shapes from its first test on.
 
-    def grow(own: np.ndarray, depth: int) -> Rule:
-        totals = costs[own].sum(axis=0)
-        alone = Pick(kernels[int(totals.argmin())])
-        found = (totals.min() - _LEAST_GAIN, 0, None, 0.0, -1.0)
-        if depth >= _MOST_TESTS or costs[own].min(axis=1).sum() >= found[0]:
+    `rows`: the shapes, of those given.
+    `kernels`: the kernels that work for all of them.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[Shape],
+        losses: FloatMatrix,
+        limits: Sequence[float],
+        rows: list[int],
+        kernels: list[int],
+    ) -> None:
+        own = losses[np.ix_(rows, kernels)]
+        self._kernels = kernels
+        self._exceeds = own > np.asarray(limits)[rows][:, None] + _ROUNDING
+        # To exceed a limit is worse than what is lost within limits.
+        self._costs = np.log1p(np.minimum(own, _UNUSABLE)) + self._exceeds
+        names = sorted(shapes[0])
+        self._products = {
+            group: np.array([math.prod(float(shapes[row][n]) for n in group) for row in rows])
+            for size in range(1, len(names) + 1)
+            for group in itertools.combinations(names, size)
+        }
+
+    def grow(self, own: npt.NDArray[np.int64]) -> Rule:
+        """Return the rule for some of the shapes."""
+        totals = self._costs[own].sum(axis=0)
+        best = int(totals.argmin())
+        alone = Pick(self._kernels[best])
+        test = self._test(own)
+        if test is None:
             return alone
-        for number, group in enumerate(products):
-            order = own[np.argsort(values[group][own], kind="stable")]
-            sorted_values = values[group][order]
-            before = np.cumsum(costs[order], axis=0)
-            cuts = np.flatnonzero(sorted_values[1:] > sorted_values[:-1])
-            for cut in cuts:
-                total = before[cut].min() + (before[-1] - before[cut]).min()
-                gap = np.log(sorted_values[cut + 1] / sorted_values[cut])
-                # Of tests that are as good, the one whose limit is far from all shapes.
-                key = (round(float(total), 6), -gap)
-                if found[2] is None and total < found[0]:
-                    found = (*key, group, _limit(*sorted_values[cut : cut + 2]), number)
-                elif found[2] is not None and key < found[:2]:
-                    found = (*key, group, _limit(*sorted_values[cut : cut + 2]), number)
-        if found[2] is None:
+        total, group, limit = test
+        if total > totals[best] - _LEAST_GAIN and not self._must_split(own, best):
             return alone
-        group, limit = found[2], found[3]
-        inside = values[group][own] <= limit
-        return _joined(
-            group, int(limit), grow(own[inside], depth + 1), grow(own[~inside], depth + 1)
-        )
+        inside = self._products[group][own] <= limit
+        return _joined(group, limit, self.grow(own[inside]), self.grow(own[~inside]))
 
-    return grow(np.arange(len(rows)), 0)
+    def _must_split(self, own: npt.NDArray[np.int64], kernel: int) -> bool:
+        """Whether a shape exceeds its limit by a kernel and keeps it by another one."""
+        exceeds = self._exceeds[own]
+        return bool((exceeds[:, kernel] & ~exceeds.all(axis=1)).any())
+
+    def _test(self, own: npt.NDArray[np.int64]) -> tuple[float, tuple[str, ...], int] | None:
+        """Return the test by which least is lost: that loss, the sizes and the limit.
+
+        Of tests that are as good it is the one whose limit is the farthest from all shapes.
+        """
+        best: tuple[float, float, tuple[str, ...], int] | None = None
+        for group, products in self._products.items():
+            order = own[np.argsort(products[own], kind="stable")]
+            sizes, costs = products[order], np.cumsum(self._costs[order], axis=0)
+            for cut in np.flatnonzero(sizes[1:] > sizes[:-1]).tolist():
+                total = costs[cut].min() + (costs[-1] - costs[cut]).min()
+                low, high = sizes[cut], sizes[cut + 1]
+                found = (round(float(total), 6), float(low / high), group, _limit(low, high))
+                best = found if best is None else min(best, found)
+        return None if best is None else (best[0], best[2], best[3])
 
 
-def _limit(low: float, high: float) -> float:
+def _limit(low: float, high: float) -> int:
     """Return a whole number between two products, in the middle of their logarithms."""
-    return float(max(low, np.floor(np.sqrt(low * high))))
+    return int(max(low, math.floor(math.sqrt(low * high))))
 
 
 def left_out_losses(

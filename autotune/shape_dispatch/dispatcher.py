@@ -1,4 +1,4 @@
-"""`autotune.dispatch`: the smallest set of kernels for many shapes, and a function that picks one."""
+"""`autotune.dispatch`: the fewest kernels for many shapes, and a function that picks one."""
 
 from __future__ import annotations
 
@@ -300,7 +300,8 @@ def _distinct(
         except ComparisonError as error:
             notify(f"{_text(shape)} makes no kernel for all sizes: {error}")
             continue
-        timed = bench.call("compare", dict(shape.args), dict(shape.config), variants, SURVEY_S, number)
+        own = dict(shape.args), dict(shape.config)
+        timed = bench.call("compare", *own, variants, SURVEY_S, number)
         if not np.isfinite(timed.costs_s).any():
             why = next(iter(timed.problems.values()))
             notify(f"{_text(shape)} makes no kernel for all sizes: {why}")

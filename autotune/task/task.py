@@ -27,7 +27,6 @@ from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.lowering.split_constants import PreparedFunction, split_constants
 from autotune.operators.template_lookup import find_template
 from autotune.runtime.signature import ArrayParameter
-from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.task.workload import Workload
 from autotune.template import Template
@@ -72,14 +71,15 @@ class Task:
     constant : sequence of int
         Positions of the inputs that do not change, such as weights: what depends on these alone is
         computed once, before the first call.
-    open_sizes : sequence of str
-        Arguments that only calls know: functions then work for any value of these. What `args`
-        says of them is likely, and what candidates are measured with.
 
     Attributes
     ----------
-    template, args, target, constant, open_sizes
+    template, args, target, constant
         As given, with all arguments.
+    open_sizes : tuple of str
+        Arguments that are lists of sizes, all of the same length: only calls know them, and
+        functions work for any value. Candidates are measured with the first of each list, then with
+        the second, and so on; rules choose by the geometric mean.
     workload : Workload
         Name, arguments and constant inputs.
     """
@@ -93,12 +93,11 @@ class Task:
         guarded: bool = False,
         trace_timeout_s: float = TRACE_TIMEOUT_S,
         constant: Sequence[int] = (),
-        open_sizes: Sequence[str] = (),
     ) -> None:
         self.template = template
         self.args = template.bind(args)
-        self.open_sizes = _open_names(template, self.args, open_sizes)
-        sizes = {n: te.var(n, likely=self.args[n]) for n in self.open_sizes}
+        self.open_sizes = _open_names(template, self.args)
+        sizes = {n: te.var(n, likely=_likely(self.args[n])) for n in self.open_sizes}
         self._sizes = tuple(sizes.values())
         given = {**self.args, **sizes}
         self.constant = _positions(constant)
@@ -152,17 +151,16 @@ class Task:
     def _with(self, args: Mapping[str, Any], constant: Sequence[int]) -> Task:
         own = self._structures
         ref, guarded, timeout_s = self._template_ref, own.guarded, own.trace_timeout_s
-        return Task(
-            self.template, args, self.target, ref, guarded, timeout_s, constant, self.open_sizes
-        )
+        return Task(self.template, args, self.target, ref, guarded, timeout_s, constant)
 
-    def with_open_sizes(self, names: Sequence[str]) -> Task:
-        """Return the task in which calls alone know some arguments, by their names."""
-        own = self._structures
-        ref, guarded, timeout_s = self._template_ref, own.guarded, own.trace_timeout_s
-        return Task(
-            self.template, self.args, self.target, ref, guarded, timeout_s, self.constant, names
-        )
+    @cached_property
+    def members(self) -> tuple[Task, ...]:
+        """The tasks of single shapes that candidates are measured with: one without open sizes."""
+        if not self.open_sizes:
+            return (self,)
+        rows = zip(*(self.args[name] for name in self.open_sizes), strict=True)
+        own = (dict(zip(self.open_sizes, row, strict=True)) for row in rows)
+        return tuple(self.with_args({**self.args, **sizes}) for sizes in own)
 
     def __repr__(self) -> str:
         return f"<task {self.workload} on {self.target}>"
@@ -385,6 +383,9 @@ class Task:
 
         UsageError if the template's count fails.
         """
+        if self.open_sizes:
+            every = [member.flops for member in self.members]
+            return None if None in every else _mean([n for n in every if n is not None])
         try:
             # It is the user's function, and may print.
             return run_silenced(partial(self.template.flops_for, self.args))
@@ -397,6 +398,8 @@ class Task:
     @property
     def bytes(self) -> float:
         """Total size of the arguments in bytes: what a run must move at least."""
+        if self.open_sizes:
+            return _mean([member.bytes for member in self.members])
         sizes = (dtypes.itemsize(a.dtype) * math.prod(a.fixed or ()) for a in self.arguments)
         return float(sum(sizes))
 
@@ -428,17 +431,29 @@ class Task:
         return Space(self.space.knobs).fingerprint()
 
 
-def _open_names(
-    template: Template, args: Mapping[str, Any], names: Sequence[str]
-) -> tuple[str, ...]:
+def _open_names(template: Template, args: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the arguments that only calls know, in order."""
-    for name in names:
-        if type(args.get(name)) is not int or args[name] < 1:
-            known = [n for n, value in args.items() if type(value) is int]
-            raise UsageError(
-                f"template {template.name!r} has no size {name!r}: {did_you_mean(name, known)}"
-            )
-    return tuple(name for name in args if name in names)
+    names = tuple(name for name, value in args.items() if isinstance(value, list))
+    lengths = {name: len(args[name]) for name in names}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise UsageError(
+            f"template {template.name!r}: lists of open sizes go together and need the same "
+            f"length; {told}"
+        )
+    return names
+
+
+def _likely(sizes: Sequence[int]) -> int:
+    """Return the geometric mean of some sizes."""
+    return max(1, round(math.exp(sum(map(math.log, sizes)) / len(sizes))))
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of some numbers; 0 if one is."""
+    if min(values) <= 0:
+        return 0.0
+    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def _positions(constant: Sequence[int]) -> tuple[int, ...]:

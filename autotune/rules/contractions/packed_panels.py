@@ -90,7 +90,8 @@ def panels_of(
         if read in packed
     }
     converted = {value: _converted(way, value) for value in way.operands if way.converts(value)}
-    shape = [te.ceildiv(g.length, columns if g is way.vector else rows.get(g, 1)) for g in way.groups]
+    sizes = {**rows, way.vector: columns}
+    shape = [te.ceildiv(g.length, sizes.get(g, 1)) for g in way.groups]
 
     def tile(*index: Any) -> Any:
         outer, inner = index[: len(way.groups)], index[len(way.groups) :]

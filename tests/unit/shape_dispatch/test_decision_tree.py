@@ -17,7 +17,8 @@ SIZE = st.sampled_from([1, 2, 7, 64, 65, 1000, 4096])
 def problems(draw):
     kernels = draw(st.integers(1, 4))
     sizes = draw(st.lists(st.tuples(SIZE, SIZE), min_size=1, max_size=12, unique=True))
-    fixed = [{}] + [draw(st.sampled_from([{}, {"m": 1}, {"m": 1, "n": 1}])) for _ in range(kernels - 1)]
+    own = st.sampled_from([{}, {"m": 1}, {"m": 1, "n": 1}])
+    fixed = [{}, *(draw(own) for _ in range(kernels - 1))]
     shapes = [{"m": m, "n": n} for m, n in sizes]
     losses = np.array(
         [
