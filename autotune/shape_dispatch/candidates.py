@@ -24,16 +24,14 @@ _ORDERS = {"columns": "rows", "rows": "columns"}  # Values of the knob "order" o
 
 @dataclass(frozen=True)
 class TunedShape:
-    """A shape with records.
+    """A shape, with what records know of it.
 
     `args`: all arguments of the template.
-    `config`: values of the knobs that were best.
-    `cost_s`: seconds of the record.
+    `config`: values of the knobs that were best; None for a shape without records.
     """
 
     args: Mapping[str, Any]
-    config: Mapping[str, Any]
-    cost_s: float
+    config: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def tuned_shapes(
             continue
         choice = choose(task, source, policy.reuse, policy.any_device, notify)
         if choice is not None and choice.record.args == dict(task.args):
-            shape = TunedShape(task.args, choice.config.values, choice.record.cost_s)
+            shape = TunedShape(task.args, choice.config.values)
             found[task.workload.key] = shape
     return list(found.values())
 
@@ -133,7 +131,7 @@ def candidates_of(shapes: Sequence[TunedShape], names: Sequence[str]) -> list[li
     all_fixed = all(any(shape.args[n] == 1 for n in names) for shape in shapes)
     for shape in shapes:
         long = tuple(n for n in names if shape.args[n] > 1)
-        made = Candidate(dict(shape.args), long, dict(shape.config)).variants()
+        made = Candidate(dict(shape.args), long, dict(shape.config or {})).variants()
         if all_fixed:
             made.append(Candidate(dict(shape.args), tuple(names), {}))
         found.append(made)

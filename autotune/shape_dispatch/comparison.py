@@ -111,24 +111,27 @@ class Bench:
     def compare(
         self,
         args: Mapping[str, Any],
-        config: Mapping[str, Any],
+        config: Mapping[str, Any] | None,
         candidates: Sequence[Candidate],
         seconds: float,
         seed: int,
     ) -> Compared:
         """Time candidates on a shape, in turns with its own best kernel, after a check.
 
+        `config`: of the best kernel; None for a shape that was not tuned: the fastest candidate
+            takes its place, and answers are compared with those of the first.
         `seconds`: about how long each of them is timed.
         """
         task = Task(self._template, args, self._target)
         rng = np.random.default_rng(seed)
         arrays = [_drawn(p.fixed or (), p.dtype, rng) for p in task.arguments]
-        best = compile_function(task.prepared_of(config).main, self._target)
-        best(*arrays)
         outputs = [n for n, p in enumerate(task.arguments) if p.is_output]
+        best = self.kernel(candidates[0]) if config is None else self._alone(task, config)
+        best(*arrays)
         right = [arrays[n].copy() for n in outputs]
         arrays, _between = reallocated(arrays, rng)
-        calls, problems = {-1: best.bind(*arrays)}, {}
+        calls: dict[int, Any] = {} if config is None else {-1: best.bind(*arrays)}
+        problems: dict[int, str] = {}
         for number, candidate in enumerate(candidates):
             kernel = self.kernel(candidate)
             if isinstance(kernel, Exception):
@@ -144,7 +147,11 @@ class Bench:
                 problems[number] = "its answer is wrong"
         found = time_interleaved(calls, seconds * len(calls), rng)
         costs = tuple(found.get(number, np.inf) for number in range(len(candidates)))
-        return Compared(found[-1], costs, problems)
+        return Compared(found.get(-1, min(costs)), costs, problems)
+
+    def _alone(self, task: Task, config: Mapping[str, Any]) -> Any:
+        """Return the best kernel of a shape alone."""
+        return compile_function(task.prepared_of(config).main, self._target)
 
 
 def _drawn(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ Shape = Mapping[str, int]
 # A test must make shapes so much faster, as a sum of logarithms of times.
 _LEAST_GAIN = 0.01
 _ROUNDING = 1e-9
+
+# Shapes in the middle of which, and of a shape, kernels are timed.
+_NEAREST = 2
 
 # What a kernel counts as where it cannot be used.
 _UNUSABLE = 1e6
@@ -152,18 +155,51 @@ def left_out_losses(
     losses: FloatMatrix,
     limits: Sequence[float],
     fixed: Sequence[Mapping[str, int]],
+    parents: Sequence[Collection[int]],
 ) -> list[float]:
-    """Return what each shape loses by the rule that is learnt from all others.
+    """Return what each shape that was tuned loses by the rule that is learnt without it.
 
-    This says how well the rule does on shapes that it never saw. NaN for the only shape.
+    This says how well the rule does on shapes that it never saw.
+
+    `parents`: for each shape the shapes that it was made from, by their numbers; none for one that
+        was tuned. What was made from a shape is left out with it.
     """
     found = []
     for row, shape in enumerate(shapes):
-        others = [n for n in range(len(shapes)) if n != row]
+        if parents[row]:
+            continue
+        others = [n for n in range(len(shapes)) if n != row and row not in parents[n]]
         if not others:
-            return [float("nan")]
+            found.append(math.nan)
+            continue
         rule = learn(
             [shapes[n] for n in others], losses[others], [limits[n] for n in others], fixed
         )
         found.append(float(losses[row, pick(rule, shape)]))
     return found
+
+
+def shapes_between(shapes: Sequence[Shape]) -> list[tuple[Shape, tuple[int, int]]]:
+    """Return shapes in the middle of each shape and its nearest ones, with the two numbers.
+
+    Distances are those of logarithms of sizes. Only shapes count that have a size of 1 where the
+    other has one. The rule learns from these shapes, too, which cost no tuning.
+    """
+    found: dict[tuple[int, ...], tuple[Shape, tuple[int, int]]] = {}
+    known = {tuple(shape.values()) for shape in shapes}
+    for row, shape in enumerate(shapes):
+        near = sorted(
+            (math.dist(_logarithms(shape), _logarithms(other)), n)
+            for n, other in enumerate(shapes)
+            if n != row and all((size == 1) == (other[k] == 1) for k, size in shape.items())
+        )
+        for _, n in near[:_NEAREST]:
+            middle = {k: round(math.sqrt(size * shapes[n][k])) for k, size in shape.items()}
+            key = tuple(middle.values())
+            if key not in known:
+                found.setdefault(key, (middle, (row, n)))
+    return list(found.values())
+
+
+def _logarithms(shape: Shape) -> list[float]:
+    return [math.log(size) for size in shape.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -25,9 +25,17 @@ from autotune.shape_dispatch.candidates import (
     open_sizes_of,
     tuned_shapes,
 )
-from autotune.shape_dispatch.comparison import BenchProcess, ComparisonError
-from autotune.shape_dispatch.decision_tree import learn, left_out_losses
-from autotune.shape_dispatch.selection import FloatMatrix, select
+from autotune.shape_dispatch.comparison import BenchProcess
+from autotune.shape_dispatch.decision_tree import learn, left_out_losses, shapes_between
+from autotune.shape_dispatch.kernel_losses import (
+    FINAL_S,
+    SURVEY_S,
+    Progress,
+    distinct_kernels,
+    measure_losses,
+    usable_kernels,
+)
+from autotune.shape_dispatch.selection import select
 from autotune.target import Target
 from autotune.template import Template
 from records import RecordWarning
@@ -35,11 +43,6 @@ from records.caller_warnings import warn
 from records.groups import RecordSource
 
 _log = logging.getLogger(__name__)
-
-# About how long each kernel is timed on a shape in the first comparison, and in the last one.
-SURVEY_S, FINAL_S = 0.02, 0.1
-
-Progress = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -248,19 +251,25 @@ def dispatch_template(
         )
     names = open_sizes_of(template, shapes)
     with BenchProcess(reference, str(target)) as bench:
-        kernels = _distinct(bench, shapes, candidates_of(shapes, names), notify, progress)
-        losses, best = _measure(bench, shapes, kernels, SURVEY_S, notify, progress, names)
-        losses, kernels = _usable(losses, kernels, shapes, names)
+        kernels = distinct_kernels(bench, shapes, candidates_of(shapes, names), notify, progress)
+        losses, best = measure_losses(bench, shapes, kernels, SURVEY_S, notify, progress, names)
+        losses, kernels = usable_kernels(losses, kernels, shapes, names)
         everywhere = [n for n, k in enumerate(kernels) if k.open_sizes == names]
         chosen = select(losses, within, most, everywhere).kernels
         kernels = [kernels[n] for n in chosen]
         progress(f"{len(kernels)} kernels are kept, and timed again")
-        losses, best = _measure(bench, shapes, kernels, FINAL_S, notify, progress, names)
-    sizes = [{n: shape.args[n] for n in names} for shape in shapes]
+        losses, best = measure_losses(bench, shapes, kernels, FINAL_S, notify, progress, names)
+        sizes = [{n: shape.args[n] for n in names} for shape in shapes]
+        middle = shapes_between(sizes) if len(kernels) > 1 else []
+        between = [TunedShape({**shapes[0].args, **own}, None) for own, _ in middle]
+        more, _ = measure_losses(bench, between, kernels, SURVEY_S, notify, progress, names)
     fixed = [{n: 1 for n in names if n not in k.open_sizes} for k in kernels]
-    limits = np.maximum(within, losses.min(axis=1)).tolist()
-    rule = learn(sizes, losses, limits, fixed)
-    left_out = left_out_losses(sizes, losses, limits, fixed)
+    limits = [*np.maximum(within, losses.min(axis=1)).tolist(), *[np.inf] * len(middle)]
+    known = [*sizes, *(own for own, _ in middle)]
+    every = np.concatenate([losses, more])
+    rule = learn(known, every, limits, fixed)
+    parents = [*[()] * len(sizes), *(pair for _, pair in middle)]
+    left_out = left_out_losses(known, every, limits, fixed, parents)
     rows = []
     for number, own in enumerate(sizes):
         kernel = pick(rule, own)
@@ -284,95 +293,6 @@ def _check(
         raise UsageError(f"dispatch: name must be letters, digits and _, got {name!r}")
 
 
-def _distinct(
-    bench: BenchProcess,
-    shapes: Sequence[TunedShape],
-    made: Sequence[Sequence[Candidate]],
-    notify: Progress,
-    progress: Progress,
-) -> list[Candidate]:
-    """Return the fastest variant for each shape, those of the same code once."""
-    found: dict[str, Candidate] = {}
-    for number, (shape, variants) in enumerate(zip(shapes, made, strict=True), 1):
-        progress(f"shape {number} of {len(shapes)}: kernels for all sizes by its configuration")
-        try:
-            variants = [bench.call("fitted", variant) for variant in variants]
-        except ComparisonError as error:
-            notify(f"{_text(shape)} makes no kernel for all sizes: {error}")
-            continue
-        own = dict(shape.args), dict(shape.config)
-        timed = bench.call("compare", *own, variants, SURVEY_S, number)
-        if not np.isfinite(timed.costs_s).any():
-            why = next(iter(timed.problems.values()))
-            notify(f"{_text(shape)} makes no kernel for all sizes: {why}")
-            continue
-        by_open: dict[tuple[str, ...], tuple[float, Candidate]] = {}
-        for cost, variant in zip(timed.costs_s, variants, strict=True):
-            known = by_open.get(variant.open_sizes, (np.inf, variant))
-            by_open[variant.open_sizes] = (cost, variant) if cost < known[0] else known
-        for cost, variant in by_open.values():
-            if np.isfinite(cost):
-                found.setdefault(bench.call("code", variant), variant)
-    if not found:
-        raise UsageError("no configuration works for all sizes; the warnings above say why")
-    return list(found.values())
-
-
-def _measure(
-    bench: BenchProcess,
-    shapes: Sequence[TunedShape],
-    kernels: Sequence[Candidate],
-    seconds: float,
-    notify: Progress,
-    progress: Progress,
-    names: Sequence[str],
-) -> tuple[FloatMatrix, list[float]]:
-    """Return what each shape loses by each kernel, inf where it cannot be used, and the bests."""
-    losses, best = np.full((len(shapes), len(kernels)), np.inf), []
-    for row, shape in enumerate(shapes):
-        progress(f"shape {row + 1} of {len(shapes)}: {len(kernels)} kernels")
-        own = [
-            n for n, kernel in enumerate(kernels)
-            if all(shape.args[size] == 1 for size in names if size not in kernel.open_sizes)
-        ]  # fmt: skip
-        timed = bench.call(
-            "compare", dict(shape.args), dict(shape.config), [kernels[n] for n in own], seconds, row
-        )
-        for problem in timed.problems.values():
-            notify(f"{_text(shape)}: a kernel is left out: {problem}")
-        best.append(timed.best_s)
-        losses[row, own] = np.maximum(np.array(timed.costs_s) / timed.best_s - 1, 0)
-    return losses, best
-
-
-def _usable(
-    losses: FloatMatrix,
-    kernels: Sequence[Candidate],
-    shapes: Sequence[TunedShape],
-    names: Sequence[str],
-) -> tuple[FloatMatrix, list[Candidate]]:
-    """Leave out kernels that failed for some shape that they should work for."""
-    kept = []
-    for number, kernel in enumerate(kernels):
-        fixed = [n for n in names if n not in kernel.open_sizes]
-        own = [row for row, s in enumerate(shapes) if all(s.args[n] == 1 for n in fixed)]
-        if np.isfinite(losses[own, number]).all():
-            kept.append(number)
-    whole = [n for n in kept if kernels[n].open_sizes == tuple(names)]
-    if not whole:
-        raise UsageError("no configuration works for all sizes; the warnings above say why")
-    return losses[:, kept], [kernels[n] for n in kept]
-
-
-def _text(shape: TunedShape) -> str:
-    return ", ".join(f"{name}={value}" for name, value in shape.args.items() if value != "")
-
-
 def _tell(why: str) -> None:
     _log.warning(why)
     warn(why, RecordWarning)
-
-
-def losses_of(shapes: Iterable[ShapeLoss]) -> list[float]:
-    """Return the losses of some shapes."""
-    return [shape.loss for shape in shapes]

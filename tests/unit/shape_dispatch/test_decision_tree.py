@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.runtime.cpu.kernel_choice import Pick, SizeTest, kernels_of, pick
-from autotune.shape_dispatch.decision_tree import learn, left_out_losses
+from autotune.shape_dispatch.decision_tree import learn, left_out_losses, shapes_between
 
 SIZE = st.sampled_from([1, 2, 7, 64, 65, 1000, 4096])
 
@@ -66,6 +66,19 @@ def test_a_limit_is_between_the_shapes_that_it_divides():
 def test_what_a_rule_does_on_unseen_shapes_is_told_by_leaving_each_out():
     shapes = [{"n": n} for n in (10, 20, 500, 1000)]
     losses = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
-    assert left_out_losses(shapes, losses, [0.1] * 4, [{}, {}]) == [0.0] * 4
+    assert left_out_losses(shapes, losses, [0.1] * 4, [{}, {}], [()] * 4) == [0.0] * 4
     lonely = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
-    assert left_out_losses(shapes, lonely, [0.1] * 4, [{}, {}])[-1] == pytest.approx(1.0)
+    assert left_out_losses(shapes, lonely, [0.1] * 4, [{}, {}], [()] * 4)[-1] == pytest.approx(1.0)
+
+
+def test_what_was_made_from_a_shape_is_left_out_with_it_and_never_alone():
+    shapes = [{"n": n} for n in (10, 1000, 900)]
+    losses = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    parents = [(), (), (0, 1)]
+    assert left_out_losses(shapes, losses, [0.1] * 3, [{}, {}], parents) == [1.0, 1.0]
+
+
+def test_shapes_between_are_in_the_middle_of_near_ones():
+    shapes = [{"m": 1, "n": 16}, {"m": 4, "n": 100}, {"m": 16, "n": 100}, {"m": 1, "n": 64}]
+    found = {tuple(shape.values()): pair for shape, pair in shapes_between(shapes)}
+    assert found == {(1, 32): (0, 3), (8, 100): (1, 2)}
