@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from autotune.builder import build as build
     from autotune.builder import lower as lower
     from autotune.runtime.load_library import load as load
+    from autotune.shape_dispatch.dispatcher import dispatch as dispatch
     from autotune.target import Target as Target
 
-__all__ = ["Target", "__version__", "build", "load", "lower", "rtc", "te", "tile"]
+__all__ = ["Target", "__version__", "build", "dispatch", "load", "lower", "rtc", "te", "tile"]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks
 
 _HOMES = {
     "build": "autotune.builder",
+    "dispatch": "autotune.shape_dispatch.dispatcher",
     "load": "autotune.runtime.load_library",
     "lower": "autotune.builder",
     "Target": "autotune.target",

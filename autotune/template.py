@@ -147,14 +147,26 @@ class Template:
         UsageError
             If a name is unknown or missing, or a text is not what the annotation says.
         """
+        return self.bind(self.parse_values(texts))
+
+    def parse_values(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Return some arguments given as texts, converted by their annotations.
+
+        Raises
+        ------
+        UsageError
+            If a text is not what the annotation says. Unknown names are left to `bind`.
+        """
         types = {p.name: p.type for p in self.parameters}
         values: dict[str, Any] = {}
         for name, text in texts.items():
             values[name] = self._parsed(name, text, types[name]) if name in types else text
-        return self.bind(values)
+        return values
 
     def _parsed(self, name: str, text: str, kind: type) -> Any:
         try:
+            if kind is int and "," in text:
+                return [int(part) for part in text.removesuffix(",").split(",")]
             return _FLAGS[text.lower()] if kind is bool else kind(text)
         except (ValueError, KeyError):
             self._refuse(name, text, kind)
@@ -192,6 +204,8 @@ class Template:
     def _checked(self, parameter: TemplateParameter, value: Any) -> Any:
         kind = parameter.type
         plain: Any = value
+        if kind is int and isinstance(value, list | tuple):
+            return self._open_size(parameter, value)
         if isinstance(value, np.generic):
             plain = value.item()
         if kind is float and isinstance(plain, int) and not isinstance(plain, bool):
@@ -199,6 +213,16 @@ class Template:
         if type(plain) is not kind or plain in (math.inf, -math.inf) or plain != plain:
             self._refuse(parameter.name, value, kind)
         return plain
+
+    def _open_size(self, parameter: TemplateParameter, values: Sequence[Any]) -> list[int]:
+        """Return the sizes that stand for one which only calls know."""
+        sizes = [self._checked(parameter, value) for value in values]
+        if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
+            raise UsageError(
+                f"template {self.name!r}: a list for argument {parameter.name} holds sizes of at "
+                f"least 1, got {list(values)!r}"
+            )
+        return sizes
 
     def reference_for(self, args: Mapping[str, Any]) -> Callable[..., Any] | None:
         """Return the reference as a function of the input arrays alone."""

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.extract.structure_features import StructureColumns
+from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import is_raw
+from autotune.lowering.finalise import analyse
 from autotune.system.available_cpus import run_in_threads
 from autotune.task.task import Task
 from features import Number, knob_features
@@ -166,9 +168,17 @@ class TaskFeatures:
             structure = self._task.structures[number] if number >= 0 else None
             function = None if structure is None else structure.function
             self._structures[number] = (
-                None if function is None or is_raw(function) else StructureColumns(function)
+                None
+                if function is None or is_raw(function)
+                else StructureColumns(at_likely_sizes(function))
             )
         return self._structures[number]
+
+
+def at_likely_sizes(function: PrimFunc) -> PrimFunc:
+    """Return a function whose open sizes have the values that they are likely to have."""
+    likely = {size: size.likely for size in function.sizes if size.likely is not None}
+    return analyse(function, likely) if likely else function
 
 
 def _parts(n: int) -> Iterator[slice]:

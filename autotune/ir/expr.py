@@ -175,9 +175,19 @@ class Var(Expr):
 
 
 class SizeVar(Var):
-    """A size known only when the built function is called; at least 0."""
+    """A size known only when the built function is called; at least 0.
 
-    __slots__ = ()
+    `likely`: about what it will be, for schedules that are made by rules; None if nobody says.
+    """
+
+    __slots__ = ("likely",)
+    likely: int | None
+
+    def __new__(cls, name: str, dtype: str = dtypes.INDEX, likely: int | None = None) -> Any:
+        """Create a fresh size."""
+        var = super().__new__(cls, name, dtype)
+        var.likely = likely
+        return var
 
 
 class KnobVar(Var):

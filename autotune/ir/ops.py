@@ -298,4 +298,20 @@ def gcd(a: Expr, b: Expr) -> Expr:
     for this, other in ((x, y), (y, x)):
         if isinstance(this, Const) and this.value in (0, 1):
             return this if this.value == 1 else other
+        if isinstance(this, Const) and _factor_of(other) % this.value == 0:
+            return this
     return x if x is y else Call("gcd", (x, y), x.dtype)
+
+
+def _factor_of(expr: Expr) -> int:
+    """Return a number that certainly divides an integer expression; 0 if it is 0."""
+    match expr:
+        case Const():
+            return abs(int(expr.value))
+        case Cast():
+            return _factor_of(expr.a)
+        case BinaryOp(op="*"):
+            return _factor_of(expr.a) * _factor_of(expr.b)
+        case BinaryOp(op="+" | "-" | "min" | "max"):
+            return math.gcd(_factor_of(expr.a), _factor_of(expr.b))
+    return 1

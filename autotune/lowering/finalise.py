@@ -29,8 +29,8 @@ from autotune.lowering.vector.vectorize import vectorize
 
 
 @recursive
-def analyse(function: PrimFunc, knobs: Mapping[KnobVar, int] | None = None) -> PrimFunc:
-    """Substitute knob values and simplify: guards that always hold are removed, all loops stay.
+def analyse(function: PrimFunc, knobs: Mapping[Var, int] | None = None) -> PrimFunc:
+    """Substitute values of knobs or sizes; remove guards that always hold; all loops stay.
 
     Features and listings use this form. In it, variables of loops of length 1 are 0.
 
@@ -70,7 +70,7 @@ def _refusal(function: PrimFunc, simplifier: Simplifier) -> str:
     return ""
 
 
-def _ranges(knobs: Mapping[KnobVar, int]) -> dict[Var, Bounds]:
+def _ranges(knobs: Mapping[Var, int]) -> dict[Var, Bounds]:
     return {knob: (value, value) for knob, value in knobs.items()}
 
 

@@ -50,7 +50,7 @@ class BuildBench:
         Errors are ignored here: the candidates report them.
         """
         with contextlib.suppress(Exception, SystemExit):
-            Computation.by_default(self.task)
+            Computation.by_default(self.task.members[0])
 
     def subject(self) -> tuple[WorkloadDescription, CpuBinary | None]:
         """Return the description of the workload that a runner needs.
@@ -58,7 +58,13 @@ class BuildBench:
         Second is the program without a schedule, which computes the right answers if the template
         has no reference; None if it has, or if that would take too long.
         """
-        task = self.task
+        return self._subject(self.task)
+
+    def subjects(self) -> list[tuple[WorkloadDescription, CpuBinary | None]]:
+        """Return `subject` of each shape that candidates are measured with."""
+        return [self._subject(member) for member in self.task.members]
+
+    def _subject(self, task: Task) -> tuple[WorkloadDescription, CpuBinary | None]:
         program = Computation.of(task)
         subject = WorkloadDescription(
             Signature(task.workload.template, tuple(task.arguments)),

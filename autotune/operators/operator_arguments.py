@@ -8,6 +8,7 @@ import numpy as np
 
 from autotune.errors import UsageError
 from autotune.ir import dtypes
+from autotune.ir.expr import SizeVar
 
 LARGEST = 2**31 - 1  # Loops count in int32.
 
@@ -16,6 +17,8 @@ def check_arguments(template: str, dtype: str, known: tuple[str, ...], **sizes: 
     """Raise `UsageError` if a dtype is not one of `known`, or a size cannot be one."""
     check_choice(template, "dtype", dtype, known)
     for name, size in sizes.items():
+        if isinstance(size, SizeVar):
+            continue
         if size < 1:
             raise UsageError(f"{template}: {name} must be at least 1, got {size}")
         if size > LARGEST:

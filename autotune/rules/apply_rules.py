@@ -26,8 +26,6 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.errors import UsageError
-from autotune.ir.expr import SizeVar
-from autotune.ir.visitor import free_vars
 from autotune.rules.contractions.contraction import contractions
 from autotune.rules.contractions.packed_panels import Panels
 from autotune.rules.contractions.register_tiles import Effort, schedule_tiles, tiles
@@ -55,6 +53,7 @@ from autotune.rules.stage_graph import (
     extent,
     has_windows_apart,
     iterations,
+    open_sizes,
     readings,
     row_groups,
     with_axes_merged,
@@ -121,9 +120,10 @@ def schedule(
     Raises
     ------
     UsageError
-        If a size is known only when the function is called.
+        If a size is known only when the function is called, and nothing says what is likely, or
+        the stage is no product and has no elements of its own; see docs/dispatch.md.
     """
-    _check_sizes(outputs)
+    _check_sizes(outputs, on_cpu=cfg.target.kind == "llvm")
     outputs = with_axes_from_zero(outputs)
     if cfg.target.kind != "llvm":
         return gpu_schedule(cfg, outputs)
@@ -136,17 +136,21 @@ def scheduled_outputs(schedule: Schedule, outputs: Sequence[te.Tensor]) -> list[
     return [schedule.outputs[ops.index(t.op)].output(t.value_index) for t in outputs]
 
 
-def _check_sizes(outputs: Sequence[te.Tensor]) -> None:
-    """Raise UsageError if a computation has sizes from `te.var`."""
+def _check_sizes(outputs: Sequence[te.Tensor], on_cpu: bool) -> None:
+    """Raise UsageError if a computation has sizes from `te.var` that rules know too little of."""
     for op in producers_first([t.op for t in outputs]):
-        reduced = [axis.dom.extent for axis in getattr(op, "reduce_axis", ())]
-        for size in (*op.output().extents, *reduced):
-            for var in free_vars(size):
-                if isinstance(var, SizeVar):
-                    raise UsageError(
-                        f"{op.name!r} has the size {var.name!r} from te.var: a computation without "
-                        "a schedule needs sizes that are numbers, such as arguments of its function"
-                    )
+        for var in open_sizes(op):
+            if not on_cpu:
+                raise UsageError(
+                    f"{op.name!r} has the open size {var.name!r}: on GPUs a computation without a "
+                    "schedule needs sizes that are numbers"
+                )
+            if var.likely is None:
+                raise UsageError(
+                    f"{op.name!r} has the size {var.name!r} from te.var: a computation without "
+                    "a schedule needs sizes that are numbers, such as arguments of its function, "
+                    f"or what is likely, te.var({var.name!r}, likely=512)"
+                )
 
 
 class _Rules:
@@ -206,6 +210,8 @@ class _Rules:
             return self.cells.refine(tensor, plain)
         if not tensor.op.reduce_axis or not iterations(plain):
             return (tensor,)
+        if open_sizes(tensor.op):
+            return self.open_stages(tensor, plain)
         tensor = with_axes_merged(written_out(tensor, self.inlined))
         knobs = StageKnobs(self.cfg, self.numbers[plain])
         width = lanes_in(self.cfg.target, tensor.dtype)
@@ -231,6 +237,17 @@ class _Rules:
         lanes = lanes_of(part, width, vectors, tensor)
         self.lanes |= dict.fromkeys(lanes.stages, lanes)
         return *lanes.stages, self.total(tensor, lanes.result)
+
+    def open_stages(self, tensor: te.Tensor, plain: te.Tensor) -> Sequence[te.Tensor]:
+        """Return the stages of a reduction with sizes that only calls know."""
+        tensor = with_axes_merged(written_out(tensor, self.inlined))
+        stages = self.tile_stages(StageKnobs(self.cfg, self.numbers[plain]), tensor, plain)
+        if not stages:
+            names = ", ".join(sorted({var.name for var in open_sizes(tensor.op)}))
+            raise UsageError(
+                f"{plain.op.name!r} has open sizes ({names}): of the reductions only products may"
+            )
+        return stages
 
     def tile_stages(
         self, knobs: StageKnobs, tensor: te.Tensor, plain: te.Tensor

@@ -12,8 +12,8 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.algebra.polynomials import Poly, add, joined, multiply, to_poly
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import BinaryOp, Const, Expr, Read, Reduce, Var
-from autotune.ir.ops import cast
+from autotune.ir.expr import BinaryOp, Const, Expr, Read, Reduce, SizeVar, Var
+from autotune.ir.ops import cast, const
 from autotune.ir.visitor import ReadRewriter, free_vars, post_order, reads, substitute, walk_expr
 from autotune.schedule.schedule import Schedule
 from autotune.te.reduction import reduction
@@ -21,14 +21,45 @@ from autotune.te.tensor import ComputeOp, Operation
 
 
 def extent(axis: Any) -> int:
-    """Return the length of an axis."""
-    return int(axis.dom.extent.value)
+    """Return the length of an axis; about what it will be, if only calls know it.
+
+    What is chosen by this suits likely sizes; what is right for these alone must not be.
+    """
+    return likely_value(axis.dom.extent)
 
 
 def length_of(axis: Any) -> Any:
-    """Return the length of an axis: a number, or an expression of knobs."""
+    """Return the length of an axis: a number, or an expression of knobs or open sizes."""
     length = axis.dom.extent
     return int(length.value) if isinstance(length, Const) else length
+
+
+def likely_value(size: Expr) -> int:
+    """Return a size; if it depends on sizes from `te.var`, what it likely is, at least 2."""
+    if isinstance(size, Const):
+        return int(size.value)
+    likely = {v: const(v.likely, v.dtype) for v in free_vars(size) if isinstance(v, SizeVar)}
+    value = substitute(size, likely)
+    assert isinstance(value, Const)
+    return max(int(value.value), 2)  # an axis of one element would not count
+
+
+def likely_shape(tensor: te.Tensor) -> list[int]:
+    """Return the shape of a tensor, with likely values of sizes from `te.var`."""
+    return list(map(likely_value, tensor.extents))
+
+
+def is_open(size: Any) -> bool:
+    """Whether only calls know a size."""
+    return isinstance(size, Expr) and any(isinstance(v, SizeVar) for v in free_vars(size))
+
+
+def open_sizes(op: Operation) -> list[SizeVar]:
+    """Return the sizes from `te.var` that a stage has, each once."""
+    reduced = [axis.dom.extent for axis in getattr(op, "reduce_axis", ())]
+    sizes = [size for tensor in op.outputs for size in tensor.extents]
+    found = [v for size in (*sizes, *reduced) for v in free_vars(size) if isinstance(v, SizeVar)]
+    return list(dict.fromkeys(found))
 
 
 def power_of_two(number: int) -> int:
@@ -71,8 +102,8 @@ def reduced_over(body: Reduce, axes: Any, values: Mapping[Any, Any], inside: Any
 def place_of(read: Read) -> Poly:
     """Return the position in memory of what is read, as a polynomial."""
     total: Poly = {}
-    for index, size in zip(read.children, read.tensor.shape, strict=True):
-        total = add(multiply(total, {(): int(size)}), to_poly(index))
+    for index, size in zip(read.children, read.tensor.extents, strict=True):
+        total = add(multiply(total, to_poly(size)), to_poly(index))
     return joined(total)
 
 
@@ -93,7 +124,7 @@ def are_one(places: Sequence[Poly], outer: IterVar, inner: IterVar) -> bool:
     """Whether two axes are passed over as one in memory."""
     for place in places:
         above, below = step_along(place, outer), step_along(place, inner)
-        if above is None or below is None:
+        if above is None or below is None or is_open(length_of(inner)):
             return False
         if extent(outer) > 1 and extent(inner) > 1 and above != below * extent(inner):
             return False
@@ -137,10 +168,10 @@ def is_dense(tensor: te.Tensor, reads: Iterable[Read], longest: int) -> bool:
     """
     last = tensor.op.axis[-1].var
     for read in reads:
-        shape: list[Any] = list(read.tensor.shape)
+        shape = likely_shape(read.tensor)
         for position, index in enumerate(read.children[:-1]):
             if any(last is v for v in free_vars(index)):
-                if math.prod(map(int, shape[position + 1 :])) > longest:
+                if math.prod(shape[position + 1 :]) > longest:
                     return False
                 if index is not last:
                     return False

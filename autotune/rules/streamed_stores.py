@@ -8,7 +8,7 @@ from typing import Final
 from autotune import te
 from autotune.ir import dtypes
 from autotune.rules.knob_definer import KnobDefiner
-from autotune.rules.stage_graph import extent
+from autotune.rules.stage_graph import extent, is_open, length_of
 from autotune.rules.threads import bytes_of, memory_seconds, operation_seconds
 from autotune.schedule.schedule import Schedule
 from autotune.system import host
@@ -59,4 +59,6 @@ def is_streamed(
 
 def has_whole_lines(tensor: te.Tensor) -> bool:
     """Whether all rows of a result begin at the same place of a cache line."""
+    if is_open(length_of(tensor.op.axis[-1])):
+        return False
     return extent(tensor.op.axis[-1]) * dtypes.itemsize(tensor.dtype) % LINE_BYTES == 0

@@ -24,7 +24,7 @@ from autotune.ir.axes import IterVar
 from autotune.ir.expr import BinaryOp, Call, Expr, Reduce
 from autotune.ir.visitor import walk_expr
 from autotune.rules.knob_definer import KnobDefiner
-from autotune.rules.stage_graph import iterations
+from autotune.rules.stage_graph import is_open, iterations, likely_shape
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
@@ -86,8 +86,7 @@ def memory_seconds(arrays: Iterable[te.Tensor]) -> float:
 
 def bytes_of(tensor: te.Tensor) -> int:
     """Return the size of a tensor."""
-    shape: list[Any] = list(tensor.shape)
-    return math.prod(map(int, shape)) * dtypes.itemsize(tensor.dtype)
+    return math.prod(likely_shape(tensor)) * dtypes.itemsize(tensor.dtype)
 
 
 def _cost(value: Expr) -> float:
@@ -129,6 +128,9 @@ def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: f
     if seconds < LAUNCH:
         return axis
     threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
-    part, inner = stage.split(axis, factor=te.ceildiv(length, threads))
+    if is_open(length):
+        part, inner = stage.split(axis, factor=te.max(1, te.ceildiv(length, threads)))
+    else:
+        part, inner = stage.split(axis, factor=te.ceildiv(length, threads))
     stage.parallel(part)
     return inner

@@ -22,7 +22,7 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Read
 from autotune.ir.visitor import free_vars
 from autotune.rules.knob_definer import StageKnobs
-from autotune.rules.stage_graph import extent
+from autotune.rules.stage_graph import extent, open_sizes
 from autotune.rules.streamed_stores import has_whole_lines, is_streamed, outlasts_caches
 from autotune.rules.threads import lanes_in, share
 from autotune.schedule.schedule import Schedule
@@ -38,6 +38,8 @@ _TASKS: Final = 8
 def other_axis(tensor: te.Tensor, reads: Sequence[Read], lanes: int) -> Any | None:
     """Return the axis along which a stage reads neighbours, if that is not its last one."""
     axes = list(tensor.op.axis)
+    if open_sizes(tensor.op):
+        return None
     if tensor.op.reduce_axis or len(axes) < 2 or lanes < 2 or extent(axes[-1]) < 2:
         return None
     last = axes[-1].var

@@ -24,7 +24,12 @@ from autotune.errors import CodegenError, SaveError
 from autotune.runtime.argument_checks import Array
 from autotune.runtime.cpu.aligned_arrays import ALIGNMENT
 from autotune.runtime.cpu.c_header import HEADER_SIGN, c_name, header
-from autotune.runtime.cpu.llvm_compiler import CompiledFunction, cpu_and_features, object_code
+from autotune.runtime.cpu.llvm_compiler import (
+    ChoiceFunction,
+    CompiledFunction,
+    cpu_and_features,
+    object_code,
+)
 from autotune.runtime.cpu.parallel_launch import launch_source
 from autotune.runtime.cpu.processor_features import known_cpus, needed_features
 from autotune.runtime.load_library import DIGEST_BYTES, FORMAT, OWNER, seal
@@ -40,7 +45,7 @@ _CONSTANT = "constant{}"  # Symbol of a constant inside a library.
 
 
 def save(
-    kernel: CompiledFunction,
+    kernel: CompiledFunction | ChoiceFunction,
     path: str | os.PathLike[str],
     workload: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
@@ -96,10 +101,10 @@ def check_can_save(path: str | os.PathLike[str], target: Target) -> None:
 
 
 def _linked(
-    kernel: CompiledFunction, entry: str, use_openmp: str | None, description: str
+    kernel: CompiledFunction | ChoiceFunction, entry: str, use_openmp: str | None, description: str
 ) -> bytes:
     """Return the library's bytes."""
-    parts = [read_object(kernel.object_code())]
+    parts = list(map(read_object, kernel.object_files()))
     objects: list[bytes] = []
     symbol = kernel.module.entry
     if kernel.constants:
@@ -116,7 +121,7 @@ def _linked(
     return seal(link([*parts, *map(read_object, objects)], exports, _library_of, carried))
 
 
-def _entry_with_constants(kernel: CompiledFunction, symbol: str) -> str:
+def _entry_with_constants(kernel: CompiledFunction | ChoiceFunction, symbol: str) -> str:
     """Return LLVM assembly that calls a function with constants that are in the library."""
     arrays = [f"ptr %array{n}" for n in range(len(kernel.signature.parameters))]
     sizes = [f"i64 %size{n}" for n in range(len(kernel.signature.sizes))]

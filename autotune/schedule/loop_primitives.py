@@ -20,6 +20,8 @@ class LoopPrimitives(StageCore):
     ) -> tuple[IterVar, IterVar]:
         """Split a loop in two, the inner one of length `factor` or the outer one of `nparts`.
 
+        A factor may depend on sizes from `te.var` if it is a maximum with 1, ``te.max(1, n // 8)``.
+
         ::
 
             for (i, 0, n)          ->   for (i.outer, 0, floordiv(n + factor - 1, factor))
@@ -40,7 +42,11 @@ class LoopPrimitives(StageCore):
             given = "neither" if factor is None else "both"
             self.fail("split", f"{given} factor= and nparts= are given; give one of them", axis)
         self._refuse_taken("split", axis)
-        inner_size = None if factor is None else self._size("split", "factor", factor, axis)
+        inner_size = (
+            None
+            if factor is None
+            else self._size("split", "factor", factor, axis, may_be_open=True)
+        )
         parts = None if nparts is None else self._size("split", "nparts", nparts, axis)
         begin = None if offset is None else self._over_axes("split", offset, axis)
         if begin is not None and inner_size is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from autotune.errors import IRError, ScheduleError
 from autotune.ir import dtypes
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Const, Expr, KnobVar, SizeVar, Var
+from autotune.ir.expr import BinaryOp, Const, Expr, KnobVar, SizeVar, Var
 from autotune.ir.ops import binary, convert
 from autotune.ir.stmt import LoopKind
 from autotune.ir.visitor import free_vars
@@ -282,9 +282,19 @@ class StageCore:
             self.fail(primitive, f"it is {self.loop_kinds[axis]} already; {remedy}", axis)
 
     def _size(
-        self, primitive: str, what: str, value: object, axis: IterVar | None = None, least: int = 1
+        self,
+        primitive: str,
+        what: str,
+        value: object,
+        axis: IterVar | None = None,
+        least: int = 1,
+        may_be_open: bool = False,
     ) -> Expr:
-        """Return a size that is known before the program runs, and at least `least`."""
+        """Return a size that is known before the program runs, and at least `least`.
+
+        `may_be_open`: it may depend on sizes that are known at a call; it is then a maximum with
+            a number that is at least `least`.
+        """
         wanted = f"give a whole number of at least {least}"
         shown = dtypes.number_text(value) if isinstance(value, int) else repr(value)
         try:
@@ -295,6 +305,8 @@ class StageCore:
         if not dtypes.is_index(size.dtype):
             self.fail(primitive, f"the {what} is {shown}; {wanted}", axis)
         for var in free_vars(size):
+            if isinstance(var, SizeVar) and may_be_open and _is_at_least(size, least):
+                continue
             if not isinstance(var, KnobVar):
                 is_size = isinstance(var, SizeVar)
                 why = "is known only when the program runs" if is_size else "is a loop's variable"
@@ -307,7 +319,7 @@ class StageCore:
         if isinstance(size, Const) and size.value < least:
             self.fail(primitive, f"the {what} is {size.value}; {wanted}", axis)
         self._plain(primitive, size, axis)
-        if not isinstance(size, Const):
+        if not isinstance(size, Const) and not _is_at_least(size, least):
             where = "" if axis is None else f", axis {axis.name!r}"
             rule = f"the {what} must be at least {least}"
             self.demands.append(
@@ -358,3 +370,9 @@ class StageCore:
         if tag is None:
             raise ScheduleError(f"{var.name!r} is neither an axis of this stage nor a thread axis")
         return tag
+
+
+def _is_at_least(size: Expr, least: int) -> bool:
+    """Whether a size is a maximum with a number that is large enough."""
+    is_max = isinstance(size, BinaryOp) and size.op == "max"
+    return is_max and any(isinstance(e, Const) and e.value >= least for e in size.children)

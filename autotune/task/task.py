@@ -15,12 +15,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from autotune import te
 from autotune.errors import UsageError, error_text
 from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, KnobVar
+from autotune.ir.ops import const
 from autotune.ir.printer import expr_text
 from autotune.ir.stmt import PrimFunc
-from autotune.ir.visitor import walk_expr
+from autotune.ir.visitor import substitute, walk_expr
 from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.lowering.split_constants import PreparedFunction, split_constants
 from autotune.operators.template_lookup import find_template
@@ -74,6 +76,10 @@ class Task:
     ----------
     template, args, target, constant
         As given, with all arguments.
+    open_sizes : tuple of str
+        Arguments that are lists of sizes, all of the same length: only calls know them, and
+        functions work for any value. Candidates are measured with the first of each list, then with
+        the second, and so on; rules choose by the geometric mean.
     workload : Workload
         Name, arguments and constant inputs.
     """
@@ -90,6 +96,10 @@ class Task:
     ) -> None:
         self.template = template
         self.args = template.bind(args)
+        self.open_sizes = _open_names(template, self.args)
+        sizes = {n: te.var(n, likely=_likely(self.args[n])) for n in self.open_sizes}
+        self._sizes = tuple(sizes.values())
+        given = {**self.args, **sizes}
         self.constant = _positions(constant)
         self.target = Target.of(target)
         if template.target not in (None, self.target.kind):
@@ -103,7 +113,7 @@ class Task:
         self._digests: WeakKeyDictionary[Structure, str] = WeakKeyDictionary()
         self._structures = Structures(
             template.name,
-            lambda cfg: template(cfg, **self.args),
+            lambda cfg: template(cfg, **given),
             self.target,
             template.source_file,
             guarded,
@@ -142,6 +152,15 @@ class Task:
         own = self._structures
         ref, guarded, timeout_s = self._template_ref, own.guarded, own.trace_timeout_s
         return Task(self.template, args, self.target, ref, guarded, timeout_s, constant)
+
+    @cached_property
+    def members(self) -> tuple[Task, ...]:
+        """The tasks of single shapes that candidates are measured with: one without open sizes."""
+        if not self.open_sizes:
+            return (self,)
+        rows = zip(*(self.args[name] for name in self.open_sizes), strict=True)
+        own = (dict(zip(self.open_sizes, row, strict=True)) for row in rows)
+        return tuple(self.with_args({**self.args, **sizes}) for sizes in own)
 
     def __repr__(self) -> str:
         return f"<task {self.workload} on {self.target}>"
@@ -335,6 +354,8 @@ class Task:
         ]
 
     def _shape(self, name: str, shape: tuple[Expr, ...]) -> tuple[int, ...]:
+        sizes = {v: const(v.likely, v.dtype) for v in self._sizes}
+        shape = tuple(substitute(extent, sizes) for extent in shape)
         for extent in shape:
             if not isinstance(extent, Const):
                 why = (
@@ -362,6 +383,9 @@ class Task:
 
         UsageError if the template's count fails.
         """
+        if self.open_sizes:
+            every = [member.flops for member in self.members]
+            return None if None in every else _mean([n for n in every if n is not None])
         try:
             # It is the user's function, and may print.
             return run_silenced(partial(self.template.flops_for, self.args))
@@ -374,6 +398,8 @@ class Task:
     @property
     def bytes(self) -> float:
         """Total size of the arguments in bytes: what a run must move at least."""
+        if self.open_sizes:
+            return _mean([member.bytes for member in self.members])
         sizes = (dtypes.itemsize(a.dtype) * math.prod(a.fixed or ()) for a in self.arguments)
         return float(sum(sizes))
 
@@ -403,6 +429,31 @@ class Task:
     @cached_property
     def _space_fingerprint(self) -> str:
         return Space(self.space.knobs).fingerprint()
+
+
+def _open_names(template: Template, args: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the arguments that only calls know, in order."""
+    names = tuple(name for name, value in args.items() if isinstance(value, list))
+    lengths = {name: len(args[name]) for name in names}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise UsageError(
+            f"template {template.name!r}: lists of open sizes go together and need the same "
+            f"length; {told}"
+        )
+    return names
+
+
+def _likely(sizes: Sequence[int]) -> int:
+    """Return the geometric mean of some sizes."""
+    return max(1, round(math.exp(sum(map(math.log, sizes)) / len(sizes))))
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of some numbers; 0 if one is."""
+    if min(values) <= 0:
+        return 0.0
+    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def _positions(constant: Sequence[int]) -> tuple[int, ...]:

@@ -20,11 +20,16 @@ _THREAD_TAGS = (
 )
 
 
-def var(name: str = "n", dtype: str = dtypes.INDEX) -> SizeVar:
-    """Return a size that is known only when the built function is called; it is at least 0."""
+def var(name: str = "n", dtype: str = dtypes.INDEX, likely: int | None = None) -> SizeVar:
+    """Return a size that is known only when the built function is called; it is at least 0.
+
+    `likely`: about what it will be. Schedule rules choose by it, and work for every size.
+    """
     if not dtypes.is_index(dtypes.check(dtype)):
         raise IRError(f"var {name!r}: a size is an int32 or int64, not {dtype}")
-    size: SizeVar = SizeVar(name, dtype)
+    if likely is not None and (type(likely) is not int or likely < 1):
+        raise IRError(f"var {name!r}: likely must be a whole number >= 1, got {likely!r}")
+    size: SizeVar = SizeVar(name, dtype, likely)
     return size
 
 

@@ -177,9 +177,17 @@ def _settings(value: Any) -> dict[str, str]:
     for name, item in value.items():
         if not isinstance(name, str):
             raise UsageError(f"names must be text, not {name!r}: write it in quotes")
-        if not isinstance(item, str | int | float):
+        sizes = isinstance(item, list) and item and all(type(size) is int for size in item)
+        if not sizes and not isinstance(item, str | int | float):
             raise UsageError(f"{name} must be a number, text, true or false, not {item!r}")
-    return {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in value.items()}
+    return {name: _setting(item) for name, item in value.items()}
+
+
+def _setting(value: Any) -> str:
+    """Return a value as it is written after --set; a list of sizes with commas."""
+    if isinstance(value, list):
+        return ",".join(map(str, value)) + ("," if len(value) == 1 else "")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _shapes(value: Any) -> dict[str, str]:

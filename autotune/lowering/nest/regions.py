@@ -15,6 +15,7 @@ from autotune.ir.algebra.polynomials import (
     Monomial,
     Poly,
     add,
+    exact_quotient,
     multiply,
     normal,
     split_multiple,
@@ -197,7 +198,7 @@ class Relaxer:
         if self._simplifier.bounds(divisor)[0] < 1:
             return None
         step, offset = _alignment(to_poly(inner.low), node.dtype)
-        grain = divisor if step is None else gcd(step, divisor)
+        grain = divisor if step is None else _common(step, divisor)
         reach = binary("+", inner.width, binary("%", offset, grain))
         whole, rest = split_multiple(to_poly(inner.low), to_poly(divisor))
         if node.op == "//":
@@ -231,8 +232,16 @@ def _alignment(poly: Poly, dtype: str) -> tuple[Expr | None, Expr]:
     step: Expr | None = None
     for factor in factors.values():
         size = _absolute(factor, dtype)
-        step = size if step is None else gcd(step, size)
+        step = size if step is None else _common(step, size)
     return step, offset
+
+
+def _common(a: Expr, b: Expr) -> Expr:
+    """Return the greatest common divisor of two sizes: one of them, if it divides the other."""
+    for this, other in ((a, b), (b, a)):
+        if not isinstance(this, Const) and exact_quotient(other, this) is not None:
+            return this
+    return gcd(a, b)
 
 
 def _absolute(poly: Poly, dtype: str) -> Expr:

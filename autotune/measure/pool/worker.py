@@ -19,6 +19,7 @@ from autotune.measure.candidate import CandidateError, describe
 from autotune.measure.pool.messages import BYTES_AS_TEXT, Channel, ChannelClosedError, Message
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.run_bench import RunBench
+from autotune.measure.several_shapes import SeveralShapes
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.backends import backend_of
 from autotune.system.processes import (
@@ -36,7 +37,7 @@ from search_spaces import Config
 class Runner:
     """Answers "open", "run", "enter", "round", "ceiling" and "baseline"."""
 
-    _bench: RunBench  # from "open" on
+    _bench: RunBench | SeveralShapes  # from "open" on
 
     def __init__(self) -> None:
         self.operations = {
@@ -50,22 +51,26 @@ class Runner:
         self._entered: dict[int, Any] = {}
 
     def _open(self, request: dict[str, Any], payload: bytes) -> Message:
-        subject, unscheduled = pickle.loads(payload)
-        target = Target.of(subject.target)
-        computed = None
-        if request["check"] and unscheduled is not None:
-            computed = backend_of(target.host).take_device(target.host).load(unscheduled)
-        task = requested_task(request)
+        subjects = pickle.loads(payload)
+        target = Target.of(subjects[0][0].target)
         device = backend_of(target).take_device(target)
-        self._bench = RunBench(
-            device,
-            subject,
-            task.reference if request["check"] else None,
-            computed,
-            TimingPolicy.from_json(request["policy"]),
-            request["seed"],
-            task.inputs,
-        )
+        benches = []
+        members = requested_task(request).members
+        for task, (subject, unscheduled) in zip(members, subjects, strict=True):
+            computed = None
+            if request["check"] and unscheduled is not None:
+                computed = backend_of(target.host).take_device(target.host).load(unscheduled)
+            bench = RunBench(
+                device,
+                subject,
+                task.reference if request["check"] else None,
+                computed,
+                TimingPolicy.from_json(request["policy"]),
+                request["seed"],
+                task.inputs,
+            )
+            benches.append(bench)
+        self._bench = benches[0] if len(benches) == 1 else SeveralShapes(benches)
         if device.is_host:
             refuse_forks()  # from now on there are only kernels to run
         bench = self._bench
@@ -120,7 +125,7 @@ class Builder:
         if not request["describe"]:
             self._bench.warm_up()
             return Message({})
-        return Message({}, pickle.dumps(self._bench.subject()))
+        return Message({}, pickle.dumps(self._bench.subjects()))
 
     def _build(self, request: dict[str, Any], _: bytes) -> Message:
         self._bench.add_known(request["known"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +18,10 @@ from autotune.ir.visitor import free_vars, reads, walk_expr
 from autotune.rules.stage_graph import (
     are_one,
     extent,
+    is_open,
     iterations,
+    length_of,
+    likely_shape,
     place_of,
     power_of_two,
     reduced_over,
@@ -56,8 +61,13 @@ class AxisGroup:
 
     @property
     def size(self) -> int:
-        """Number of elements along the group."""
+        """Number of elements along the group; about how many, if only calls know it."""
         return math.prod(map(extent, self.axes))
+
+    @property
+    def length(self) -> Any:
+        """Number of elements along the group: an integer, or an expression of open sizes."""
+        return functools.reduce(operator.mul, map(length_of, self.axes))
 
     @property
     def long(self) -> list[int]:
@@ -79,7 +89,7 @@ class AxisGroup:
 
     def position(self, index: Sequence[Any]) -> Any:
         """Return the position along the group of an element of the result."""
-        sizes = dict(zip(self.places, map(extent, self.axes), strict=True))
+        sizes = dict(zip(self.places, map(length_of, self.axes), strict=True))
         first, *others = self.long
         total = index[first]
         for place in others:
@@ -247,7 +257,7 @@ class TiledContraction:
         read = self.operands[value]
         used, reduced = self.panel_of(read)
         each = math.prod([*(g.size for g in used), *map(extent, reduced)])
-        is_whole = math.prod(map(int, read.tensor.shape)) <= _MAX_COPIES * each
+        is_whole = math.prod(likely_shape(read.tensor)) <= _MAX_COPIES * each
         many = self.vector.size >= _MANY * self.lanes and not self.uses(read, self.vector)
         return value is not read and many and is_whole
 
@@ -347,7 +357,7 @@ def parts_of_tasks(way: TiledContraction) -> list[Read]:
 
 def packs(way: TiledContraction, read: Read, constants: Collection[te.Tensor]) -> bool:
     """Whether a read can be packed: its panel is not too large, and is constant or often read."""
-    panel, size = way.panel_size(read), math.prod(map(int, read.tensor.shape))
+    panel, size = way.panel_size(read), math.prod(likely_shape(read.tensor))
     often = read.tensor in constants or _OFTEN * panel <= way.work
     return often and panel <= _MAX_COPIES * size
 
@@ -367,9 +377,9 @@ def _in_lanes(tensor: te.Tensor, lanes: int) -> te.Tensor | None:
     axis = next((a for a in reversed(reduced.axes) if extent(a) >= lanes), None)
     if axis is None or lanes < 2:
         return None
-    length = extent(axis)
+    length = length_of(axis)
     copies = {
-        a: te.reduce_axis((0, te.ceildiv(length, lanes) if a is axis else extent(a)), a.name)
+        a: te.reduce_axis((0, te.ceildiv(length, lanes) if a is axis else length_of(a)), a.name)
         for a in reduced.axes
     }
 
@@ -379,7 +389,7 @@ def _in_lanes(tensor: te.Tensor, lanes: int) -> te.Tensor | None:
         values = {a.var: copy.var for a, copy in copies.items()}
         values |= {a.var: i for a, i in zip(tensor.op.axis, place, strict=True)}
         values[axis.var] = at
-        inside = at < length if length % lanes else None
+        inside = at < length if is_open(length) or length % lanes else None
         return reduced_over(reduced, list(copies.values()), values, inside)
 
     found: te.Tensor = te.compute((*tensor.shape, lanes), part, name=f"{tensor.name}_lanes")

@@ -23,7 +23,7 @@ from autotune import te
 from autotune.ir.expr import Const, Expr, Read
 from autotune.ir.visitor import substitute
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction
-from autotune.rules.stage_graph import extent, reduction_of
+from autotune.rules.stage_graph import length_of, reduction_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,15 @@ def panels_of(
         if read in packed
     }
     converted = {value: _converted(way, value) for value in way.operands if way.converts(value)}
-    shape = [te.ceildiv(g.size, columns if g is way.vector else rows.get(g, 1)) for g in way.groups]
+    sizes = {**rows, way.vector: columns}
+    shape = [te.ceildiv(g.length, sizes.get(g, 1)) for g in way.groups]
 
     def tile(*index: Any) -> Any:
         outer, inner = index[: len(way.groups)], index[len(way.groups) :]
         places = dict(zip(way.groups, outer, strict=True))
         for group, row in zip(rows, inner, strict=False):
             at = places[group] * rows[group] + row
-            places[group] = te.min(at, group.size - 1)
+            places[group] = te.min(at, group.length - 1)
         at = places[way.vector] * columns + inner[-1]
         values: dict[Any, Any] = {}
         for group, place in places.items():
@@ -118,7 +119,7 @@ def panels_of(
                 ]
             elif way.uses(read, way.vector):
                 inside = te.if_then_else(
-                    at < way.vector.size, substitute(read, values), te.const(0, read.dtype)
+                    at < way.vector.length, substitute(read, values), te.const(0, read.dtype)
                 )
                 replaced[value] = substitute(value, {read: inside}) if value is not read else inside
         return substitute(reduction_of(tensor), {**values, **replaced})
@@ -181,15 +182,15 @@ def _panel(way: TiledContraction, value: Expr, columns: Any, number: int) -> te.
         values |= way.vector.values(at)
         moved = [substitute(i, values) for i in read.children]
         if guarded:  # elements that the condition excludes may have any value
-            sizes = map(int, read.tensor.shape)
+            sizes = read.tensor.shape
             moved = [te.max(te.min(i, n - 1), 0) for i, n in zip(moved, sizes, strict=True)]
         own = te.if_then_else(
-            at < way.vector.size, read.tensor[tuple(moved)], te.const(0, read.dtype)
+            at < way.vector.length, read.tensor[tuple(moved)], te.const(0, read.dtype)
         )
         return own if value is read else substitute(value, {read: own})
 
-    tiles = te.ceildiv(way.vector.size, columns)
-    shape = (*(g.size for g in used), tiles, *map(extent, reduced), columns)
+    tiles = te.ceildiv(way.vector.length, columns)
+    shape = (*(g.length for g in used), tiles, *map(length_of, reduced), columns)
     panel: te.Tensor = te.compute(shape, body, name=f"{way.tensor.name}_{read.tensor.name}{number}")
     return panel
 

@@ -13,7 +13,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from enum import IntEnum
@@ -32,7 +34,15 @@ from autotune.rules.contractions.contraction import (
 from autotune.rules.contractions.packed_panels import Choices, Panels, panels_of
 from autotune.rules.contractions.tile_costs import Registers, Tiling, can_stream, fastest, packings
 from autotune.rules.knob_definer import KnobDefiner
-from autotune.rules.stage_graph import Reading, extent, readers_of, readings
+from autotune.rules.stage_graph import (
+    Reading,
+    extent,
+    is_open,
+    length_of,
+    open_sizes,
+    readers_of,
+    readings,
+)
 from autotune.rules.streamed_stores import LINE_BYTES, is_streamed, outlasts_caches
 from autotune.rules.threads import (
     PARALLEL,
@@ -52,6 +62,9 @@ _VECTORS: Final = 3
 #: Rows of a tile along one axis, and vectors in a row.
 _HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
 _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
+
+#: Vectors in a row of a tile, about.
+_LIKELY_WIDTH: Final = 4
 
 #: Equal parts into which a row is divided whose sums are in the cache.
 _PARTS: Final = (2, 1, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
@@ -303,11 +316,12 @@ def _sum(
         inner = sorted(long, key=lambda a: any(way.slides(r, way.rows[0], [a]) for r in wide))
     elif long:
         steps = panels.choices.steps
-        fit = [n for n in steps if panels.streams or extent(long[-1]) % n == 0]
+        is_apart = panels.streams or is_open(length_of(long[-1]))  # the last steps are
+        fit = [n for n in steps if is_apart or extent(long[-1]) % n == 0]
         unroll: Any = max(fit) if panels.streams else _likely_steps(way, long[-1], fit)
         if effort:
             unroll = cfg.define_knob("unroll", steps, default=unroll)
-            if not panels.streams:  # else the last steps are apart
+            if not is_apart:
                 message = "the steps that are written out divide the sum"
                 cfg.add_constraint(extent(long[-1]) % unroll == 0, message)
         step, written = stage.split(long[-1], factor=unroll)
@@ -345,13 +359,26 @@ def _pack(stage: Stage, way: TiledContraction, read: Read) -> None:
             stage.vectorize(lane)
         else:
             stage.reorder(*front, lane, inner)
-    if way.panel_size(read) >= PARALLEL:
+    if way.panel_size(read) < PARALLEL:
+        return
+    if open_sizes(stage.op):  # loops that are one would divide by what only calls know
+        tiles = way.vector.size // (_LIKELY_WIDTH * way.lanes)
+        most = front[-1] if extent(before) > tiles else front[len(way.panel_of(read)[0])]
+        stage.reorder(most, *(a for a in front if a is not most))
+        stage.parallel(most)
+    else:
         stage.parallel(stage.fuse(*front))
 
 
 def _convert(stage: Stage, lanes: int) -> None:
     """Write the loops of an operand that is converted as a whole."""
     size = math.prod(map(extent, stage.op.axis))
+    if open_sizes(stage.op):
+        first, *_, last = stage.op.axis if len(stage.op.axis) > 1 else [None, *stage.op.axis]
+        stage.vectorize(stage.split(last, factor=lanes)[1])
+        if size >= PARALLEL and first is not None:
+            stage.parallel(first)
+        return
     outer, inner = stage.split(stage.fuse(*stage.op.axis), factor=lanes)
     stage.vectorize(inner)
     if size >= PARALLEL:
@@ -368,18 +395,21 @@ def _blocks(
     stage.reorder(*outer, *(axes[n] for g in groups for n in g.long))
     fused = {g: stage.fuse(*(axes[n] for n in g.long)) for g in groups}
     outer += [fused[g] for g in way.batches]
-    counts: list[Any] = [g.size for g in way.batches]
+    lengths: dict[IterVar, Any] = {fused[g]: g.length for g in way.batches}
     inner: dict[AxisGroup, IterVar] = {}
     row_tiles = []
     height: Any = 1
+    likely_height: Any = 1
     for group in (g for g in groups if g in way.rows):
         if group in panels.rows:
             tile, inner[group] = stage.split(fused[group], factor=panels.rows[group])
             row_tiles.append(tile)
-            height = height * te.ceildiv(group.size, panels.rows[group])
+            height = height * te.ceildiv(group.length, panels.rows[group])
+            likely_height = likely_height * te.ceildiv(group.size, panels.rows[group])
         else:
             row_tiles.append(fused[group])
-            height = height * group.size
+            height = height * group.length
+            likely_height = likely_height * group.size
     tiles: list[IterVar] = []
     if way.sums is None:
         tile, inner[way.vector] = stage.split(fused[way.vector], factor=panels.columns)
@@ -397,7 +427,7 @@ def _blocks(
                 "a block is no wider than the result",
             )
         block, tile = stage.split(tiles[0], factor=count)
-        counts.append(te.ceildiv(te.ceildiv(way.vector.size, panels.columns), count))
+        lengths[block] = te.ceildiv(te.ceildiv(way.vector.length, panels.columns), count)
         blocks.append(block)
         middle.append(tile)
     if row_tiles:
@@ -407,10 +437,10 @@ def _blocks(
             heights, likely = panels.choices.block_rows, panels.choices.likely_rows
             count = cfg.define_knob("block_rows", heights, default=likely)
             cfg.add_constraint(
-                (count == 1) | (count < 2 * height), "a block is no taller than the result"
+                (count == 1) | (count < 2 * likely_height), "a block is no taller than the result"
             )
         block, tile = stage.split(rows, factor=count)
-        counts.append(te.ceildiv(height, count))
+        lengths[block] = te.ceildiv(height, count)
         blocks.append(block)
         middle.append(tile)
     if len(blocks) == 2:
@@ -425,12 +455,20 @@ def _blocks(
     if not is_last and way.vector in inner:
         ends.remove(inner[way.vector])
         ends.insert(0, inner[way.vector])
-    stage.reorder(*outer, *blocks, *middle, *ends)
+    shared, alone = [*outer, *blocks], list[IterVar]()
+    if any(map(is_open, lengths.values())):
+        # Loops that are one would divide by what only calls know.
+        batches = [g for g in way.batches if g.size >= _TASKS * thread_count(cfg.target.threads)]
+        task = fused[batches[0]] if batches else blocks[0]
+        shared, alone = [task], [axis for axis in shared if axis is not task]
+    stage.reorder(*shared, *alone, *middle, *ends)
     arrays = dict.fromkeys((way.whole, *(read.tensor for read in way.operands.values())))
     seconds = max(operation_seconds(cfg.target, [way.whole]), memory_seconds(arrays))
-    length = math.prod(counts)  # not plain: the same loops for any values of the knobs
+    length = functools.reduce(operator.mul, (lengths.get(axis, 1) for axis in shared))
+    # Not plain: the same loops for any values of the knobs.
     length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length
-    task = share(cfg, stage, stage.fuse(*outer, *blocks), length, seconds)
+    task = share(cfg, stage, stage.fuse(*shared), length, seconds)
+    task = alone[-1] if alone else task
     for axis in ends[:-1] if is_last else ends[1:]:
         stage.unroll(axis)
     if is_last and panels.streams:

@@ -23,7 +23,14 @@ from autotune.ir.axes import IterVar
 from autotune.ir.visitor import free_vars, reads
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.reductions.vector_partial_sums import runs_along_rows
-from autotune.rules.stage_graph import extent, iterations, reduced_over, reduction_of
+from autotune.rules.stage_graph import (
+    extent,
+    is_open,
+    iterations,
+    length_of,
+    reduced_over,
+    reduction_of,
+)
 from autotune.rules.threads import COUNTS, LAUNCH, has_few_tasks, lanes_in, serial_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.system.available_cpus import thread_count
@@ -83,6 +90,8 @@ def joining_seconds(target: Target, tensor: te.Tensor) -> float:
 def sum_parts(target: Target, tensor: te.Tensor) -> int:
     """Return into how many parts the sum of a contraction is split: long ones with few results."""
     steps, lanes = extent(tensor.op.reduce_axis[0]), lanes_in(target, tensor.dtype)
+    if is_open(length_of(tensor.op.reduce_axis[0])):
+        return 1
     *front, last = map(extent, tensor.op.axis)
     columns = _ROWS if runs_along_rows(tensor, lanes) else lanes
     tasks = math.prod(-(-size // _ROWS) for size in front) * -(-last // columns)

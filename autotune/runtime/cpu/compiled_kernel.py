@@ -49,7 +49,7 @@ class Kernel:
 
     Attributes
     ----------
-    signature, threads
+    signature, address, threads
         As given.
     constants : tuple of ndarray
         Arrays that it is always called with, after those of its calls.
@@ -57,6 +57,7 @@ class Kernel:
 
     def __init__(self, signature: Signature, address: int, threads: int) -> None:
         self.signature = signature
+        self.address = address
         self.threads = threads
         self.constants: tuple[Array, ...] = ()
         self._checker = ArgumentChecker(signature)

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import llvmlite
@@ -22,6 +23,7 @@ from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.gpu.simt_to_loops import simt_on_cpu
 from autotune.runtime.cpu.compiled_kernel import CpuBinary, Kernel
+from autotune.runtime.cpu.kernel_choice import Rule, choice_source, kernels_of
 from autotune.runtime.cpu.named_processors import features_of
 from autotune.runtime.cpu.openmp import SYMBOLS, OpenMP, find_openmp
 from autotune.runtime.cpu.parallel_launch import launch_source
@@ -58,6 +60,49 @@ class LoadedBinary(Kernel):
         return f"<{self.signature.name} for {self.target}>"
 
 
+class ChoiceFunction(Kernel):
+    """Kernels of the same arrays, and a rule that picks one by sizes, as one function.
+
+    `signature`: what it takes.
+    `rule`: names sizes of the signature, and kernels by their positions.
+    `kernels`: compiled for the same target, each with a name of its own.
+    """
+
+    def __init__(
+        self, signature: Signature, rule: Rule, kernels: Sequence[CompiledFunction]
+    ) -> None:
+        self.rule = rule
+        self.kernels = tuple(kernels)
+        self.target = kernels[0].target
+        entries = [kernel.module.entry for kernel in kernels]
+        own = [kernel.signature for kernel in kernels]
+        self.module = choice_source(signature, rule, entries, own)
+        uses_threads = any(kernel.module.uses_threads for kernel in kernels)
+        self.module = replace(self.module, uses_threads=uses_threads)
+        used = set(kernels_of(rule))
+        known = {entries[n]: kernels[n].address for n in sorted(used)}
+        self._engine, addresses = _linked(self.object_code(), [self.module.entry], known)
+        threads = max(kernel.threads for kernel in kernels)
+        super().__init__(signature, addresses[self.module.entry], threads)
+
+    @property
+    def source(self) -> str:
+        """LLVM assembly of the rule, then of the kernels."""
+        return "\n".join([self.module.text, *(kernel.source for kernel in self.kernels)])
+
+    def object_code(self) -> bytes:
+        """Return the object file of the rule."""
+        return object_code(self.module, self.target, None, None)
+
+    def object_files(self) -> list[bytes]:
+        """Return the object files that a library of it has."""
+        used = sorted(set(kernels_of(self.rule)))
+        return [self.object_code(), *(self.kernels[n].object_code() for n in used)]
+
+    def __repr__(self) -> str:
+        return f"<{self.signature.name} for {self.target}, of {len(self.kernels)} kernels>"
+
+
 class CompiledFunction(LoadedBinary):
     """A function compiled for this machine, called with its arrays in order."""
 
@@ -85,6 +130,10 @@ class CompiledFunction(LoadedBinary):
     def object_code(self) -> bytes:
         """Return its object file, the one that runs here."""
         return object_code(self.module, self.target, self._level, self._cache)
+
+    def object_files(self) -> list[bytes]:
+        """Return the object files that a library of it has."""
+        return [self.object_code()]
 
     def assembly(self) -> str:
         """Return the machine's assembly text that the optimiser arrives at."""

@@ -1,0 +1,133 @@
+"""Chooses the smallest set of kernels that keeps every shape within a share of its best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatMatrix = npt.NDArray[np.float64]
+
+# Sets of equal size that are compared for their mean loss.
+_MOST_COMPARED = 20_000
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The kernels that are kept.
+
+    `kernels`: their columns, in ascending order.
+    `limits`: for each shape the loss that its best kernel of the set keeps within, (n,).
+    """
+
+    kernels: tuple[int, ...]
+    limits: tuple[float, ...]
+
+
+def select(
+    losses: FloatMatrix, within: float, most: int | None = None, everywhere: Collection[int] = ()
+) -> Selection:
+    """Return a smallest set of kernels in which each shape has one that it loses little by.
+
+    Of the smallest sets it is the one with the least mean loss. A shape that no kernel keeps within
+    `within` has its own limit: what the best kernel for it reaches. If more than `most` kernels
+    would be needed, all limits are raised to the least value by which `most` are enough.
+
+    Parameters
+    ----------
+    losses : ndarray of float64, shape (n, kernels)
+        What each shape loses by each kernel: 0.1 where it takes 1.1 times as long as the best for
+        the shape; inf where the kernel cannot be used.
+    within : float
+        Largest loss, >= 0.
+    most : int, optional
+        Largest number of kernels, >= 1.
+    everywhere : collection of int
+        Kernels that work for every size: the set has one of these. Empty: any will do.
+
+    Raises
+    ------
+    ValueError
+        If some shape has no kernel at all, or no set of `most` kernels serves all shapes.
+    """
+    if not losses.size or not np.isfinite(losses).any(axis=1).all():
+        raise ValueError("some shape has no kernel")
+    own = losses.min(axis=1)
+    needed = set(everywhere) or set(range(losses.shape[1]))
+    steps = np.unique(np.maximum(losses[np.isfinite(losses)], within))
+    limits = np.maximum(within, own)
+    found = _smallest(losses, limits, needed, most)
+    if found is None:  # the least limit by which few kernels are enough, by bisection
+        low, high = 0, len(steps) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if _smallest(losses, np.maximum(steps[middle], own), needed, most) is None:
+                low = middle + 1
+            else:
+                high = middle
+        limits = np.maximum(steps[high], own)
+        found = _smallest(losses, limits, needed, most)
+    if found is None:
+        raise ValueError(f"no {most} kernels serve all shapes")
+    return Selection(found, tuple(map(float, limits)))
+
+
+def _smallest(
+    losses: FloatMatrix, limits: npt.NDArray[np.float64], needed: set[int], most: int | None
+) -> tuple[int, ...] | None:
+    """Return the best of the smallest sets that keep all limits; None if they exceed `most`."""
+    allowed = losses <= (limits + _ROUNDING)[:, None]
+    covers = [sum(1 << row for row in np.flatnonzero(column).tolist()) for column in allowed.T]
+    every = (1 << len(losses)) - 1
+    if most is None or most > len(covers):
+        most = len(covers)
+    for size in range(1, most + 1):
+        best: tuple[float, tuple[int, ...]] | None = None
+        for number, chosen in enumerate(_sets(covers, every, size, needed)):
+            best = min(filter(None, (best, (_mean(losses, chosen), chosen))))
+            if number >= _MOST_COMPARED:
+                break
+        if best is not None:
+            return best[1]
+    return None
+
+
+def _mean(losses: FloatMatrix, chosen: Sequence[int]) -> float:
+    """Return the mean logarithm of slow-downs."""
+    return float(np.log1p(losses[:, list(chosen)].min(axis=1)).mean())
+
+
+def _sets(
+    covers: Sequence[int], left: int, size: int, needed: set[int], chosen: tuple[int, ...] = ()
+) -> Iterator[tuple[int, ...]]:
+    """Return the sets of so many kernels that cover what is left, with one of `needed`."""
+    has_needed = not needed.isdisjoint(chosen)
+    if not left:
+        if has_needed:
+            yield tuple(sorted(chosen))
+        elif size:
+            yield from (tuple(sorted((*chosen, kernel))) for kernel in needed)
+        return
+    widest = max((cover & left).bit_count() for cover in covers)
+    if size * widest < left.bit_count():
+        return
+    # The row with the fewest kernels decides: one of these is in every set.
+    rows = _rows(left)
+    row = min(rows, key=lambda row: sum(cover >> row & 1 for cover in covers))
+    for kernel, cover in enumerate(covers):
+        if cover >> row & 1:
+            yield from _sets(covers, left & ~cover, size - 1, needed, (*chosen, kernel))
+
+
+def _rows(bits: int) -> list[int]:
+    return [row for row in range(bits.bit_length()) if bits >> row & 1]
+
+
+def worst_and_mean(losses: Sequence[float]) -> tuple[float, float]:
+    """Return the largest loss, and the geometric mean of slow-downs less one."""
+    return max(losses), math.expm1(sum(map(math.log1p, losses)) / len(losses))

@@ -1,0 +1,138 @@
+"""Rules for sizes that only calls know: what they choose by likely sizes is right for all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune import te
+from autotune.errors import UsageError
+from autotune.operators.template_lookup import find_template
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.task.task import Task
+
+# Likely sizes of a product, beside flags of `matmul`.
+LIKELY = [
+    ((512, 512, 512), {}),
+    ((7, 1000, 2048), {}),
+    ((33, 100, 30), {"transpose_a": True}),
+    ((100, 40, 300), {"transpose_b": True}),
+    ((2, 4096, 1024), {"dtype": "float16"}),
+    ((48, 64, 80), {"dtype": "int8", "out_dtype": "int32"}),
+]
+SIZES = [(1, 1, 1), (5, 3, 2), (33, 65, 17), (64, 64, 64), (1, 200, 40), (130, 1, 9), (8, 31, 129)]
+
+
+def product_of(task, index):
+    return compile_function(task.prepared_of(task.space.config(index).values).main)
+
+
+def check_product(built, m, n, k, flags):
+    rng = np.random.default_rng(m + n + k)
+    dtype, out = flags.get("dtype", "float32"), flags.get("out_dtype", "")
+    a = rng.integers(-4, 5, (k, m) if flags.get("transpose_a") else (m, k)).astype(dtype)
+    b = rng.integers(-4, 5, (n, k) if flags.get("transpose_b") else (k, n)).astype(dtype)
+    c = np.full((m, n), 7, out or dtype)
+    built(a, b, c)
+    left = a.T if flags.get("transpose_a") else a
+    right = b.T if flags.get("transpose_b") else b
+    np.testing.assert_array_equal(c, left.astype("f8") @ right.astype("f8"))
+
+
+@pytest.mark.parametrize(("likely", "flags"), LIKELY)
+def test_products_are_right_whatever_the_sizes_turn_out_to_be(likely, flags):
+    sizes = {name: [size] for name, size in zip("mnk", likely, strict=True)}
+    task = Task(find_template("matmul", "llvm"), {**sizes, **flags}, "llvm")
+    drawn = np.random.default_rng(0).integers(len(task.space), size=200).tolist()
+    legal = [index for index in drawn if not task.refusal(index)][:1]
+    for index in (task.default_index, *legal):
+        built = product_of(task, index)
+        for sizes in SIZES:
+            check_product(built, *sizes, flags)
+
+
+def test_some_sizes_may_be_open_and_others_not():
+    args = {"m": [40], "n": 70, "k": 50}
+    task = Task(find_template("matmul", "llvm"), args, "llvm")
+    built = product_of(task, task.default_index)
+    for m in (1, 6, 40, 77):
+        check_product(built, m, 70, 50, {})
+
+
+def test_batches_of_products_may_be_of_any_size():
+    args = {"b": [12], "m": [20], "n": [30], "k": [40]}
+    task = Task(find_template("batch_matmul", "llvm"), args, "llvm")
+    built = product_of(task, task.default_index)
+    for b, m, n, k in ((1, 5, 7, 9), (13, 33, 18, 21)):
+        rng = np.random.default_rng(b)
+        x = rng.integers(-4, 5, (b, m, k)).astype("f4")
+        y = rng.integers(-4, 5, (b, k, n)).astype("f4")
+        z = np.zeros((b, m, n), "f4")
+        built(x, y, z)
+        np.testing.assert_array_equal(z, x @ y)
+
+
+def test_what_follows_a_product_is_computed_with_it():
+    args = {"m": [40], "n": [70], "k": [50], "activation": "relu"}
+    task = Task(find_template("dense", "llvm"), args, "llvm")
+    built = product_of(task, task.default_index)
+    rng = np.random.default_rng(0)
+    for m, n, k in ((3, 17, 5), (50, 64, 20)):
+        x, w = rng.integers(-4, 5, (m, k)).astype("f4"), rng.integers(-4, 5, (k, n)).astype("f4")
+        bias, y = rng.integers(-4, 5, n).astype("f4"), np.zeros((m, n), "f4")
+        built(x, w, bias, y)
+        np.testing.assert_array_equal(y, np.maximum(x @ w + bias, 0))
+
+
+def test_elements_of_any_number_are_computed():
+    task = Task(find_template("bias_gelu", "llvm"), {"m": [9], "n": [33]}, "llvm")
+    fixed = Task(find_template("bias_gelu", "llvm"), {"m": 5, "n": 70}, "llvm")
+    rng = np.random.default_rng(0)
+    x, bias = rng.standard_normal((5, 70)).astype("f4"), rng.standard_normal(70).astype("f4")
+    found, right = np.zeros((5, 70), "f4"), np.zeros((5, 70), "f4")
+    product_of(task, task.default_index)(x, bias, found)
+    product_of(fixed, fixed.default_index)(x, bias, right)
+    np.testing.assert_allclose(found, right, rtol=1e-6)
+
+
+def test_other_reductions_of_open_sizes_are_refused():
+    task = Task(find_template("softmax", "llvm"), {"m": [40], "n": 70}, "llvm")
+    with pytest.raises(UsageError, match=r"open sizes .*only products"):
+        _ = task.space
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"m": [], "n": 4, "k": 4}, "argument m holds sizes of at least 1"),
+        ({"m": [4, 0], "n": 4, "k": 4}, "argument m holds sizes of at least 1"),
+        ({"m": [4, 2.5], "n": 4, "k": 4}, "argument m must be"),
+        ({"m": [4, 8], "n": [4], "k": 4}, "same length; m has 2, n has 1"),
+        ({"m": 4, "n": 4, "k": 4, "dtype": ["float32"]}, "argument dtype must be"),
+    ],
+)
+def test_an_open_size_is_a_list_of_sizes(args, said):
+    with pytest.raises(UsageError, match=said):
+        Task(find_template("matmul", "llvm"), args, "llvm")
+
+
+def product_of_any_size(n: int):
+    m, k = te.var("m", likely=64), te.var("k", likely=100)
+    A, B = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    return te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+
+
+@pytest.mark.filterwarnings("ignore:no records given")
+def test_a_function_may_say_what_is_likely_of_a_size():
+    built = autotune.build(product_of_any_size, {"n": 48})
+    a, b, c = np.ones((3, 50), "f4"), np.ones((50, 48), "f4"), np.zeros((3, 48), "f4")
+    built(a, b, c)
+    assert (c == 50).all()
+
+
+@pytest.mark.parametrize("likely", [0, -3, 2.5, True])
+def test_what_is_likely_of_a_size_is_a_positive_number(likely):
+    with pytest.raises(autotune.errors.IRError, match="likely must be a whole number"):
+        te.var("n", likely=likely)

@@ -1,0 +1,89 @@
+"""The smallest set of kernels: as good as the best of all sets, within the limits that it says."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotune.shape_dispatch.selection import select, worst_and_mean
+
+LOSS = st.one_of(st.floats(0, 0.5), st.just(np.inf))
+
+
+@st.composite
+def tables(draw):
+    rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    every = draw(st.lists(LOSS, min_size=rows * columns, max_size=rows * columns))
+    losses = np.array(every).reshape(rows, columns)
+    losses[:, draw(st.integers(0, columns - 1))] = draw(st.floats(0, 2))
+    return losses
+
+
+def covers(losses, chosen, limits):
+    return (losses[:, list(chosen)].min(axis=1) <= limits + 1e-9).all()
+
+
+def smallest(losses, limits):
+    columns = range(losses.shape[1])
+    for size in range(1, losses.shape[1] + 1):
+        if any(covers(losses, c, limits) for c in itertools.combinations(columns, size)):
+            return size
+    raise AssertionError
+
+
+@given(tables(), st.floats(0, 0.5))
+def test_no_smaller_set_keeps_the_limits(losses, within):
+    found = select(losses, within)
+    limits = np.maximum(within, losses.min(axis=1))
+    np.testing.assert_array_equal(found.limits, limits)
+    assert covers(losses, found.kernels, limits)
+    assert len(found.kernels) == smallest(losses, limits)
+
+
+@given(tables(), st.floats(0, 0.5), st.integers(1, 3))
+def test_with_few_kernels_the_limits_are_the_least_that_they_can_keep(losses, within, most):
+    found = select(losses, within, most)
+    assert len(found.kernels) <= most
+    assert covers(losses, found.kernels, np.array(found.limits))
+    own = losses.min(axis=1)
+    sets = itertools.combinations(range(losses.shape[1]), min(most, losses.shape[1]))
+    over = min(
+        max((worst for worst, least in zip(losses[:, list(c)].min(axis=1), own, strict=True)
+             if worst > max(within, least) + 1e-9), default=within)
+        for c in sets
+    )  # fmt: skip
+    raised = [x for x, least in zip(found.limits, own, strict=True) if x > max(within, least)]
+    assert max(raised, default=within) == pytest.approx(max(over, within))
+
+
+@given(tables(), st.floats(0, 0.5), st.data())
+def test_one_of_the_kernels_works_everywhere(losses, within, data):
+    whole = [n for n in range(losses.shape[1]) if np.isfinite(losses[:, n]).all()]
+    everywhere = data.draw(st.sets(st.sampled_from(whole), min_size=1))
+    found = select(losses, within, everywhere=everywhere)
+    assert everywhere & set(found.kernels)
+
+
+def test_of_the_smallest_sets_the_one_with_the_least_mean_loss_is_taken():
+    losses = np.array([[0.09, 0.0], [0.09, 0.05], [0.0, 0.05]])
+    assert select(losses, 0.1).kernels == (1,)
+
+
+def test_a_shape_without_any_kernel_is_refused():
+    with pytest.raises(ValueError, match="no kernel"):
+        select(np.array([[0.0], [np.inf]]), 0.1)
+
+
+def test_shapes_that_no_single_kernel_serves_are_refused_by_one_kernel():
+    with pytest.raises(ValueError, match="no 1 kernels"):
+        select(np.array([[0.0, np.inf], [np.inf, 0.0]]), 0.1, most=1)
+
+
+def test_the_mean_loss_is_that_of_slow_downs():
+    worst, mean = worst_and_mean([0.0, 3.0])
+    assert worst == 3.0
+    assert mean == pytest.approx(1.0)
