@@ -374,8 +374,12 @@ class Task:
     @property
     def bytes(self) -> float:
         """Total size of the arguments in bytes: what a run must move at least."""
-        sizes = (dtypes.itemsize(a.dtype) * math.prod(a.fixed or ()) for a in self.arguments)
-        return float(sum(sizes))
+        return float(sum(map(_bytes_of, self.arguments)))
+
+    @property
+    def constant_bytes(self) -> float:
+        """Total size of the constant inputs in bytes."""
+        return float(sum(_bytes_of(self.arguments[position]) for position in self.constant))
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -403,6 +407,10 @@ class Task:
     @cached_property
     def _space_fingerprint(self) -> str:
         return Space(self.space.knobs).fingerprint()
+
+
+def _bytes_of(array: ArrayParameter) -> int:
+    return dtypes.itemsize(array.dtype) * math.prod(array.fixed or ())
 
 
 def _positions(constant: Sequence[int]) -> tuple[int, ...]:
