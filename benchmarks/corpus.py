@@ -32,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +268,8 @@ class Folder:
                 kept |= tune(workload, log, Path(temporary), variables)
                 path.write_text(json.dumps(kept, indent=1) + "\n")
             if "error" not in kept:
-                kept |= timing(workload, log, variables)
+                request = replace(workload.request, log=str(log), peak_flops=kept["peak_flops"])
+                kept |= timing(request, variables)
                 path.write_text(json.dumps(kept, indent=1) + "\n")
         return kept
 
@@ -334,6 +335,7 @@ def tune(
         "first_build_s": first["started"]["time"] - began,
         "structures": first["job"]["structures"],
         "ceiling_of": machine[-1]["ceiling_of"] if machine else None,
+        "peak_flops": machine[-1]["peak_flops"].get("float32") if machine else None,
         "share_of_run": finished["best"]["share"],
         "noise": max(
             (event["noise"] for event in events if event["event"] == "noisy"), default=None
@@ -342,13 +344,12 @@ def tune(
     }
 
 
-def timing(workload: Workload, log: Path, variables: Mapping[str, str]) -> dict[str, Any]:
+def timing(request: Request, variables: Mapping[str, str]) -> dict[str, Any]:
     """Return what `corpus_timing.compare` does, in a new process; or an "error"."""
-    target = Target.of(workload.request.target)
+    target = Target.of(request.target)
     threads = str(thread_count(target.threads))
     names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-    words = json.dumps({**asdict(workload.request), "log": str(log)})
-    command = [sys.executable, str(HERE / "corpus_timing.py"), words]
+    command = [sys.executable, str(HERE / "corpus_timing.py"), json.dumps(asdict(request))]
     try:
         done = _ended(command, {**variables, **dict.fromkeys(names, threads)}, TIMING_TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -8,9 +8,10 @@ call. Each is called for a block of a quarter of a second, then all threads slee
 first third of a block is not counted. The figure is the median over the rounds of the medians of
 the blocks.
 
-Other programs, and other guests of the host, slow down single seconds: cores that share their units
-run at half speed, and no clock of the machine shows it. So a reference kernel runs between
-blocks, and a block is repeated if it is slower than it has been, up to `REPEATS` times.
+Other programs, and other guests of the host, slow down seconds: the threads of a virtual machine may
+share one core of the host for a while, at half speed, and no clock of the machine shows it. So a
+reference kernel runs between blocks. A block does not count if it is slower than it has been: the
+next one waits until the speed is back, for at most `PATIENCE_S` in all.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ NOT_COUNTED = 1 / 3
 """Share of a block that is not counted: threads start, and the others' fall asleep."""
 
 SLEEP_S = 0.05
-REPEATS = 3
-"""Times that a block is repeated while the machine is slow."""
+PATIENCE_S = 60.0
+"""Seconds to wait for a machine that is slow, and to repeat blocks, during a workload's timing."""
 
 SLOW = 1.25
 """Share of its least time that the reference kernel takes where the machine is slow."""
@@ -110,6 +111,8 @@ class Request:
     constant : list of int
         Positions of the inputs that may be laid out before timing.
     rounds : int
+    peak_flops : float, optional
+        Operations per second of float32 that tuning has seen, with which a machine is not slow.
     """
 
     template: str
@@ -119,6 +122,7 @@ class Request:
     shapes: Mapping[str, str]
     constant: Sequence[int]
     rounds: int
+    peak_flops: float | None = None
 
 
 class DifferentResultError(Exception):
@@ -155,7 +159,7 @@ def compare(request: Request) -> dict[str, Any]:
             build_task(task, known, constants={n: inputs[n] for n in task.constant})
             for known in (records, None)
         )
-    contenders = contenders_of(task, inputs, outputs)
+    contenders = contenders_of(task, inputs, outputs, request.peak_flops)
     calls: dict[str, Call] = {"tuned": contenders.ours(tuned)}
     assert default.config is not None
     assert tuned.config is not None
@@ -252,22 +256,28 @@ def timed(calls: Mapping[str, Call], contenders: Contenders, rounds: int) -> dic
     """Return the median seconds of each contender's call in each round.
 
     A round calls each for a block; the next round begins with another contender. A block before or
-    after which the machine is slow is repeated.
+    after which the machine is slow is repeated when the speed is back. Once patience is at an end,
+    such blocks count only for a contender that has no other.
     """
     found: dict[str, list[float]] = {name: [] for name in calls}
+    disturbed: dict[str, list[float]] = {name: [] for name in calls}
     numbers = {name: _calls_of_a_sample(call, contenders) for name, call in calls.items()}
     names = list(calls)
-    slow = contenders.is_slow()
+    slow, left_s = contenders.is_slow(), PATIENCE_S
     for number in range(rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            for _ in range(1 + REPEATS):
+            while True:
+                begin = time.perf_counter()
                 seconds = _block(calls[name], contenders.clock, numbers[name])
                 before, slow = slow, contenders.is_slow()
-                if not (before or slow):
+                if not (before or slow) or left_s <= 0:
                     break
-            found[name].append(seconds)
-    return found
+                while slow and time.perf_counter() - begin < left_s:
+                    slow = contenders.is_slow()
+                left_s -= time.perf_counter() - begin
+            (disturbed if before or slow else found)[name].append(seconds)
+    return {name: times or disturbed[name] for name, times in found.items()}
 
 
 def _calls_of_a_sample(call: Call, contenders: Contenders) -> int:
@@ -289,10 +299,12 @@ def _block(call: Call, clock: Callable[[Call, int], float], number: int) -> floa
 # -- contenders --------------------------------------------------------------------------------
 
 
-def contenders_of(task: Task, inputs: Sequence[Array], outputs: Sequence[Array]) -> Contenders:
-    """Return the contenders on the device of a task."""
+def contenders_of(
+    task: Task, inputs: Sequence[Array], outputs: Sequence[Array], peak_flops: float | None = None
+) -> Contenders:
+    """Return the contenders on the device of a task, of which a peak of float32 may be known."""
     if task.target.on_cpu:
-        return OnCpu(task, inputs, outputs)
+        return OnCpu(task, inputs, outputs, peak_flops)
     from corpus_torch import OnGpu
 
     return OnGpu(task, inputs, outputs)
@@ -303,11 +315,17 @@ class OnCpu:
 
     sample_s = 20e-6
 
-    def __init__(self, task: Task, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def __init__(
+        self,
+        task: Task,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        peak_flops: float | None = None,
+    ) -> None:
         self._task = task
         self._inputs, self._outputs = inputs, outputs
-        self._reference, _ = multiply_adds(task.target, "float32", REFERENCE_STEPS)
-        self._least_s = math.inf
+        self._reference, count = multiply_adds(task.target, "float32", REFERENCE_STEPS)
+        self._least_s = math.inf if peak_flops is None else 2 * count / peak_flops
 
     def clock(self, call: Call, number: int) -> float:
         """Return the wall time of so many calls."""
