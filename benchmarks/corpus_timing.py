@@ -8,9 +8,9 @@ call. Each is called for a block of a quarter of a second, then all threads slee
 first third of a block is not counted. The figure is the median over the rounds of the medians of
 the blocks.
 
-Other programs, and other guests of the host, slow down seconds: the threads of a virtual machine may
-share one core of the host for a while, at half speed, and no clock of the machine shows it. So a
-reference kernel runs between blocks. A block does not count if it is slower than it has been: the
+Other programs, and other guests of the host, slow down seconds: the threads of a virtual machine
+may share one core of the host for a while, at half speed, and no clock of the machine shows it. So
+a reference kernel runs between blocks. A block does not count if it is slower than it has been: the
 next one waits until the speed is back, for at most `PATIENCE_S` in all.
 """
 

@@ -61,8 +61,8 @@ BEGIN_S = 0.01  # Assumed seconds to begin a round.
 ENTER_S = 0.002  # Assumed seconds to load one finalist.
 BUILDERS = 2  # So many finalists are assumed to be built beside each other.
 
-# Bytes of constant inputs that are assumed to be laid out anew in a second, into new pages: for each
-# finalist, when it is loaded and in each round.
+# Bytes of constant inputs that are assumed to be laid out anew in a second, into new pages. That is
+# done for each finalist, when it is loaded and in each round.
 PREPARED_BYTES_S = 5e8
 
 # Checking one finalist is assumed to take this share of the time that the right answers take.
