@@ -33,9 +33,11 @@ import numpy as np
 from autotune.builder import BuiltFunction, build_task
 from autotune.cli.options.task_arguments import load_log, task_with, template_of
 from autotune.ir import dtypes
+from autotune.measure.roofline import fastest
 from autotune.reuse import choose
 from autotune.runtime.cpu.aligned_arrays import aligned_copy, aligned_zeros
 from autotune.runtime.cpu.benchmark_kernels import multiply_adds
+from autotune.runtime.cpu.cpu_device import CpuDevice
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 from autotune.task.task import Task
@@ -48,7 +50,7 @@ NOT_COUNTED = 1 / 3
 """Share of a block that is not counted: threads start, and the others' fall asleep."""
 
 SLEEP_S = 0.05
-PATIENCE_S = 60.0
+PATIENCE_S = 30.0
 """Seconds to wait for a machine that is slow, and to repeat blocks, during a workload's timing."""
 
 SLOW = 1.25
@@ -61,6 +63,12 @@ REFERENCE_STEPS, REFERENCE_CALLS = 1 << 16, 8
 """The reference kernel: a quarter of a millisecond, and how often it runs."""
 
 RECURRENT = ("rnn_cell", "lstm_cell")
+
+ROOF = "ceiling"
+"""Name of the contender that shows what the machine can do while the others are timed."""
+
+ROOF_S = 0.05
+"""Seconds for each of the calls of which the slowest part of a roofline is found."""
 
 
 class Contenders(Protocol):
@@ -84,6 +92,13 @@ class Contenders(Protocol):
 
     def libraries(self) -> dict[str, Call | str]:
         """Return calls of the libraries by their names; for one that is left out, why."""
+        ...
+
+    def roof(self) -> tuple[Call, float] | None:
+        """Return what bounds the work (roofline): a call, and how many of it the work is.
+
+        None if tuning measures it as well as it can be.
+        """
         ...
 
     def clear(self) -> None:
@@ -111,8 +126,6 @@ class Request:
     constant : list of int
         Positions of the inputs that may be laid out before timing.
     rounds : int
-    peak_flops : float, optional
-        Operations per second of float32 that tuning has seen, with which a machine is not slow.
     """
 
     template: str
@@ -122,7 +135,6 @@ class Request:
     shapes: Mapping[str, str]
     constant: Sequence[int]
     rounds: int
-    peak_flops: float | None = None
 
 
 class DifferentResultError(Exception):
@@ -135,8 +147,9 @@ def compare(request: Request) -> dict[str, Any]:
     Returns
     -------
     dict
-        "seconds" of a call, and those of all rounds ("rounds_s"), by contender; libraries that are
-        "left_out", with the reason; "config" and "default_config", the knobs' values.
+        "seconds" of a call, and those of all rounds ("rounds_s"), by contender; "ceiling_s", the
+        least seconds (roofline), from rates in the same rounds; libraries that are "left_out",
+        with the reason; "config" and "default_config", the knobs' values.
 
     Raises
     ------
@@ -159,7 +172,7 @@ def compare(request: Request) -> dict[str, Any]:
             build_task(task, known, constants={n: inputs[n] for n in task.constant})
             for known in (records, None)
         )
-    contenders = contenders_of(task, inputs, outputs, request.peak_flops)
+    contenders = contenders_of(task, inputs, outputs)
     calls: dict[str, Call] = {"tuned": contenders.ours(tuned)}
     assert default.config is not None
     assert tuned.config is not None
@@ -170,11 +183,15 @@ def compare(request: Request) -> dict[str, Any]:
     calls |= {name: call for name, call in found.items() if not isinstance(call, str)}
     left_out = {name: why for name, why in found.items() if isinstance(why, str)}
     check_results(calls, contenders, expected_of(task, inputs))
-    rounds_s = timed(calls, contenders, request.rounds)
+    roof = contenders.roof()
+    rounds_s = timed(calls | ({} if roof is None else {ROOF: roof[0]}), contenders, request.rounds)
     if same:
         rounds_s["default"] = rounds_s["tuned"]
+    seconds = {name: statistics.median(times) for name, times in rounds_s.items()}
+    ceiling_s = {} if roof is None else {"ceiling_s": roof[1] * seconds.pop(ROOF)}
     return {
-        "seconds": {name: statistics.median(times) for name, times in rounds_s.items()},
+        "seconds": seconds,
+        **ceiling_s,
         "rounds_s": rounds_s,
         "left_out": left_out,
         "config": dict(tuned.config.values),
@@ -257,7 +274,7 @@ def timed(calls: Mapping[str, Call], contenders: Contenders, rounds: int) -> dic
 
     A round calls each for a block; the next round begins with another contender. A block before or
     after which the machine is slow is repeated when the speed is back. Once patience is at an end,
-    such blocks count only for a contender that has no other.
+    such blocks are kept; they count if one of the contenders has no others, for all of them.
     """
     found: dict[str, list[float]] = {name: [] for name in calls}
     disturbed: dict[str, list[float]] = {name: [] for name in calls}
@@ -277,7 +294,9 @@ def timed(calls: Mapping[str, Call], contenders: Contenders, rounds: int) -> dic
                     slow = contenders.is_slow()
                 left_s -= time.perf_counter() - begin
             (disturbed if before or slow else found)[name].append(seconds)
-    return {name: times or disturbed[name] for name, times in found.items()}
+    if all(found.values()):
+        return found
+    return {name: found[name] + disturbed[name] for name in names}
 
 
 def _calls_of_a_sample(call: Call, contenders: Contenders) -> int:
@@ -299,12 +318,10 @@ def _block(call: Call, clock: Callable[[Call, int], float], number: int) -> floa
 # -- contenders --------------------------------------------------------------------------------
 
 
-def contenders_of(
-    task: Task, inputs: Sequence[Array], outputs: Sequence[Array], peak_flops: float | None = None
-) -> Contenders:
-    """Return the contenders on the device of a task, of which a peak of float32 may be known."""
+def contenders_of(task: Task, inputs: Sequence[Array], outputs: Sequence[Array]) -> Contenders:
+    """Return the contenders on the device of a task."""
     if task.target.on_cpu:
-        return OnCpu(task, inputs, outputs, peak_flops)
+        return OnCpu(task, inputs, outputs)
     from corpus_torch import OnGpu
 
     return OnGpu(task, inputs, outputs)
@@ -315,17 +332,11 @@ class OnCpu:
 
     sample_s = 20e-6
 
-    def __init__(
-        self,
-        task: Task,
-        inputs: Sequence[Array],
-        outputs: Sequence[Array],
-        peak_flops: float | None = None,
-    ) -> None:
+    def __init__(self, task: Task, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         self._task = task
         self._inputs, self._outputs = inputs, outputs
-        self._reference, count = multiply_adds(task.target, "float32", REFERENCE_STEPS)
-        self._least_s = math.inf if peak_flops is None else 2 * count / peak_flops
+        self._reference, _ = multiply_adds(task.target, "float32", REFERENCE_STEPS)
+        self._least_s = math.inf
 
     def clock(self, call: Call, number: int) -> float:
         """Return the wall time of so many calls."""
@@ -354,6 +365,21 @@ class OnCpu:
         workload, threads = self._task.workload, thread_count(self._task.target.threads)
         given = workload.template, self._task.args, self._inputs, self._outputs
         return onnx_call(*given, self._task.constant, threads)
+
+    def roof(self) -> tuple[Call, float] | None:
+        """Return multiply-adds, or the fastest way to copy, and how many of it the work is."""
+        task, device = self._task, CpuDevice(self._task.target)
+
+        def least_s(way: tuple[Call, float]) -> float:
+            return way[1] * fastest(way[0], ROOF_S, device=device)
+
+        ways = [(call, task.bytes / moved) for call, moved in device.copies(task.bytes)]
+        roofs = [min(ways, key=least_s)]
+        kind = task.arguments[-1].dtype
+        if task.flops is not None and dtypes.is_float(kind):
+            call, count = device.multiply_adds(dtypes.accumulator(kind))
+            roofs.append((call, task.flops / (2 * count)))
+        return max(roofs, key=least_s)
 
     def clear(self) -> None:
         """Spoil the outputs."""
