@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -394,7 +395,39 @@ def test_a_block_is_repeated_when_a_slow_machine_is_fast_again(
     # The blocks that end at 11 and 55 s count; that of 22 s is repeated, and the last ones, at the
     # end of all patience, do not count beside those.
     assert found["a"] == [11.0, pytest.approx(55.0, abs=2), pytest.approx(66.0, abs=2)]
-    assert timing.timed({"b": lambda: None}, Contenders(), 1)["b"]  # no other: it counts
+
+
+@pytest.mark.parametrize(
+    ("slow", "counted"),
+    [
+        # Before the first block and after each: b has no undisturbed block, so all count.
+        ([False, False, True, True, True], {"a": [0.0, 3.0], "b": [1.0, 2.0]}),
+        # Both have undisturbed blocks, which alone count.
+        ([True, False, False, False, False], {"a": [3.0], "b": [1.0, 2.0]}),
+    ],
+)
+def test_contenders_are_compared_in_one_state_of_the_machine(
+    module: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    slow: list[bool],
+    counted: dict[str, list[float]],
+) -> None:
+    timing = module("corpus_timing")
+    monkeypatch.setattr(timing, "PATIENCE_S", 0.0)
+    states, blocks = iter(slow), itertools.count()
+
+    class Contenders:
+        sample_s = 0.0
+
+        def clock(self, call: Callable[[], object], number: int) -> float:
+            return 1.0
+
+        def is_slow(self) -> bool:
+            return next(states)
+
+    monkeypatch.setattr(timing, "_block", lambda *_: float(next(blocks)))
+    calls = {"a": lambda: None, "b": lambda: None}
+    assert timing.timed(calls, Contenders(), 2) == counted  # blocks of a, b, b, a
 
 
 def test_results_may_differ_by_rounding_only(module: Callable[[str], Any]) -> None:
