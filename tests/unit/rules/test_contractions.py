@@ -153,6 +153,19 @@ def test_the_sums_of_packed_operands_fill_all_registers_but_four() -> None:
     assert known["tile_rows"] * known["tile_vectors"] == 12  # of 16
 
 
+@pytest.mark.parametrize(
+    ("pixels", "stride", "steps"),
+    [(9, 1, 3), (14, 1, 1), (9, 2, 1)],
+    ids=["room", "sums take all registers", "rows share too little"],
+)
+def test_steps_that_share_elements_are_written_out_where_registers_remain(
+    pixels: int, stride: int, steps: int
+) -> None:
+    made = partial(convolution, 1, 64, pixels, pixels, 64, pad=1, stride=stride)
+    known = default_of(made, (1,))
+    assert (known["vector_2"], known["unroll_2"]) == ("axis1", steps)
+
+
 def test_every_estimate_of_a_tile_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     estimates, cycles = list[float](), tile_costs._cycles
 
