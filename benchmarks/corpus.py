@@ -8,7 +8,8 @@ kernels and the libraries compute the same, and times them (`corpus_timing.py` s
 
 - `corpus.NAME.over_library`: seconds of the fastest library over ours, with the same threads and
   type. A library without a counterpart of the operator is left out.
-- `corpus.NAME.of_ceiling`: the ceiling that `autotune run` reports (roofline) over our seconds.
+- `corpus.NAME.of_ceiling`: the ceiling (roofline) over our seconds. It is measured as by `autotune
+  run`, but beside the contenders: the machine may have been faster before.
 - `corpus.NAME.default_over_tuned`: our seconds over those of the default configuration.
 - `corpus.NAME.tuning_s`: wall time of `autotune run`, which finds nothing compiled earlier.
 - `corpus.NAME.first_build_s`: the part of it before the first candidate is built.
@@ -32,7 +33,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +269,7 @@ class Folder:
                 kept |= tune(workload, log, Path(temporary), variables)
                 path.write_text(json.dumps(kept, indent=1) + "\n")
             if "error" not in kept:
-                kept |= timing(workload, log, variables)
+                kept |= timing(replace(workload.request, log=str(log)), variables)
                 path.write_text(json.dumps(kept, indent=1) + "\n")
         return kept
 
@@ -342,13 +343,12 @@ def tune(
     }
 
 
-def timing(workload: Workload, log: Path, variables: Mapping[str, str]) -> dict[str, Any]:
+def timing(request: Request, variables: Mapping[str, str]) -> dict[str, Any]:
     """Return what `corpus_timing.compare` does, in a new process; or an "error"."""
-    target = Target.of(workload.request.target)
+    target = Target.of(request.target)
     threads = str(thread_count(target.threads))
     names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-    words = json.dumps({**asdict(workload.request), "log": str(log)})
-    command = [sys.executable, str(HERE / "corpus_timing.py"), words]
+    command = [sys.executable, str(HERE / "corpus_timing.py"), json.dumps(asdict(request))]
     try:
         done = _ended(command, {**variables, **dict.fromkeys(names, threads)}, TIMING_TIMEOUT_S)
     except subprocess.TimeoutExpired:

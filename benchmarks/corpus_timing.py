@@ -8,9 +8,10 @@ call. Each is called for a block of a quarter of a second, then all threads slee
 first third of a block is not counted. The figure is the median over the rounds of the medians of
 the blocks.
 
-Other programs, and other guests of the host, slow down single seconds: cores that share their units
-run at half speed, and no clock of the machine shows it. So a reference kernel runs between
-blocks, and a block is repeated if it is slower than it has been, up to `REPEATS` times.
+Other programs, and other guests of the host, slow down seconds: the threads of a virtual machine
+may share one core of the host for a while, at half speed, and no clock of the machine shows it. So
+a reference kernel runs between blocks. A block does not count if it is slower than it has been: the
+next one waits until the speed is back, for at most `PATIENCE_S` in all.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ import numpy as np
 from autotune.builder import BuiltFunction, build_task
 from autotune.cli.options.task_arguments import load_log, task_with, template_of
 from autotune.ir import dtypes
+from autotune.measure.roofline import fastest
 from autotune.reuse import choose
 from autotune.runtime.cpu.aligned_arrays import aligned_copy, aligned_zeros
 from autotune.runtime.cpu.benchmark_kernels import multiply_adds
+from autotune.runtime.cpu.cpu_device import CpuDevice
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 from autotune.task.task import Task
@@ -47,8 +50,8 @@ NOT_COUNTED = 1 / 3
 """Share of a block that is not counted: threads start, and the others' fall asleep."""
 
 SLEEP_S = 0.05
-REPEATS = 3
-"""Times that a block is repeated while the machine is slow."""
+PATIENCE_S = 30.0
+"""Seconds to wait for a machine that is slow, and to repeat blocks, during a workload's timing."""
 
 SLOW = 1.25
 """Share of its least time that the reference kernel takes where the machine is slow."""
@@ -60,6 +63,12 @@ REFERENCE_STEPS, REFERENCE_CALLS = 1 << 16, 8
 """The reference kernel: a quarter of a millisecond, and how often it runs."""
 
 RECURRENT = ("rnn_cell", "lstm_cell")
+
+ROOF = "ceiling"
+"""Name of the contender that shows what the machine can do while the others are timed."""
+
+ROOF_S = 0.05
+"""Seconds for each of the calls of which the slowest part of a roofline is found."""
 
 
 class Contenders(Protocol):
@@ -83,6 +92,13 @@ class Contenders(Protocol):
 
     def libraries(self) -> dict[str, Call | str]:
         """Return calls of the libraries by their names; for one that is left out, why."""
+        ...
+
+    def roof(self) -> tuple[Call, float] | None:
+        """Return what bounds the work (roofline): a call, and how many of it the work is.
+
+        None if tuning measures it as well as it can be.
+        """
         ...
 
     def clear(self) -> None:
@@ -131,8 +147,9 @@ def compare(request: Request) -> dict[str, Any]:
     Returns
     -------
     dict
-        "seconds" of a call, and those of all rounds ("rounds_s"), by contender; libraries that are
-        "left_out", with the reason; "config" and "default_config", the knobs' values.
+        "seconds" of a call, and those of all rounds ("rounds_s"), by contender; "ceiling_s", the
+        least seconds (roofline), from rates in the same rounds; libraries that are "left_out",
+        with the reason; "config" and "default_config", the knobs' values.
 
     Raises
     ------
@@ -166,11 +183,15 @@ def compare(request: Request) -> dict[str, Any]:
     calls |= {name: call for name, call in found.items() if not isinstance(call, str)}
     left_out = {name: why for name, why in found.items() if isinstance(why, str)}
     check_results(calls, contenders, expected_of(task, inputs))
-    rounds_s = timed(calls, contenders, request.rounds)
+    roof = contenders.roof()
+    rounds_s = timed(calls | ({} if roof is None else {ROOF: roof[0]}), contenders, request.rounds)
     if same:
         rounds_s["default"] = rounds_s["tuned"]
+    seconds = {name: statistics.median(times) for name, times in rounds_s.items()}
+    ceiling_s = {} if roof is None else {"ceiling_s": roof[1] * seconds.pop(ROOF)}
     return {
-        "seconds": {name: statistics.median(times) for name, times in rounds_s.items()},
+        "seconds": seconds,
+        **ceiling_s,
         "rounds_s": rounds_s,
         "left_out": left_out,
         "config": dict(tuned.config.values),
@@ -252,22 +273,30 @@ def timed(calls: Mapping[str, Call], contenders: Contenders, rounds: int) -> dic
     """Return the median seconds of each contender's call in each round.
 
     A round calls each for a block; the next round begins with another contender. A block before or
-    after which the machine is slow is repeated.
+    after which the machine is slow is repeated when the speed is back. Once patience is at an end,
+    such blocks are kept; they count if one of the contenders has no others, for all of them.
     """
     found: dict[str, list[float]] = {name: [] for name in calls}
+    disturbed: dict[str, list[float]] = {name: [] for name in calls}
     numbers = {name: _calls_of_a_sample(call, contenders) for name, call in calls.items()}
     names = list(calls)
-    slow = contenders.is_slow()
+    slow, left_s = contenders.is_slow(), PATIENCE_S
     for number in range(rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            for _ in range(1 + REPEATS):
+            while True:
+                begin = time.perf_counter()
                 seconds = _block(calls[name], contenders.clock, numbers[name])
                 before, slow = slow, contenders.is_slow()
-                if not (before or slow):
+                if not (before or slow) or left_s <= 0:
                     break
-            found[name].append(seconds)
-    return found
+                while slow and time.perf_counter() - begin < left_s:
+                    slow = contenders.is_slow()
+                left_s -= time.perf_counter() - begin
+            (disturbed if before or slow else found)[name].append(seconds)
+    if all(found.values()):
+        return found
+    return {name: found[name] + disturbed[name] for name in names}
 
 
 def _calls_of_a_sample(call: Call, contenders: Contenders) -> int:
@@ -336,6 +365,21 @@ class OnCpu:
         workload, threads = self._task.workload, thread_count(self._task.target.threads)
         given = workload.template, self._task.args, self._inputs, self._outputs
         return onnx_call(*given, self._task.constant, threads)
+
+    def roof(self) -> tuple[Call, float] | None:
+        """Return multiply-adds, or the fastest way to copy, and how many of it the work is."""
+        task, device = self._task, CpuDevice(self._task.target)
+
+        def least_s(way: tuple[Call, float]) -> float:
+            return way[1] * fastest(way[0], ROOF_S, device=device)
+
+        ways = [(call, task.bytes / moved) for call, moved in device.copies(task.bytes)]
+        roofs = [min(ways, key=least_s)]
+        kind = task.arguments[-1].dtype
+        if task.flops is not None and dtypes.is_float(kind):
+            call, count = device.multiply_adds(dtypes.accumulator(kind))
+            roofs.append((call, task.flops / (2 * count)))
+        return max(roofs, key=least_s)
 
     def clear(self) -> None:
         """Spoil the outputs."""

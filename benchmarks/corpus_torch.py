@@ -89,6 +89,9 @@ class OnGpu:
             return torch.from_dlpack(array.view(np.int16)).view(torch.bfloat16)
         return torch.from_dlpack(array)
 
+    def roof(self) -> None:
+        """Return None: a GPU has no other guests."""
+
     def clear(self) -> None:
         """Spoil the outputs."""
         for array in self._outputs:

@@ -30,15 +30,14 @@ _LIGHT: Final = 0.8
 def outlasts_caches(
     target: Target, tensor: te.Tensor, stages: Sequence[te.Tensor], light: float = _LIGHT
 ) -> bool:
-    """Whether a result is likely to be stored past the caches: it does not fit into them.
+    """Whether a result is likely to be stored past the caches: with as much again, it exceeds them.
 
     Stores past the cache come in bursts between other operations, which then have to wait: those
-    of `stages`, which must take less than `light` times as long. If there are several stages, rows
-    are read before they are written, and the cache has less time to write its lines.
+    of `stages`, which must take less than `light` times as long.
     """
     is_light = operation_seconds(target, stages) < light * memory_seconds([tensor])
     cache_bytes = min(host.cache_bytes(), _SHARE_BYTES * available_cpus())
-    return is_light and 2 * min(len(stages), 2) * bytes_of(tensor) >= cache_bytes
+    return is_light and 2 * bytes_of(tensor) >= cache_bytes
 
 
 def is_streamed(

@@ -31,7 +31,11 @@ from autotune.schedule.schedule import Schedule
 _MOST_ROWS: Final = 16
 _LEAST_ROWS: Final = 4
 
-#: Number of blocks from which on they are large by default.
+#: Tiles of a block along an axis, and by default along that which is not accessed in order.
+_BLOCKS: Final = (4, 1, 16, 64)
+_SHORT: Final = 4
+
+#: Number of blocks that long ones must leave by default.
 _TASKS: Final = 8
 
 
@@ -66,17 +70,19 @@ def schedule_transposed(
     heights = [most, most // 2] if most > 1 else [most]
     likely = min(most, max(most // 2, 2)) if line else most
     tile = knobs.define_knob("tile_rows", heights, likely)
-    block = 16 if height * length >= _TASKS * (16 * lanes) ** 2 else 4
-    block_rows = knobs.define_knob("block_rows", [4, 1, 16, 64], block)
-    block_columns = knobs.define_knob("block_columns", [4, 1, 16, 64], block)
     # What is stored past the caches need not be written in order, so that the reads are.
     streamed = has_whole_lines(tensor) and outlasts_caches(knobs.target, tensor, [tensor])
+    front = [a for a in axes if a is not rows and a is not columns]
+    tiles = math.ceil(height / likely), math.ceil(length / lanes)
+    long = _likely_length(math.prod(map(extent, front)), *(tiles if streamed else tiles[::-1]))
+    tall, wide = (long, _SHORT) if streamed else (_SHORT, long)
+    block_rows = knobs.define_knob("block_rows", list(_BLOCKS), tall)
+    block_columns = knobs.define_knob("block_columns", list(_BLOCKS), wide)
     order = knobs.define_knob("order", ["columns", "rows"], "rows" if streamed else "columns")
     outer, u = stage.split(rows, factor=tile)
     across, v = stage.split(columns, factor=lanes)
     outer, down = stage.split(outer, factor=block_rows)
     across, right = stage.split(across, factor=block_columns)
-    front = [a for a in axes if a is not rows and a is not columns]
     within = [down, right] if order == "columns" else [right, down]
     stage.reorder(*front, outer, across, *within, u, v)
     stage.unroll(u)
@@ -88,3 +94,13 @@ def schedule_transposed(
         knobs, stage, stage.fuse(*front, outer, across),
         math.prod(map(extent, front)) * blocks, seconds,
     )  # fmt: skip
+
+
+def _likely_length(batches: int, along: int, across: int) -> int:
+    """Return how many tiles a block has by default along the axis that is accessed in order.
+
+    Memory is read ahead, or lines of the cache are filled, where a block goes on for long.
+    """
+    others = batches * math.ceil(across / _SHORT)
+    fit = [n for n in _BLOCKS if n >= _SHORT and others * math.ceil(along / n) >= _TASKS]
+    return max(fit, default=_SHORT)

@@ -400,8 +400,12 @@ class Task:
         """Total size of the arguments in bytes: what a run must move at least."""
         if self.open_sizes:
             return _mean([member.bytes for member in self.members])
-        sizes = (dtypes.itemsize(a.dtype) * math.prod(a.fixed or ()) for a in self.arguments)
-        return float(sum(sizes))
+        return float(sum(map(_bytes_of, self.arguments)))
+
+    @property
+    def constant_bytes(self) -> float:
+        """Total size of the constant inputs in bytes."""
+        return float(sum(_bytes_of(self.arguments[position]) for position in self.constant))
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -454,6 +458,10 @@ def _mean(values: Sequence[float]) -> float:
     if min(values) <= 0:
         return 0.0
     return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def _bytes_of(array: ArrayParameter) -> int:
+    return dtypes.itemsize(array.dtype) * math.prod(array.fixed or ())
 
 
 def _positions(constant: Sequence[int]) -> tuple[int, ...]:

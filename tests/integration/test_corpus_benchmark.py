@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -362,12 +363,15 @@ def test_the_first_third_of_a_block_is_not_counted(
     assert found == {"a": pytest.approx([0.001] * 5), "b": pytest.approx([0.002] * 5)}
 
 
-def test_a_block_is_repeated_while_the_machine_is_slow(
+def test_a_block_is_repeated_when_a_slow_machine_is_fast_again(
     module: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timing = module("corpus_timing")
-    speeds = iter([False, False, True, True, False, False, *[True] * 20])
-    blocks: list[float] = []
+    monkeypatch.setattr(timing, "PATIENCE_S", 100.0)
+    # Seconds from when on the machine is slow or not.
+    spells = iter([(0.0, False), (15.0, True), (45.0, False), (75.0, True), (1e9, True)])
+    now, ahead, slow = [0.0], [next(spells)], [False]
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
     class Contenders:
         sample_s = 0.0
@@ -376,16 +380,54 @@ def test_a_block_is_repeated_while_the_machine_is_slow(
             return 1.0
 
         def is_slow(self) -> bool:
-            return next(speeds)
+            now[0] += 1.0
+            while ahead[0][0] <= now[0]:
+                slow[0] = ahead[0][1]
+                ahead[0] = next(spells)
+            return slow[0]
 
     def block(*_: object) -> float:
-        blocks.append(float(len(blocks)))
-        return blocks[-1]
+        now[0] += 10.0
+        return now[0]
 
     monkeypatch.setattr(timing, "_block", block)
-    found = timing.timed({"a": lambda: None}, Contenders(), 3)
-    # The first one counts, the second is repeated until the speed is back, the third in vain.
-    assert found == {"a": [0.0, 4.0, 4.0 + 1 + timing.REPEATS]}
+    found = timing.timed({"a": lambda: None}, Contenders(), 4)
+    # The blocks that end at 11 and 55 s count; that of 22 s is repeated, and the last ones, at the
+    # end of all patience, do not count beside those.
+    assert found["a"] == [11.0, pytest.approx(55.0, abs=2), pytest.approx(66.0, abs=2)]
+
+
+@pytest.mark.parametrize(
+    ("slow", "counted"),
+    [
+        # Before the first block and after each: b has no undisturbed block, so all count.
+        ([False, False, True, True, True], {"a": [0.0, 3.0], "b": [1.0, 2.0]}),
+        # Both have undisturbed blocks, which alone count.
+        ([True, False, False, False, False], {"a": [3.0], "b": [1.0, 2.0]}),
+    ],
+)
+def test_contenders_are_compared_in_one_state_of_the_machine(
+    module: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    slow: list[bool],
+    counted: dict[str, list[float]],
+) -> None:
+    timing = module("corpus_timing")
+    monkeypatch.setattr(timing, "PATIENCE_S", 0.0)
+    states, blocks = iter(slow), itertools.count()
+
+    class Contenders:
+        sample_s = 0.0
+
+        def clock(self, call: Callable[[], object], number: int) -> float:
+            return 1.0
+
+        def is_slow(self) -> bool:
+            return next(states)
+
+    monkeypatch.setattr(timing, "_block", lambda *_: float(next(blocks)))
+    calls = {"a": lambda: None, "b": lambda: None}
+    assert timing.timed(calls, Contenders(), 2) == counted  # blocks of a, b, b, a
 
 
 def test_results_may_differ_by_rounding_only(module: Callable[[str], Any]) -> None:

@@ -44,6 +44,8 @@ class Choices:
     #: Defaults of the latter two.
     likely_columns: int
     likely_rows: int
+    #: Registers that the sums of a tile leave by default, for rows that share what they read.
+    likely_room: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -122,7 +122,7 @@ def tiles(
     else:
         ways = {"": way}
     packed = _packed(cfg, way, best, effort, constants)
-    choices = _choices(list(ways.values()), best, threads)
+    choices = _choices(list(ways.values()), best, registers)
     streams = False
     if can_stream(way, packed):
         streams = way is best.way and best.streams
@@ -181,13 +181,14 @@ def _likely_stream(best: Tiling, widths: Sequence[int], outlasts: bool, threads:
     return max(near) if outlasts and near else min(widths, key=cost)
 
 
-def _choices(ways: list[TiledContraction], best: Tiling, threads: int) -> Choices:
+def _choices(ways: list[TiledContraction], best: Tiling, registers: Registers) -> Choices:
     """Return the values of knobs, for all ways to compute a contraction."""
     most = max(-(-way.vector.size // way.lanes) for way in ways)
     tallest = [
         max((way.rows[n].size for way in ways if len(way.rows) > n), default=1) for n in (0, 1)
     ]
     height = max(math.prod(g.size for g in way.rows) for way in ways)
+    tall = math.prod(best.rows.values())
     lengths = [n for way in ways for n in [m for m in map(extent, way.reduced) if m > 1][-1:]]
     return Choices(
         tuple(n for n in _WIDTHS if n <= most),
@@ -196,7 +197,8 @@ def _choices(ways: list[TiledContraction], best: Tiling, threads: int) -> Choice
         tuple(n for n in _STEPS if n <= max(lengths, default=1)),
         tuple(n for n in _BLOCKS if n < 2 * most),
         tuple(n for n in _BLOCKS if n < 2 * height),
-        *_likely_block(best, threads),
+        *_likely_block(best, registers.threads),
+        registers.count - (tall + 1) * best.vectors - tall,
     )
 
 
@@ -318,7 +320,8 @@ def _sum(
         steps = panels.choices.steps
         is_apart = panels.streams or is_open(length_of(long[-1]))  # the last steps are
         fit = [n for n in steps if is_apart or extent(long[-1]) % n == 0]
-        unroll: Any = max(fit) if panels.streams else _likely_steps(way, long[-1], fit)
+        room = panels.choices.likely_room
+        unroll: Any = max(fit) if panels.streams else _likely_steps(way, long[-1], fit, room)
         if effort:
             unroll = cfg.define_knob("unroll", steps, default=unroll)
             if not is_apart:
@@ -335,12 +338,17 @@ def _sum(
         stage.reorder(*tiles, *outer, *inner, *rows, *vectors, *lanes)
 
 
-def _likely_steps(way: TiledContraction, axis: IterVar, fit: Sequence[int]) -> int:
-    """Return how many steps along an axis are written out by default."""
-    own = way.operands.values()
-    if any(way.slides(r, g, [axis]) for r in own for g in way.rows):
-        return fit[0]  # what rows share would take the registers of sums
-    return min(fit, key=lambda n: (abs(n - _STEP), -n))
+def _likely_steps(way: TiledContraction, axis: IterVar, fit: Sequence[int], room: int) -> int:
+    """Return how many steps along an axis are written out by default.
+
+    What rows share stays in registers then: each further step needs another element, if rows are
+    neighbours. Without `room` for them they would take the registers of sums.
+    """
+    own = [(r, g) for r in way.operands.values() for g in way.rows if way.slides(r, g, [axis])]
+    if not own:
+        return min(fit, key=lambda n: (abs(n - _STEP), -n))
+    near = all(way.window(r, g)[0] == 1 for r, g in own)
+    return max((n for n in fit if near and n - 1 <= room), default=fit[0])
 
 
 def _pack(stage: Stage, way: TiledContraction, read: Read) -> None:

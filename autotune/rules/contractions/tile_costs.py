@@ -25,10 +25,11 @@ _STRIDED: Final = 1.5
 _TRANSPOSED: Final = 0.6
 
 #: Part of a load's cycles that no multiply-add hides; cycles of a vector that is not in a
-#: register, and registers besides the sums and one operand.
+#: register, and registers besides the sums and one operand; vectors that are not packed need one
+#: more, because rows share what they read.
 _ISSUE: Final = 0.15
 _SPILL: Final = 2
-_OTHERS: Final = 3
+_OTHERS: Final = 2
 
 #: Cycles of a vector that is read across the boundary of cache lines, of a step to another page of
 #: a tensor that exceeds the caches of a core, of a vector from the second cache,
@@ -220,12 +221,14 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
             each = operand.loads * (1 if kept else _FAR)
             each *= _MASKED if operand.in_place and ragged else 1
             loads += count * (vectors * each + (_PAGE if is_far else 0))
-            shuffles += count * vectors * operand.shuffles
+            if operand.shuffles:  # no 0 of infinitely many, which is not a number
+                shuffles += count * vectors * operand.shuffles
         else:
             loads += count * operand.loads
     part = max(0.5, facts.lanes / registers.lanes)
     # Beside the sums, one operand of a step is in registers, and some elements of the other.
-    spilled = max(0, height * vectors + min(height, vectors) + _OTHERS - registers.count)
+    others = _OTHERS + any(operand.in_place for operand in facts.operands)
+    spilled = max(0, height * vectors + min(height, vectors) + others - registers.count)
     step = max(height * vectors * part + shuffles, loads, _LATENCY)
     step += _ISSUE * loads + _SPILL * spilled
     each = facts.steps * step + height * vectors * facts.stored + _TILE

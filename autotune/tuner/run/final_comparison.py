@@ -61,6 +61,10 @@ BEGIN_S = 0.01  # Assumed seconds to begin a round.
 ENTER_S = 0.002  # Assumed seconds to load one finalist.
 BUILDERS = 2  # So many finalists are assumed to be built beside each other.
 
+# Bytes of constant inputs that are assumed to be laid out anew in a second, into new pages. That is
+# done for each finalist, when it is loaded and in each round.
+PREPARED_BYTES_S = 5e8
+
 # Checking one finalist is assumed to take this share of the time that the right answers take.
 ENTER_SHARE = 0.05
 
@@ -168,13 +172,14 @@ class FinalComparison:
     def _fits(self, finalists: list[int]) -> bool:
         """Whether these finalists leave enough of the time for the rounds that decide."""
         count = len(finalists)
-        enter_s = count * (ENTER_S + 2 * self._call_s)
+        enter_s = count * (ENTER_S + 2 * self._call_s + self._prepare_s)
         enter_s += len({*finalists} - {*self._measurer.built}) * self._build_s / BUILDERS
         if self._checks:
             enter_s += count * ENTER_SHARE * (self._measurer.opening_s or 0.0)
-        screening_s = sum(self._least_s(size, SCREENING_S) for size in screening_sizes(count))
+        sizes, few = screening_sizes(count), min(count, FEW + 1)
+        screening_s = sum(self._least_s(n, SCREENING_S) + n * self._prepare_s for n in sizes)
         first_s = CAREFUL * (self._fresh_s + enter_s + screening_s)
-        rounds_s = CAREFUL * MIN_ROUNDS * (BEGIN_S + self._least_s(min(count, FEW + 1)))
+        rounds_s = CAREFUL * MIN_ROUNDS * (self._begin_s(few) + self._least_s(few))
         if count > FEW + 1:
             rounds_s = max(rounds_s, ROUNDS_SHARE * (self.budget_s - CAREFUL * self._fresh_s))
         return first_s + rounds_s <= self.budget_s
@@ -184,6 +189,15 @@ class FinalComparison:
         """Seconds that it takes to build a finalist."""
         found = [record.build_s for record in self.trials.recorded if record.build_s is not None]
         return statistics.median(found or [0.0])
+
+    @property
+    def _prepare_s(self) -> float:
+        """Seconds that it takes to lay out the constant inputs for a finalist."""
+        return self.task.constant_bytes / PREPARED_BYTES_S
+
+    def _begin_s(self, count: int) -> float:
+        """Seconds to begin a round of so many finalists in a process that knows them."""
+        return BEGIN_S + count * self._prepare_s
 
     @property
     def _call_s(self) -> float:
@@ -220,8 +234,8 @@ class FinalComparison:
         comparison, passes = self._comparison, list[Mapping[int, float]]()
         while (sizes := screening_sizes(len(comparison.finalists))) and self._lost <= LOST:
             seconds = self._least_s(sizes[0], SCREENING_S)
-            begin_s = BEGIN_S if passes else self._fresh_s
-            rounds_s = MIN_ROUNDS * (BEGIN_S + self._least_s(FEW + 1))
+            begin_s = self._begin_s(sizes[0]) if passes else self._fresh_s
+            rounds_s = MIN_ROUNDS * (self._begin_s(FEW + 1) + self._least_s(FEW + 1))
             count = sizes[1] if len(sizes) > 1 else FEW + 1
             if CAREFUL * (begin_s + seconds + rounds_s) > self._left_s:
                 count = FEW + 1
@@ -244,7 +258,7 @@ class FinalComparison:
         fresh = not self._worked or self._fresh_s + least_s <= share_s
         if not fresh:
             share_s = self._left_s / max(1, PLANNED - self.rounds)
-        begin_s = self._fresh_s if fresh else BEGIN_S
+        begin_s = self._fresh_s if fresh else self._begin_s(count)
         seconds = min(max(share_s - begin_s, least_s), max(count * LONGEST_S, least_s))
         return (seconds if CAREFUL * (begin_s + seconds) <= self._left_s else 0.0), fresh
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import autotune
 from autotune import rules, te
 from autotune.rules.apply_rules import scheduled_outputs
+from autotune.rules.contractions import tile_costs
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template
@@ -141,6 +143,40 @@ def test_every_tile_of_a_contraction_computes_the_right_answer(name: str) -> Non
 def default_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> dict[str, Any]:
     task = task_of(made, constants, "llvm -mcpu=skylake-avx512 -threads=2")
     return dict(task.space.config(task.default_index).values)
+
+
+def test_the_sums_of_packed_operands_fill_all_registers_but_four() -> None:
+    known = default_of(partial(product, 196, 64, 256), (1,))
+    assert known["tile_rows"] * known["tile_vectors"] == 28  # of 32
+    task = task_of(partial(product, 196, 64, 256), (1,), "llvm -mcpu=x86-64-v3 -threads=2")
+    known = task.space.config(task.default_index).values
+    assert known["tile_rows"] * known["tile_vectors"] == 12  # of 16
+
+
+@pytest.mark.parametrize(
+    ("pixels", "stride", "steps"),
+    [(9, 1, 3), (14, 1, 1), (9, 2, 1)],
+    ids=["room", "sums take all registers", "rows share too little"],
+)
+def test_steps_that_share_elements_are_written_out_where_registers_remain(
+    pixels: int, stride: int, steps: int
+) -> None:
+    made = partial(convolution, 1, 64, pixels, pixels, 64, pad=1, stride=stride)
+    known = default_of(made, (1,))
+    assert (known["vector_2"], known["unroll_2"]) == ("axis1", steps)
+
+
+def test_every_estimate_of_a_tile_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimates, cycles = list[float](), tile_costs._cycles
+
+    def noted(*facts: Any) -> float:
+        estimates.append(cycles(*facts))
+        return estimates[-1]
+
+    monkeypatch.setattr(tile_costs, "_cycles", noted)
+    default_of(partial(convolution, 1, 28, 11, 12, 42, pad=1, groups=7))
+    assert math.inf in estimates  # rows across groups
+    assert not any(map(math.isnan, estimates))
 
 
 def test_a_small_result_of_a_long_sum_has_its_sum_in_vectors() -> None:

@@ -12,7 +12,9 @@ import pytest
 
 import autotune
 from autotune import rules, te
+from autotune.rules import streamed_stores
 from autotune.rules.apply_rules import scheduled_outputs
+from autotune.system import host
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template
@@ -221,6 +223,37 @@ def test_rows_that_begin_within_cache_lines_are_transposed_in_lower_tiles() -> N
     whole, within = (task_of(transposed, (64, n)) for n in (256, 257))
     tall, low = (t.space.config(t.default_index).values["tile_rows"] for t in (whole, within))
     assert low == tall // 2
+
+
+@pytest.mark.parametrize(
+    ("cache_bytes", "long", "short"),
+    [(1 << 30, "block_columns", "block_rows"), (1 << 20, "block_rows", "block_columns")],
+    ids=["what is written", "what is read where stores pass the caches"],
+)
+def test_blocks_of_a_transpose_go_on_for_long_along(
+    monkeypatch: pytest.MonkeyPatch, cache_bytes: int, long: str, short: str
+) -> None:
+    monkeypatch.setattr(host, "cache_bytes", lambda: cache_bytes)
+    monkeypatch.setattr(streamed_stores, "available_cpus", lambda: 1 << 10)
+    task = task_of(transposed, (2048, 2048))
+    values = task.space.config(task.default_index).values
+    assert values[long] == 16 * values[short]
+    task = task_of(transposed, (64, 64))  # there are few blocks
+    values = task.space.config(task.default_index).values
+    assert values["block_columns"] == values["block_rows"]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_result_is_stored_past_caches_that_it_does_not_fit_into_with_as_much_again(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(host, "cache_bytes", lambda: 1 << 25)
+    monkeypatch.setattr(streamed_stores, "available_cpus", lambda: 1 << 10)
+    target = Target.parse("llvm")
+    for size, streamed in (((1 << 22) - 1, False), (1 << 22, True)):
+        x = te.placeholder((size,), "float32")
+        y = te.compute((size,), lambda i, x=x: x[i])
+        assert streamed_stores.outlasts_caches(target, y, [y] * rows, 1e9) is streamed
 
 
 def loops_of_default(made: Callable[..., Made], *args: Any) -> str:

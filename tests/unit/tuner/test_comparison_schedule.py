@@ -178,6 +178,26 @@ def test_a_screening_leaves_the_time_that_rounds_need(task, store):
     assert found.best.index == 17
 
 
+def test_laying_out_constants_for_finalists_counts_as_time(task, store):
+    class LayingOut(Simulated):
+        entered = frozenset()
+
+        def compare(self, configs, seconds, seed, fresh, check):
+            indices = frozenset(config.index for config in configs)
+            self.entered = frozenset() if fresh else self.entered
+            self.now += 0.2 * (len(indices - self.entered) + len(indices))
+            self.entered |= indices
+            return super().compare(configs, seconds, seed, fresh, check)
+
+    large = task.with_args({"n": 1 << 25}).with_constant((0,))  # 128 MiB
+    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
+    measurer = LayingOut(truth=alike | {0: 1.25e-3})
+    found = run(large, store, measurer)
+    assert found.no_finals == ""
+    assert not found.best.is_trial
+    assert measurer.now * SHARE >= measurer.now - 40.0  # trials take 40 s
+
+
 def test_who_fails_in_a_screening_is_logged_and_the_others_go_on(task, store):
     alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
 
