@@ -123,7 +123,7 @@ def get_flatten_name(
 
 
 def _checked(caller: str, schedule: Any, args: Any, layout: Any) -> list[Tensor]:
-    """Return the tensors of a schedule; refuse what is none, naming who was called."""
+    """Return the tensors of a schedule; refuse other objects, naming the called function."""
     if not isinstance(schedule, Schedule):
         raise UsageError(
             f"{caller}: expected a schedule, got {_kind(schedule)}; make one with "
@@ -140,7 +140,7 @@ def _checked(caller: str, schedule: Any, args: Any, layout: Any) -> list[Tensor]
 
 
 def _rows(caller: str, fea: Any, args: Any, take_log: bool, layout: str) -> Sequence[Row]:
-    """Return the rows that were given, or those of the schedule that was."""
+    """Return the given rows, or the rows of the given schedule."""
     if isinstance(fea, Schedule):
         tensors = _checked(caller, fea, args, layout)
         return get_itervar_feature(fea, tensors, take_log, layout)
@@ -157,7 +157,7 @@ def _rows(caller: str, fea: Any, args: Any, take_log: bool, layout: str) -> Sequ
 
 
 def _is_row(row: Any) -> bool:
-    """Whether something is a row of `get_itervar_feature`, or what JSON makes of it."""
+    """Whether something is a row of `get_itervar_feature`, or its JSON form."""
     if not isinstance(row, (list, tuple)) or not row:
         return False
     named = all(isinstance(e, (list, tuple)) and e and isinstance(e[0], str) for e in row)

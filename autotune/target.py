@@ -181,7 +181,7 @@ class Target:
 
     @property
     def device(self) -> int:
-        """Number of the GPU that measures, among those that this process may use."""
+        """Number of the GPU that measures, among the GPUs that this process may use."""
         return int(self.options.get("device", "0"))
 
     @property
@@ -217,12 +217,12 @@ class Target:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that a call may take for its temporaries on a CPU: what this machine has."""
+        """Memory that a call may take for its temporaries on a CPU: all of this machine's."""
         return host.memory_bytes()
 
     @property
     def on_cpu(self) -> bool:
-        """Whether this machine's processor runs what is built, GPU threads as loops."""
+        """Whether this machine's processor runs the built code, with GPU threads as loops."""
         return self.kind == "llvm" or "on" in self.options
 
     @property
@@ -246,7 +246,7 @@ class Target:
 
 
 def _read(text: Any, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return the kind that a target's text begins with, and its options beside those given."""
+    """Return the kind at the beginning of a target's text, and its options with the given ones."""
     if not isinstance(text, str):
         raise TargetError(f"target must be a text such as 'llvm', or a Target, got {text!r}")
     kind, *words = text.split() or [""]

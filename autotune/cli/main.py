@@ -131,7 +131,7 @@ def _verbose_first(args: list[str]) -> list[str]:
 
 
 def _usage_message(error: Exception) -> str | None:
-    """Return the line for an exception that stands for a user's mistake; None for any other."""
+    """Return the line for an exception that a user's mistake caused; None for any other."""
     # The option parser's exceptions come from click or from Typer's own copy of it, depending on
     # the version; what they share is this method.
     say = getattr(error, "format_message", None)

@@ -89,7 +89,7 @@ def time_interleaved(
     return polished({index: calm[index] or disturbed[index] for index in calls})
 
 
-POLISHES = 4  # Passes of the median polish: each moves what is left by less than the one before.
+POLISHES = 4  # Passes of the median polish: each changes the residuals less than the one before.
 
 
 def polished(turns: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
@@ -135,7 +135,7 @@ class _Turn:
         return seconds if seconds > SLOW_S else self._loop(call, 1)
 
     def samples(self, call: Call, call_s: float, turn_s: float) -> list[float]:
-        """Return the samples of one turn: seconds per call, those that count."""
+        """Return the valid samples of one turn, in seconds per call."""
         self._begin()
         if self._flush is not None:
             self._flush()

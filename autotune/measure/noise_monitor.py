@@ -71,7 +71,7 @@ class WaitingShare:
 
     @property
     def disturbed(self) -> bool:
-        """Whether they have waited for a large share of the time; False if that is not known."""
+        """Whether the threads waited for a large share of the time; False if that is not known."""
         after_s = self._waited_s()
         if self._before_s is None or after_s is None:
             return False

@@ -94,7 +94,7 @@ def recordings(records: Iterable[Record], name: str) -> list[Recording]:
 
 
 class ReplayMeasurer(Measurer):
-    """Answers with what was recorded; a measurer like any other."""
+    """A measurer that answers with recorded results."""
 
     policy = TimingPolicy(repeats=1)  # one number for each configuration
 

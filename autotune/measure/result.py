@@ -87,7 +87,7 @@ class MeasureResult:
     kernels: tuple[dict[str, Any], ...] | None = None
     # A GPU's clocks in MHz when it was timed, "sm_mhz" and "memory_mhz"; None if not known.
     clocks: dict[str, int] | None = None
-    # Whether the costs (or the error) are those of an identical kernel measured earlier.
+    # Whether the costs (or the error) come from an identical kernel measured earlier.
     reused: bool = False
     # Unix time in seconds when it was finished.
     timestamp: float = field(default_factory=time.time)

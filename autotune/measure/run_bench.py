@@ -44,7 +44,7 @@ class RunResult:
     max_error: float | None = None
     # Whether timing stopped early, as it was clearly slower than the incumbent.
     raced: bool = False
-    noise: float | None = None  # How noisy the machine was at that time.
+    noise: float | None = None  # The noise of the machine at that time.
     # A GPU's clocks in MHz, "sm_mhz" and "memory_mhz", when it was timed; None if not known.
     clocks: dict[str, int] | None = None
 
@@ -65,7 +65,7 @@ class _PreparedCheck:
 
     @property
     def intact(self) -> bool:
-        """Whether what is kept to compare with is as it was."""
+        """Whether the expected results and inputs are unchanged."""
         return self.buffers.intact and all(check.is_intact for check in self._checks)
 
     def warm_up(self) -> None:
@@ -281,7 +281,7 @@ class RunBench:
 
     @contextlib.contextmanager
     def _as_candidate_error(self) -> Iterator[None]:
-        """Make an error that of the candidate; fatal if nothing can be run after it."""
+        """Return an error as the candidate's; it is fatal if nothing can run afterwards."""
         try:
             yield
         except CandidateError as error:
@@ -295,7 +295,7 @@ class RunBench:
             raise CandidateError(code, stage, words, fatal=not self._recovered()) from error
 
     def _recovered(self) -> bool:
-        """Make the arrays what they were; False if the device is lost, or what is compared with."""
+        """Restore the arrays; False if the device or the expected results are lost."""
         try:
             if not self._device.usable:
                 return False

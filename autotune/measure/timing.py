@@ -16,7 +16,7 @@ from autotune.measure.noise_monitor import NOISY, NoiseMonitor, WaitingShare
 from autotune.measure.timing_policy import TimingPolicy
 from records import relative_spread
 
-Loop = Callable[[Callable[[], object], int], float]  # Seconds that so many calls in a row take.
+Loop = Callable[[Callable[[], object], int], float]  # Makes a number of calls; seconds.
 
 # A loop grows at most by this factor at once: one call may have been far faster than the next.
 _GROWTH = 100

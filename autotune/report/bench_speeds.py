@@ -12,8 +12,8 @@ from autotune.report.units import Work, percent_text
 from autotune.task.workload import Workload
 from records import Record
 
-BEST = "best recorded"  # Name of the line of the fastest records, whatever their configurations.
-Speed = float | None  # In the unit of what it belongs to; None where nothing was measured.
+BEST = "best recorded"  # Name of the line of the fastest records of any configuration.
+Speed = float | None  # In the unit of the speeds; None where nothing was measured.
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Speeds:
         return ", ".join(filter(None, [self.unit, common_knobs(own)]))
 
     def missing(self) -> Iterator[str]:
-        """Yield why points have no time, and which those are."""
+        """Yield each reason for points without a time, and their names."""
         reasons: dict[tuple[str, str], list[str]] = {}
         for name, points in self.lines.items():
             for setting, point in zip(self.settings, points, strict=True):

@@ -73,7 +73,7 @@ def _final_text(status: WorkloadStatus) -> str:
 
 
 def _lacks_final(status: WorkloadStatus) -> str:
-    """Return why the result of a run is that of trials alone, if it is."""
+    """Return why a run has no final comparison behind its result; "" if it has one."""
     summary = status.summary
     if summary is None or summary.best is None or not summary.best.is_trial:
         return ""

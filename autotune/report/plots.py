@@ -200,7 +200,7 @@ def _map(axes: Axes, found: Grid, name: str, norm: Any) -> None:
 
 
 def _figure(width: float, height: float, found: Speeds | Grid) -> Figure:
-    """Return an empty figure, in inches: what is computed stands above, where it was below."""
+    """Return a figure without axes, in inches, with the subject above and conditions below."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine

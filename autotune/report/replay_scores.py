@@ -25,7 +25,7 @@ NEAR = 0.95  # Share of the optimum that counts as within 5 % of it.
 class Score:
     """What some runs on one space came to, or the mean over spaces."""
 
-    # Mean share of the optimum after so many measurements; None beyond the budget.
+    # Mean share of the optimum after a number of measurements; None beyond the budget.
     share: Mapping[int, float | None]
     within: float  # Share of runs that came within 5 % of the optimum.
     # Measurements to come within 5 %, at most the budget (of at most 200): the median over runs,

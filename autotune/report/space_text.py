@@ -13,7 +13,7 @@ from search_spaces.rejection_counts import SAMPLE
 MAX_VALUES = 8  # Most values of a knob that are listed.
 MAX_REASONS = 3  # Most reasons for refused configurations that are listed.
 
-# How the name of a rule begins that stands for an exception of the template.
+# The beginning of the name of a rule that is an exception of the template.
 _RAISED = "template: "
 
 

@@ -60,7 +60,7 @@ class TableColumn:
     """A column of a table that leaves columns out where there is no room."""
 
     header: str
-    cells: Sequence[str]  # One per row; those of the first column may be several lines.
+    cells: Sequence[str]  # One per row; cells of the first column may have several lines.
     rank: int  # The higher, the sooner it is left out; the column of rank 0 stays.
     right: bool = True  # Whether it is aligned to the right.
 
@@ -84,7 +84,7 @@ def cells_of(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Return as much of a text as fits into so many columns."""
+    """Return as much of a text as fits into a number of columns."""
     while cells_of(text) > width:
         text = text[:-1]
     return text

@@ -133,7 +133,7 @@ class ArgumentChecker:
         return values
 
     def _mistake(self, number: int, array: Array) -> ArgumentError:
-        """Say what is wrong with an array, the most telling first."""
+        """Return the mistakes of an array, the most helpful first."""
         dtype, itemsize, fixed, is_output, strided = self._rules[number]
         if array.dtype != dtype:
             expected, got = f"must have dtype {dtype}", _dtype_text(array.dtype)
@@ -248,7 +248,7 @@ def is_contiguous(array: object) -> bool:
 
 
 def _lies_well(array: Array, rule: _Rule) -> bool:
-    """Whether strides count elements forwards; those of an output never to the same place."""
+    """Whether strides count elements forwards; strides of an output never repeat a place."""
     lengths = sorted((s, n) for n, s in zip(array.shape, array.strides, strict=True) if n > 1)
     if any(stride < 0 or stride % rule.itemsize for stride, _ in lengths):
         return False

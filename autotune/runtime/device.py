@@ -25,7 +25,7 @@ DeviceArray = Any  # An array of a device's library, such as CuPy's; on a CPU on
 # Starts a kernel on arrays that were bound to it. It may return before the kernel ends.
 Call = Callable[[], object]
 
-# Makes so many calls in a row, and returns the seconds that they take together.
+# Makes this number of calls in a row, and returns their total time in seconds.
 Loop = Callable[[Call, int], float]
 
 
@@ -96,7 +96,7 @@ class Backend(Protocol):
     def empty(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], beside: Sequence[Any], /
     ) -> DeviceArray:
-        """Return a new array for users, on the device of the arrays beside which it is used."""
+        """Return a new array for users, on the same device as the other arrays of the call."""
 
     def contiguous(self, array: Any) -> Any:
         """Return a user's array C-contiguous: a copy, if it is not yet."""
@@ -116,7 +116,7 @@ class Copy(Protocol):
 
     @property
     def intact(self) -> bool:
-        """Whether it holds what it did, as far as can be told."""
+        """Whether its contents are unchanged, as far as can be checked."""
 
 
 class Device(Protocol):
@@ -204,4 +204,4 @@ class Device(Protocol):
     def library(
         self, reference: object, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]
     ) -> Call | None:
-        """Return a call of the vendor's kernel for what a template's reference does, or None."""
+        """Return a call of the vendor's kernel for the work of a template's reference, or None."""

@@ -80,7 +80,7 @@ def as_numpy(array: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if isinstance(array, np.ndarray):
         return array
     with refusals(array):
-        # NumPy's own scalars have the first one, too, but for a copy that is gone at once.
+        # NumPy's own scalars have the first one, too, but it gives a temporary copy.
         if hasattr(array, "__array_interface__") and not isinstance(array, np.generic):
             return np.asarray(array)
         if hasattr(array, "__dlpack__"):

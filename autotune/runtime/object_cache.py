@@ -176,7 +176,7 @@ def _distrust(state: os.stat_result) -> str:
 
 
 def _trusted_bytes(path: Path, place: int) -> bytes:
-    """Return what a file in an open folder holds; OSError unless it is a file of our own."""
+    """Return the content of a file in an open folder; OSError unless the file is ours."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
     with os.fdopen(os.open(path.name, flags, dir_fd=place), "rb") as file:
         state = os.fstat(file.fileno())
@@ -209,11 +209,11 @@ class _File(NamedTuple):
 
 @dataclass(frozen=True)
 class CacheUse:
-    """What a folder of objects holds, or what was deleted of it."""
+    """The number and size of objects in a folder, or of objects deleted from it."""
 
     #: Compiled objects.
     entries: int
-    #: Their size, and that of what killed processes left behind.
+    #: Their size, including files that killed processes left behind.
     bytes: int
     #: When the first and the last of them were written, Unix seconds; None without any.
     oldest_s: float | None

@@ -301,7 +301,7 @@ class Task:
         return final_form(self.function_of(values), self.target)
 
     def prepared_of(self, values: Mapping[str, object]) -> PreparedFunction:
-        """As `final_of`, with what depends only on constant inputs as a function of its own."""
+        """As `final_of`, but work that depends only on constant inputs is a separate function."""
         return split_constants(self.function_of(values), self.constant).final_form(self.target)
 
     def steps_of(self, index: int) -> list[Any] | None:
@@ -315,7 +315,7 @@ class Task:
             return None
         return schedule.to_json({knob.name: v for knob, v in self.knob_values(index).items()})
 
-    # -- what it computes ------------------------------------------------------------------
+    # -- the computation -------------------------------------------------------------------
 
     @cached_property
     def arguments(self) -> list[ArrayParameter]:
@@ -373,7 +373,7 @@ class Task:
 
     @property
     def bytes(self) -> float:
-        """Total size of the arguments in bytes: what a run must move at least."""
+        """Total size of the arguments in bytes, which a run must move at least."""
         sizes = (dtypes.itemsize(a.dtype) * math.prod(a.fixed or ()) for a in self.arguments)
         return float(sum(sizes))
 

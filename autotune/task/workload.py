@@ -26,7 +26,7 @@ class Workload:
 
     @property
     def key(self) -> str:
-        """Text that is the same for the same workload, whatever the order of its arguments."""
+        """Text that identifies a workload; the order of its arguments does not matter."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
     @property

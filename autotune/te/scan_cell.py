@@ -154,11 +154,11 @@ def _distinct_reads(body: Iterable[Expr]) -> list[Read]:
 
 
 def same(a: Expr, b: Expr) -> bool:
-    """Whether two sizes are equal whatever the variables are."""
+    """Whether two sizes are equal for all values of the variables."""
     return a is b or _difference(a, b) == 0
 
 
 def _difference(a: Expr, b: Expr) -> int | None:
-    """Return a - b if it is one number whatever the variables are."""
+    """Return a - b if it is the same number for all values of the variables."""
     found = add(to_poly(a), to_poly(b), -1)
     return found.get((), 0) if set(found) <= {()} else None

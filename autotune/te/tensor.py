@@ -33,7 +33,7 @@ def as_size(value: Any, what: str) -> Expr:
 
 
 class Axes(tuple[IterVar, ...]):
-    """The axes of an operation; asking for one that there is not says what there is."""
+    """The axes of an operation; the error for a missing axis lists the existing ones."""
 
     owner: Operation
     #: "axis" or "reduce_axis".
@@ -93,7 +93,7 @@ class Operation:
 
 
 def producers_first(outputs: Sequence[Operation]) -> list[Operation]:
-    """Return all that some operations need, themselves too, each after what it reads."""
+    """Return some operations and all their producers, each after the operations that it reads."""
     order: list[Operation] = []
     seen: set[Operation] = set()
     stack = [(op, False) for op in reversed(outputs)]
@@ -182,7 +182,7 @@ class ComputeOp(Operation):
 
 
 def _look_up(expr: Expr, found: dict[int, Tensor]) -> None:
-    """Add the tensors read in an expression, those in the index of a read before it."""
+    """Add the tensors read in an expression; tensors in the index of a read come before it."""
     for read in reads(expr):
         if id(read.tensor) not in found:
             for index in read.children:

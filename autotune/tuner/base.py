@@ -25,9 +25,9 @@ class Observation:
     """The result of one candidate."""
 
     index: int  # The candidate's index in its space.
-    # Measured time in seconds; None, NaN, infinity or a value <= 0 stand for a failure.
+    # Measured time in seconds; None, NaN, infinity or a value <= 0 means a failure.
     cost_s: float | None = None
-    # Code of the failure; an observation with an error is a failure whatever its cost.
+    # Code of the failure; an observation with an error is a failure even if it has a cost.
     error: str | None = None
 
     @property
@@ -128,7 +128,7 @@ class Tuner(ABC):
 
     @property
     def observations(self) -> list[Observation]:
-        """Everything told so far, ordered by index."""
+        """All observations so far, ordered by index."""
         return [self._told[index] for index in sorted(self._told)]
 
     @property

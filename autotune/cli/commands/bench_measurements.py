@@ -32,7 +32,7 @@ from search_spaces import KnobValue, SpaceError
 class MeasuredConfigs:
     """The results of given configurations."""
 
-    # By configuration; those that another process is measuring just now are missing.
+    # By configuration; configurations that another process is just measuring are missing.
     records: dict[int, Record]
     refused: dict[int, str]  # The rule that rejects a configuration, which was not built.
     best: Record | None  # The fastest of all records of the workload, chosen or not.
@@ -130,7 +130,7 @@ class Measurements:
         self._foreign += chosen.foreign
 
     def subject(self) -> BenchmarkedTemplate:
-        """Return what was measured, and where; say what of the log is from elsewhere."""
+        """Return the measured template and device; report records of the log from elsewhere."""
         assert self._task is not None
         task = self._task
         if self._foreign:
@@ -170,7 +170,7 @@ def _configurations(
 def _baseline(task: Task, measurer: LocalMeasurer) -> tuple[float, ...] | None:
     """Return the times of the reference; None if there is none, or it cannot be timed.
 
-    That of a Tile function says what is right, not how fast NumPy is.
+    A Tile function's reference is made for exactness, so its time says nothing of NumPy.
     """
     if task.reference is None or names_tile(task.template_ref):
         return None

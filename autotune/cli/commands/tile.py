@@ -39,7 +39,7 @@ _File = Annotated[str, typer.Argument(metavar="FILE", help="A function in the Ti
 
 @app.command("check", cls=Command)
 def check_file(file: _File) -> None:
-    """Say what a Tile function takes and gives, or what is wrong with it and where."""
+    """Print the inputs and outputs of a Tile function, or its first error with the place."""
     function = read_function(file)
     symbols = check(function)
     inputs = ", ".join(map(input_code, function.inputs))

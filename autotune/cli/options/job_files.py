@@ -78,7 +78,7 @@ def _options(
     view: str,
     source: str,
 ) -> RunOptions:
-    """Combine options: `words` override those of the file, and these override `defaults`."""
+    """Combine options: `words` override the options of the file, which override `defaults`."""
     of_run = {name: value for name, value in {**defaults, **top, **words}.items() if name in RUN}
     run = read(of_run, RUN, f"{source}: " if source else "--")
     found = []

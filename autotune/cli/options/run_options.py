@@ -70,7 +70,7 @@ def _count(help_text: str, least: int = 1, scope: OptionScope = OptionScope.WORK
 
 
 def whole(least: int) -> Callable[[Any], int]:
-    """Return a reader of whole numbers of at least so many."""
+    """Return a reader of whole numbers that are at least `least`."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

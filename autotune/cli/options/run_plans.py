@@ -106,7 +106,7 @@ def check_target(target: Target) -> None:
 
 
 def log_name(template: str) -> str:
-    """Return what a template's log is called unless the user says otherwise."""
+    """Return the default name of a template's log."""
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in template) + ".jsonl"
 
 

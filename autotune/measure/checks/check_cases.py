@@ -342,7 +342,7 @@ def _at_parts(workload: CheckSpec, reference: Reference) -> list[AnswerCheck]:
 
 
 def _parts_of_largest(workload: CheckSpec, parts: int) -> list[Draw]:
-    """Return draws of ones, in each of which all but one part of the largest input is 0."""
+    """Return draws of ones, each with zeros in all but one part of the largest input."""
     largest = max(workload.inputs, key=lambda spec: math.prod(spec.shape))
 
     def draw(part: int, spec: InputSpec, rng: np.random.Generator) -> Array:

@@ -159,7 +159,7 @@ def largest_integers(spec: InputSpec, rng: np.random.Generator) -> Array:
 def _integers(
     spec: InputSpec, rng: np.random.Generator, unused: Callable[[int], Array], signed: bool
 ) -> Array:
-    """Draw integers of which some number of the upper bits is 0."""
+    """Draw integers whose upper bits are 0, a random number of them."""
     use = spec.use
     small = use.limit is not None or use.divides or use.converted
     if spec.is_float or spec.dtype == dtypes.BOOL or small:

@@ -260,7 +260,7 @@ def _flat(array: Array) -> Array:
 
 
 def _parts(size: int) -> Iterator[slice]:
-    """Yield parts of an array that stay in the cache."""
+    """Yield parts of an array that are small enough for the cache."""
     for begin in range(0, size, _CHUNK):
         yield slice(begin, begin + _CHUNK)
 
@@ -388,7 +388,7 @@ def sampled_blocks(now: Array, before: Array) -> Array:
 
 
 def _quantiles(blocks: Array, share: float) -> Array:
-    """Return a quantile of what is not 0 in each row of positive numbers, as a column."""
+    """Return a quantile of the numbers above 0 in each row, as a column."""
     ordered, size = np.sort(blocks, axis=1), blocks.shape[1]
     zeros = (ordered == 0).sum(axis=1, keepdims=True)
     place = np.minimum(zeros + (share * (size - zeros)).astype(int), size - 1)

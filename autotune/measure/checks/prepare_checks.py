@@ -23,7 +23,7 @@ class Prepared:
 
     # What answers are checked with: "given" by the template, "unscheduled" program, or "none".
     reference: str
-    # Exact ones first; the last is the one whose inputs candidates are timed on.
+    # Exact ones first; candidates are timed on the inputs of the last one.
     checks: list[AnswerCheck]
     words: list[str]  # how precise answers must be, a line for each output
 

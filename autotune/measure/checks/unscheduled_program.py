@@ -44,7 +44,7 @@ class Computation:
 
     @classmethod
     def of(cls, task: Task) -> Computation:
-        """Return what a task's template computes, with its default knobs if they are legal."""
+        """Return the computation of a task's template, with its default knobs if they are legal."""
         try:
             return cls.by_default(task)
         except (Exception, SystemExit):
@@ -53,7 +53,7 @@ class Computation:
 
     @classmethod
     def by_default(cls, task: Task) -> Computation:
-        """Return what a task's template computes with its default knobs, legal or not."""
+        """Return the computation of a task's template with its default knobs, legal or not."""
         return cls._with_values(task, {})
 
     @classmethod

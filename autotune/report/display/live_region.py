@@ -64,7 +64,7 @@ class LiveRegion:
         self._lengths = [sum(cells_of(printable(p.text)) for p in line) for line in lines]
 
     def clear(self) -> None:
-        """Take the lines away: what is written next stands in their place."""
+        """Remove the lines; the next text is written in their place."""
         if self._lengths:
             self._write(f"{self._up()}\x1b[J")
             self._lengths = []
@@ -76,7 +76,7 @@ class LiveRegion:
         return f"\r\x1b[{rows}A" if rows else "\r"
 
     def coloured(self, line: Line) -> str:
-        """Return a line with codes of colour and weight, if there are to be any, and no others."""
+        """Return a line with codes for colour and weight if wanted, without other control codes."""
         texts = [printable(piece.text) for piece in line]
         if not self._colour:
             return "".join(texts)
@@ -113,7 +113,7 @@ class _Above:
 
 @contextmanager
 def print_above(block: LiveRegion) -> Iterator[None]:
-    """Let what is written to the standard error on the same terminal appear above the block."""
+    """Print text for the standard error of the same terminal above the block."""
     before = sys.stderr
     if before.isatty():
         sys.stderr = cast(TextIO, _Above(before, block.clear))

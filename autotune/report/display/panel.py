@@ -23,7 +23,7 @@ _MARGIN = 2
 
 
 class TextStyle(StrEnum):
-    """How a piece of text is to look."""
+    """The style of a piece of text."""
 
     PLAIN = "plain"
     LABEL = "label"

@@ -61,7 +61,7 @@ class PlainDisplay(Display):
         self._write(text if width is None else wrap_clauses(text, width))
 
     def on_event(self, event: events.Event) -> None:
-        """Print what an event changed, if it is worth a line."""
+        """Print the changes of an event, if they are important enough for a line."""
         status = self._progress.take(event)
         match event:
             case events.Started() if event.recorded:
@@ -137,7 +137,7 @@ class LiveDisplay(PlainDisplay):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take the panel away; what it said last is in the last lines."""
+        """Remove the panel; the last lines repeat its content."""
         self._block.clear()
         self._around.close()
 

@@ -16,7 +16,7 @@ from autotune.target import Target
 
 @dataclass(frozen=True)
 class CpuBinary:
-    """An object file and what is needed to load and call it: plain data, made without arrays."""
+    """An object file with all facts needed to load and call it: plain data, made without arrays."""
 
     #: What it takes.
     signature: Signature

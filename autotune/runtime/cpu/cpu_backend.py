@@ -34,7 +34,7 @@ def preload() -> None:
 
 
 def facts(target: Target) -> dict[str, Any]:
-    """Describe the processor and what of it a target uses; nothing is asked for versions."""
+    """Describe the processor and the parts of it that a target uses; versions need no query."""
     device = {
         "kind": "cpu",
         "name": printable(processor_name()),

@@ -83,7 +83,7 @@ class CompiledFunction(LoadedBinary):
         return self.module.text
 
     def object_code(self) -> bytes:
-        """Return its object file, the one that runs here."""
+        """Return its object file, which is the one that runs here."""
         return object_code(self.module, self.target, self._level, self._cache)
 
     def assembly(self) -> str:
@@ -158,7 +158,7 @@ def check_target(target: Target) -> None:
 
 # -- LLVM -----------------------------------------------------------------
 
-#: What distinguishes these passes from those of before, for objects that are kept.
+#: Version of the passes, for the keys of cached objects.
 _PASSES = "dead stores"
 
 _lock = threading.Lock()
@@ -173,7 +173,7 @@ def _initialised() -> Any:
 
 @functools.cache
 def cpu_and_features(mcpu: str) -> tuple[str, str]:
-    """LLVM's CPU name and features; for native those that the processor is known to have."""
+    """LLVM's CPU name and features; for native the known features of this processor."""
     if mcpu == "native":
         features = llvm.get_host_cpu_features()
         features.update(dict.fromkeys(unlisted_features(features), False))
@@ -315,7 +315,7 @@ def _linked(
 
 
 def _external(source: LLVMSource) -> tuple[str, ...]:
-    """Functions that a module may call: those it declares, but for LLVM's and OpenMP's."""
+    """Functions that a module may call: all that it declares except LLVM's and OpenMP's."""
     names = re.findall(r"^declare [^@\n]*@([\w.]+)\(", source.text, re.MULTILINE)
     return tuple(n for n in names if n not in SYMBOLS and not n.startswith("llvm."))
 

@@ -139,7 +139,7 @@ def _from_interface(array: Any, wanted: int) -> GpuArray | None:
     device = device_of_address(address)
     if device is None and math.prod(shape):
         return None
-    device = wanted if device is None else device  # an empty array is nowhere
+    device = wanted if device is None else device  # an empty array has no memory
     return GpuArray(address, shape, dtype, device, not read_only, array, strides)
 
 

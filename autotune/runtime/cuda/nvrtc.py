@@ -144,7 +144,7 @@ def _is_cubin(data: bytes) -> bool:
 
 
 def _standard(flags: Sequence[str]) -> list[str]:
-    """Return the options that every kernel is compiled with, but for those that `flags` replace."""
+    """Return the options that every kernel is compiled with, except those that `flags` replace."""
     chosen = {flag.partition("=")[0] for flag in flags}
     words = [flag for flag in _STANDARD_FLAGS if flag.partition("=")[0] not in chosen]
     include = load_toolkit()[0].include
@@ -240,7 +240,7 @@ def check_arch(arch: str) -> None:
 
 
 def _call(function: str, *args: object) -> list[Any]:
-    """Call a function of NVRTC; return what it returns behind its status."""
+    """Call a function of NVRTC; return its results without the status."""
     values: list[Any]
     status, *values = getattr(load_toolkit()[1], function)(*args)
     if status:
@@ -295,7 +295,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
 def kernel_infos(code: bytes) -> dict[str, dict[str, Any]]:
-    """Return what a cubin says of its kernels, by their symbols: some fields of `Usage`.
+    """Return the facts about the kernels of a cubin, by their symbols: some fields of `Usage`.
 
     A cubin is an ELF file; of each kernel it has a section ``.nv.info.SYMBOL`` of attributes, which
     NVIDIA's own tools read (``cuobjdump -elf``) and whose format has been the same since sm_70.

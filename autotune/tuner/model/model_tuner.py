@@ -263,7 +263,7 @@ class ModelTuner(Tuner):
             self._acquisition = Acquisition(self._surrogate, whole)
 
     def _rank(self) -> None:
-        """Rank a large space by what was learned."""
+        """Rank a large space with the trained models."""
         if self._trees.models and self._candidates.whole() is None:
             told = self._surrogate.told
             measured = np.array([o.index for o in told], dtype=np.int64)

@@ -104,7 +104,7 @@ class Surrogate:
         self.works = np.zeros(0, dtype=np.int64)
         self.fails = np.zeros(0, dtype=np.int64)
         self._log_s = np.zeros(0)
-        self.told: list[Observation] = []  # what was taken in last
+        self.told: list[Observation] = []  # the latest observations
         self._known = self._learned = 0
 
     def take(self, told: Sequence[Observation], rng: np.random.Generator) -> None:
@@ -207,7 +207,7 @@ class Surrogate:
         return True
 
     def log_times(self, values: FloatVector) -> FloatVector:
-        """Return the logarithms of the times that values stand for, slow ones squeezed."""
+        """Return the logarithms of times, with slow ones squeezed."""
         out: FloatVector = values * self.scale + self._squeezed().mean()
         return out
 
@@ -238,7 +238,7 @@ def failure_rate(failed: FloatVector) -> float:
 
 
 def _some(values: FloatVector, most: int, rng: np.random.Generator) -> IndexVector:
-    """Return the rows of at most so many values: the least half, and random ones; ascending."""
+    """Return at most `most` rows: the half with the least values, and random ones; ascending."""
     if len(values) <= most:
         return np.arange(len(values), dtype=np.int64)
     order = np.argsort(values, kind="stable")

@@ -92,7 +92,7 @@ def trace_of(
 
 
 def observation_of(index: int, result: MeasureResult) -> Observation:
-    """Return what a tuner is told of a result."""
+    """Return the observation that a tuner gets of a result."""
     if result.error is not None:
         return Observation(index, None, str(result.error.code))
     return Observation(index, result.cost_s)

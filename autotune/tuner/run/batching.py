@@ -12,7 +12,7 @@ from autotune.tuner.base import Tuner
 from autotune.tuner.run.limits import Limits
 from autotune.tuner.run.trials import Trials
 
-# For each candidate held back, at least so many of a batch are chosen after the latest results.
+# For each candidate held back, at least this number of a batch are chosen after the last results.
 FRESH = 7
 
 
@@ -68,7 +68,7 @@ class BatchProposer:
         self._build(self._legal(self.next))
 
     def prebuild_held_back(self) -> None:
-        """Start to build the candidates that are held back, now that the builders are idle."""
+        """Start to build the held-back candidates, because the builders are idle."""
         self._build(self._held)
 
     def _default(self) -> list[int]:

@@ -46,7 +46,7 @@ class MachineKnown:
 
     machine: Ceiling
     # The least time of one run of this workload, in seconds: its operations at the peak, or its
-    # arrays' bytes at the copying rate, whatever takes longer; None if neither is known.
+    # arrays' bytes at the copying rate, the longer of both; None if neither is known.
     ceiling_s: float | None
     job: str = ""
 
@@ -104,7 +104,7 @@ class TuneSummary:
     # Proposals of this run that were not built, no trials, by the rule that rejects them. Only what
     # the space does not know beforehand is proposed and refused.
     refused: Mapping[str, int] = field(default_factory=dict)
-    # Why this run held no final comparison, in words; empty if it did, or had no reason to.
+    # Why this run made no final comparison, in words; empty if it did, or did not need one.
     no_finals: str = ""
 
     @property

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 # arrays alone changes a ratio between processes, usually by up to so much, at worst by twice that.
 TIE = 0.02
 MIN_ROUNDS = 3  # With fewer rounds nothing is decided.
-ENOUGH_ROUNDS = 5  # With so many rounds it may be over early.
+ENOUGH_ROUNDS = 5  # After this number of rounds the comparison may end early.
 MAX_ROUNDS = 30  # Most rounds, if their range is not narrow before.
 
 # Confidence level of a range: the probability that it holds the true median of the rounds.
@@ -92,7 +92,7 @@ def _left_out(rounds: int) -> int:
 class FinalistComparison:
     """The finalists of a workload and what rounds have shown so far."""
 
-    finalists: list[int]  # Configurations, those that failed since left out.
+    finalists: list[int]  # Configurations, without those that have failed since.
     # The default configuration, which is one of them; None if it does not work.
     default: int | None
     # Seconds of each configuration that was timed in a round, those of earlier comparisons first.

@@ -29,11 +29,11 @@ _FORM = re.compile(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*(%?)\s*(of\s+)?([a-z/]+)\s*", r
 
 @dataclass(frozen=True)
 class Goal:
-    """What the best time is to reach."""
+    """The goal for the best time."""
 
     value: float  # How many `unit`, or which share of it; > 0.
     # "s", "GFLOPS" and the like; or "copy", "peak" or "ceiling": the bytes of the arrays at the
-    # measured copying rate, the operations at the measured peak, or whatever takes longer.
+    # measured copying rate, the operations at the measured peak, or the longer of both.
     unit: str
 
     @classmethod
@@ -65,7 +65,7 @@ class Goal:
         return self.unit in _SHARES
 
     def check(self, flops: float | None) -> None:
-        """Raise UsageError if a kernel of so many operations cannot be held against this goal."""
+        """Raise UsageError if this goal needs operations that the kernel does not have."""
         if flops is None and (self.unit in _FLOPS or self.unit == "peak"):
             raise UsageError(
                 f"goal {str(self)!r}: the template does not say how many operations it needs; "

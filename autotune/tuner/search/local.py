@@ -9,7 +9,7 @@ from autotune.tuner.search.k_nearest import NeighbourTuner
 from autotune.tuner.search.mutations import crossover, mutated, one_knob_neighbors, unseen
 
 DECAY = 0.7  # The k-th best of them is chosen with a weight of DECAY^k.
-POOL = 32  # The best of so many moves is made.
+POOL = 32  # The best of this number of moves is made.
 CROSS_SHARE = 0.25  # Share of moves that mix two of the best candidates.
 LEAP_SHARE = 0.2  # Share of moves that change two knobs; the others change one.
 

@@ -31,7 +31,7 @@ SAMPLERS: dict[str, tuple[str, dict[str, Any]]] = {
     "random": ("RandomSampler", {}),
 }
 
-_NEEDS = {"gp": "torch", "cmaes": "cmaes", "qmc": "scipy"}  # What a sampler needs beside Optuna.
+_NEEDS = {"gp": "torch", "cmaes": "cmaes", "qmc": "scipy"}  # Packages that a sampler needs, too.
 _ONE_OBJECTIVE = ("cmaes",)  # Samplers that cannot minimise two things.
 REFUSALS = 8  # Proposals refused in a row before the nearest free configuration is taken.
 NEAREST_OF = 4096  # Free configurations among which the nearest is looked for.
@@ -41,7 +41,7 @@ SecondObjective = Callable[[int], float]
 
 
 def check_sampler(name: str) -> None:
-    """Raise UsageError unless the sampler is known and what it needs is installed."""
+    """Raise UsageError unless the sampler is known and its packages are installed."""
     if name not in SAMPLERS:
         raise UsageError(
             f"unknown Optuna sampler {name!r}: expected one of {', '.join(sorted(SAMPLERS))}"

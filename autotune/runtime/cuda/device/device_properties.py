@@ -72,7 +72,7 @@ def _asked(target: str) -> dict[str, Any]:
 
 
 def main(words: Sequence[str]) -> None:
-    """Print what there is to know as a line of JSON."""
+    """Print the properties as a line of JSON."""
     try:
         answer = _facts(Target.parse(words[0]))
     except (AutotuneError, RuntimeError) as error:
