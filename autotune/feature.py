@@ -117,7 +117,7 @@ def get_flatten_name(
 ) -> list[str]:
     """Return the names of the numbers that `flatten_itervar_feature` returns, in its order.
 
-    Parameters and errors are those of `flatten_itervar_feature`.
+    It has the same parameters and errors.
     """
     return flatten_names(_rows("get_flatten_name", fea, args, take_log, layout))
 

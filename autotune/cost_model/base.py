@@ -33,7 +33,7 @@ class FeatureSource(Protocol):
         ...
 
     def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
-        """Return the features of the candidates at ``indices``, float32 (n, len(names)).
+        """Return the features of the candidates at `indices`, float32 (n, len(names)).
 
         All columns, or only those in `names`, in that order.
         """

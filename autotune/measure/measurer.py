@@ -75,7 +75,7 @@ class Measurer(ABC):
 
 @runtime_checkable
 class SupportsPrebuild(Protocol):
-    """A measurer that begins to build what may be measured next when it is told.
+    """A measurer that can be asked to build candidates before they are measured.
 
     If it has `overlap` that may be while it measures.
     """

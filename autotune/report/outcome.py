@@ -42,7 +42,7 @@ def outcome_table(statuses: Sequence[WorkloadStatus], width: int) -> list[str]:
 
 
 def remarks(statuses: Sequence[WorkloadStatus]) -> list[str]:
-    """Return why a run ended where that was not the trials, and what is odd about its figures."""
+    """Return why a run ended before its number of trials, and remarks on unusual figures."""
     lines = []
     for status in statuses:
         assert status.summary is not None

@@ -1,4 +1,4 @@
-"""Draws curves, speeds and maps of knobs into pictures: the one home of Matplotlib."""
+"""Draws curves, speeds and maps of knobs into pictures; only this file imports Matplotlib."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_picture(path: Path) -> None:
-    """Raise UsageError unless a picture can be written there: before work that is to be drawn."""
+    """Raise UsageError unless a picture can be written there; call it before measuring."""
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:

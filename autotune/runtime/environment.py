@@ -47,7 +47,7 @@ def versions(target: Target | None = None) -> dict[str, str]:
 
 
 def _facts(target: Target, what: str) -> dict[str, Any]:
-    """Return what is known of a device; nothing where a measurer of one's own has it elsewhere."""
+    """Return the facts of a device; none if a user's own measurer has the device elsewhere."""
     try:
         found: dict[str, Any] = backend_of(target).facts(target)[what]
     except TargetError:

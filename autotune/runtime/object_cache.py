@@ -75,7 +75,7 @@ class ObjectCache:
     def get(self, key: str, accept: Callable[[bytes], bool] = lambda data: True) -> bytes | None:
         """Object stored under `key`, or None.
 
-        `accept`: whether what a file holds is such an object at all.
+        `accept`: whether the content of a file is such an object.
         """
         with self._lock:
             found = self._memory.get(key)
@@ -231,7 +231,7 @@ class CacheUse:
 
 
 def use_of(folder: Path) -> CacheUse:
-    """Return what a folder of objects holds; nothing if it is missing.
+    """Return the number and size of the objects in a folder; 0 if it is missing.
 
     Raises OSError if it cannot be read.
     """

@@ -75,7 +75,7 @@ class Signature:
 
     @classmethod
     def of(cls, function: PrimFunc) -> Signature:
-        """Return what `function` takes.
+        """Return the signature of `function`.
 
         Raises CodegenError if an extent is computed with what a call does not know.
         """

@@ -15,7 +15,7 @@ from autotune.te.tensor import Axes, ComputeOp, Operation, PlaceholderOp, Tensor
 
 
 class ScanOp(Operation):
-    """States that are carried from step to step: first `init`, then `update` again and again.
+    """States that are carried from step to step: first `init`, then `update` at every later step.
 
     Attributes
     ----------

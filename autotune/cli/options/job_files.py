@@ -138,7 +138,7 @@ def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def _workloads(listed: Any, path: str) -> list[Any]:
-    """Return what a job file has as its workloads; UsageError if that is no list, or is empty."""
+    """Return the list of workloads of a job file; UsageError if it is no list, or is empty."""
     if not isinstance(listed, list):
         how = "list them, each after a dash" if _is_yaml(path) else "write [[workload]] before each"
         raise UsageError(f"{path}: workload must be a list of tables, also of one: {how}")

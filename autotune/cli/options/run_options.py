@@ -313,7 +313,7 @@ def on_command_line() -> list[inspect.Parameter]:
 
 
 def given_options(context: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options that the command line gives, and those that config.toml does, by name."""
+    """Return the options from the command line, and the options from config.toml, by name."""
     words: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
     for name, declared in _FIELDS.items():

@@ -146,7 +146,7 @@ class _Warnings(logging.Handler):
 
 
 class _Details(logging.Handler):
-    """Prints what is logged below a warning: time, level, where, what; and a traceback if any."""
+    """Prints log messages below a warning: time, level, module, message, and a traceback if any."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:

@@ -1,4 +1,4 @@
-"""Vectors lane by lane: the expression of one lane, and the elements that one access moves."""
+"""Vectors lane by lane: the expression of one lane, and the elements of each access."""
 
 from __future__ import annotations
 

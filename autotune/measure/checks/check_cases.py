@@ -58,7 +58,7 @@ _SIGNS = ((True, True), (False, True), (False, False))
 # Most exact checks that a long sum is divided into, where it cannot be exact as a whole.
 _MAX_PARTS = 8
 
-# How often inputs are changed for the bounds, for workloads of up to so many operations.
+# How often inputs are changed for the bounds, by the largest number of operations.
 _SAMPLES = ((10**8, 6), (10**9, 4))
 _MIN_SAMPLES = 2
 

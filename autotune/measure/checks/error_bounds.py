@@ -32,7 +32,7 @@ _FEW = 4
 _ROUNDED = 2  # How often the reference computes in the accumulator's type.
 _CHUNK = 1 << 15  # Elements that are worked on together; a multiple of `BLOCK`.
 
-# Parts of an output, in each of which it is counted how many elements depend on some inputs.
+# Parts of an output; the elements that depend on some inputs are counted in each.
 _GROUPS = 64
 
 
@@ -327,7 +327,7 @@ def _changed(now: Array, before: Array) -> Array:
         return np.asarray(np.abs(now - before) > 1e-13 * np.abs(before))
 
 
-# Number of neighbours whose median replaces an element's own value where that one is smaller.
+# Number of neighbours whose median replaces an element's own value if that is smaller.
 BLOCK = 16
 
 _ENOUGH = 8

@@ -46,7 +46,7 @@ class Magnitudes(np.ndarray):
 
 
 def _magnitude(value: Any) -> Any:
-    """Return an operand, positive, as a plain array; those of this class are positive already."""
+    """Return the magnitude of an operand as a plain array; this class is positive already."""
     if isinstance(value, Magnitudes):
         return _plain(value)
     array = np.asarray(value)

@@ -29,8 +29,8 @@ _CODES = {
 class LiveRegion:
     """Lines that are written over at each drawing.
 
-    A terminal that was made narrower since has broken its lines anew, as most do; that is
-    reckoned with.
+    A terminal that became narrower has wrapped the lines again, as most do; the number of lines to
+    go up takes that into account.
 
     stream: the terminal.
     colour: whether to write codes of colour and weight.

@@ -224,7 +224,7 @@ def _chart(costs_s: Sequence[float | None], glyphs: Glyphs) -> str:
 def _jobs(
     progress: RunProgress, statuses: Sequence[WorkloadStatus], width: int, room: int, glyphs: Glyphs
 ) -> list[Line]:
-    """Return a table of workloads: those that are still measured first, if not all can be shown."""
+    """Return a table of workloads; if not all fit, unfinished ones come first."""
     shown = list(statuses)
     if len(shown) > room:
         shown.sort(key=lambda s: (s.job.label != progress.latest, s.over))

@@ -20,7 +20,7 @@ from autotune.report.text_tables import wrap_clauses
 from autotune.report.units import time_text
 from autotune.tuner.run import events
 
-EVERY = 8  # Plain lines come at each improvement and once in so many trials; more seldom after 128.
+EVERY = 8  # Plain lines come at each improvement and once in 8 trials; less often after 128 trials.
 PIPE_WIDTH = 80  # Columns of a table where there is no terminal.
 BETWEEN_S = 0.1  # Seconds between two drawings at least: terminals take time from the kernels, too.
 

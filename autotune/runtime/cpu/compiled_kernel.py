@@ -1,4 +1,4 @@
-"""Machine code called with arrays, wherever it comes from: compiled here, or loaded from a file."""
+"""Machine code called with arrays: compiled here, or loaded from a file."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ _libraries = 0
 
 
 def _load(binary: CpuBinary, openmp: OpenMP | None) -> tuple[Any, int]:
-    """Link an object in an engine of its own; returns what keeps it alive, and the entry point."""
+    """Link an object in its own engine; return the engine, which keeps it, and the entry point."""
     imported = _parallel_functions(openmp)[1] if binary.uses_threads else {}
     try:
         keep, addresses = _linked(binary.object_code, [binary.entry], imported)

@@ -73,8 +73,8 @@ def check_launch(
     """Raise LaunchError, with limit and value, if a launch is impossible.
 
     `kernel`: its name.
-    `usage`: what each thread and block takes beside.
-    `where`: what the limits are those of, such as "sm_90".
+    `usage`: registers and memory of each thread and block.
+    `where`: the architecture of the limits, such as "sm_90".
     """
     threads = math.prod(sizes.block)
     _at_most(kernel, f"a block of {_product(sizes.block)} threads", threads, limits.threads, where)

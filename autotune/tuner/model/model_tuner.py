@@ -185,7 +185,7 @@ class ModelTuner(Tuner):
         return len(self._told) >= start and working >= START_VALID
 
     def _start(self, n: int, rng: np.random.Generator) -> list[int]:
-        """Return the default configuration, and random ones as unlike as can be.
+        """Return the default configuration, and random ones that differ as much as possible.
 
         With a prior, what it likes best.
         """
@@ -248,7 +248,7 @@ class ModelTuner(Tuner):
         return self._search(rng) if self._acquisition is None else self._acquisition
 
     def _trees_at_once(self) -> bool:
-        """Whether the trees learn before a proposal: when they should have long ago.
+        """Whether the trees learn before a proposal, because they are long overdue.
 
         Otherwise they do after it, beside the builds.
         """

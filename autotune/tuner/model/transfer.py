@@ -1,4 +1,4 @@
-"""What measurements of other sizes, operators or devices say of a space: a trend to begin with."""
+"""Transfer learning: measurements of other sizes, operators or devices give an initial trend."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class TuneSummary:
     trials: int  # Records of the workload in the log now.
     measured: int  # How many of them this run added.
     failures: Mapping[str, int]  # Failed records by error code.
-    # What a build goes by: the record that a final comparison chose; without any, the fastest.
+    # The record that a build uses: the choice of the final comparison; without one, the fastest.
     best: Record | None
     # Times of the space's default configuration, one per round of that comparison or one per
     # repeat; None if it failed or was not timed.

@@ -64,7 +64,7 @@ BUILDERS = 2  # This number of finalists is assumed to be built at the same time
 # Checking one finalist is assumed to take this share of the time that the right answers take.
 ENTER_SHARE = 0.05
 
-# Each finalist is called at least so many times in a round: to see its time, then in its turns.
+# Least calls of a finalist in a round: to estimate its time, then in its turns.
 CALLS = 6
 
 # Safety factor of the planned time of a round, when it must fit into the time that is left.

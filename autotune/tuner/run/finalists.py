@@ -37,7 +37,7 @@ FAR = (2.0, 1.5)
 
 FEW = 4  # So many finalists, without the default, are left for the rounds.
 
-# The screening keeps one of so many each time (successive halving; Jamieson and Talwalkar, 2016).
+# The screening keeps one in this many (successive halving; Jamieson and Talwalkar, 2016).
 KEPT = 4
 
 
@@ -95,7 +95,7 @@ class FinalistComparison:
     finalists: list[int]  # Configurations, without those that have failed since.
     # The default configuration, which is one of them; None if it does not work.
     default: int | None
-    # Seconds of each configuration that was timed in a round, those of earlier comparisons first.
+    # Seconds of each configuration that was timed in a round, earlier comparisons first.
     rounds: list[Mapping[int, float]] = field(default_factory=list)
 
     def ratio(self, faster: int, slower: int) -> ConfidenceInterval | None:

@@ -105,7 +105,7 @@ class Goal:
 
 BATCH = 8  # Candidates asked for at once: the model learns after each batch.
 
-# The expected gain must stay low over so many measurements: a model may be sure too early.
+# The expected gain must stay low over this many measurements: a model may be sure too early.
 CALM = 8
 
 LATEST = 4  # Batches over which the pace is taken.

@@ -15,7 +15,7 @@ from autotune.tuner.run.events import Event, EventCallback, Measured, TuneSummar
 from autotune.tuner.run.limits import Deadline
 from autotune.tuner.run.session import Session
 
-# Each so many batches one goes to the workload that has waited longest: guesses may be wrong.
+# One in this many batches goes to the workload that has waited longest: guesses may be wrong.
 FAIR = 4
 
 INFORMED = 16  # Trials below which a workload comes before all guessing.

@@ -208,7 +208,7 @@ class Session:
     def _run_and_check(
         self, candidates: Sequence[MeasureInput]
     ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-        """Run candidates one after the other, as long as they are wanted.
+        """Run candidates one after the other, until a limit is reached.
 
         The runner checks each answer before and after it takes the time.
         """

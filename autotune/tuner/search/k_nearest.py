@@ -1,4 +1,4 @@
-"""A k-nearest-neighbour surrogate, and the search that measures what it predicts to be best."""
+"""A k-nearest-neighbour surrogate, and the search that measures its best predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local search: small changes and mixtures of the best, chosen by what was measured near them."""
+"""Local search: small changes and mixtures of the best, chosen by measurements near them."""
 
 from __future__ import annotations
 

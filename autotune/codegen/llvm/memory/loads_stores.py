@@ -225,7 +225,7 @@ class LoadsStores:
     ) -> str:
         """Access the lanes of a mask: at a pointer, or at a vector of pointers.
 
-        `value`: what is stored, or what the other lanes of what is loaded have.
+        `value`: the stored value, or the value of the other lanes of a load.
         """
         kind, masks = memory_type(dtype, lanes), f"<{lanes} x i1>"
         pointers, short = ("ptr", "p0")

@@ -1,4 +1,4 @@
-"""An NVIDIA GPU as a device: CuPy's arrays on a stream of its own, whose events tell the time."""
+"""An NVIDIA GPU as a device: CuPy's arrays on a separate stream, timed by events."""
 
 from __future__ import annotations
 
