@@ -26,9 +26,9 @@ class FeatureSource(Protocol):
         ...
 
     def prepare(self, n: int) -> None:
-        """Prepare for the features of some number of candidates; it takes long if they are many.
+        """Prepare to compute the features of `n` candidates, which takes long if they are many.
 
-        No feature depends on it.
+        It does not change any feature.
         """
         ...
 

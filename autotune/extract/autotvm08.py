@@ -40,7 +40,7 @@ def autotvm08_loops(schedule: Schedule, tensors: Sequence[Tensor]) -> PrimFunc:
 class _OnePass(Canonical):
     """Writes sums as one pass of TVM v0.8's canonical simplifier does.
 
-    A sum that stood in a division, and is left when that goes, stays one term: where it is
+    A sum that remains after a division around it is simplified away stays one term: if it is
     multiplied, its terms keep their own factors.
     """
 

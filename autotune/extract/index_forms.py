@@ -1,7 +1,7 @@
 """Normal forms of indices over knobs: one form for all candidates, with numbers as expressions.
 
-The form depends on the program alone, only its numbers on the knobs. So the form of a schedule with
-values in the place of knobs is the form for all candidates with those values put in.
+The form depends only on the program; its numbers depend on the knobs. So substituting knob values
+in the form gives the same result as the form of the schedule with these values.
 """
 
 from __future__ import annotations

@@ -155,10 +155,10 @@ class _Turn:
 
 
 def reallocated(arrays: Sequence[Any], rng: np.random.Generator) -> tuple[list[Any], object]:
-    """Return new arrays like some others, which they are filled from, and what to keep with them.
+    """Return copies of arrays at new addresses, and the memory to keep alive with them.
 
-    They lie as those of a program that calls a built function do: allocated by NumPy alone, so that
-    they are on huge pages where its own are, and where in memory is a matter of chance.
+    They are allocated by NumPy alone, as in a program that calls a built function. So they are on
+    huge pages if that program's arrays are, and their addresses are random.
     """
     found, between = [], []
     for array in arrays:

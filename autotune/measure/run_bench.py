@@ -88,7 +88,7 @@ class _PreparedCheck:
     def compare_outputs(self) -> float | None:
         """Return the largest error of the outputs as they are now, None if unchecked.
 
-        CandidateError if one is wrong, or something was written to that is no output.
+        CandidateError if an output is wrong, or the kernel wrote to anything else.
         """
         code = MeasureErrorNo.WRONG_ANSWER
         damage = self.buffers.find_damage()

@@ -293,10 +293,10 @@ def _exact_checks(workload: CheckSpec, reference: Reference) -> list[AnswerCheck
 
 
 def _families(workload: CheckSpec) -> Iterator[tuple[str, Draw, int]]:
-    """Yield what inputs are called that may be exact where whole numbers are not, and the inputs.
+    """Yield kinds of inputs that may be exact where whole numbers are not: name, inputs, error.
 
-    Third is by how many units in the last place answers may be off: the argument of exp may be a
-    difference of products, and a fused multiply-add leaves what one of them was rounded by.
+    The error is in units in the last place: the argument of exp may be a difference of products,
+    and a fused multiply-add leaves the rounding error of one of them.
     """
     if workload.functions is None or workload.functions <= _EXACT:
         yield "powers of two", powers_of_two, 0

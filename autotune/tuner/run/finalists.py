@@ -208,11 +208,11 @@ def screening_sizes(finalists: int) -> list[int]:
 def screened(
     passes: Sequence[Mapping[int, float]], always: Collection[int], count: int
 ) -> list[int]:
-    """Return whom a screening keeps, in the order they were in; of equals the first ones.
+    """Return the finalists that a screening keeps, in their order; of equal ones the first.
 
-    passes: costs of each pass; whoever is in the last was in all.
-    always: who stays in any case, fast or slow.
-    count: how many are kept, these included.
+    passes: costs of each pass; the finalists of the last one are in all of them.
+    always: finalists that are always kept.
+    count: number of finalists to keep, including these.
     """
     last = passes[-1]
     total = {index: sum(math.log(costs[index]) for costs in passes) for index in last}

@@ -183,9 +183,9 @@ class Patience:
 class Deadline:
     """The end of a run's time.
 
-    seconds: time there is; None for any.
+    seconds: length of the run; None if it is not limited.
     clock: returns monotonic seconds.
-    begin: when the time began, by this clock; by default now.
+    begin: the begin of the run, by this clock; by default now.
     """
 
     def __init__(

@@ -163,9 +163,9 @@ class Trials:
         return record
 
     def add_finals(self, found: Sequence[tuple[int, MeasureResult, dict[str, Any]]]) -> None:
-        """Log what configurations took in a final comparison, all of them or none.
+        """Log the times of configurations in a final comparison, all of them or none.
 
-        found: configuration, its times, and what its record says of the comparison.
+        found: configuration, times, and the record's facts about the comparison.
         """
         records = [self._record(*one) for one in found]
         self._journal.add_all(records)

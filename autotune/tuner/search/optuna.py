@@ -1,7 +1,7 @@
-"""Optuna's samplers as tuners: the one home of Optuna.
+"""Optuna's samplers as tuners; only this file imports Optuna.
 
-The sampler proposes a position per knob. What breaks a constraint or was seen before is refused,
-and it proposes again; in the end the nearest configuration that is free takes its place.
+The sampler proposes a position per knob. A proposal that violates a constraint or was made before
+is refused, and the sampler proposes again; at last the nearest free configuration is taken.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class OptunaTuner(Tuner):
         self._running: dict[int, Any] = {}
 
     def pareto(self) -> list[Observation]:
-        """Return the observations that no other one betters in time and second objective.
+        """Return the Pareto front of time and second objective.
 
-        Ordered by time. With one objective, the best alone.
+        It is ordered by time. With one objective it is the best observation.
         """
         front: list[Observation] = []
         least: list[float] | None = None
