@@ -169,7 +169,7 @@ def _is_row(row: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """Return what something is, in a few words."""
+    """Describe an object in a few words."""
     inside = {type(each).__name__ for each in value} if isinstance(value, (list, tuple)) else ()
     of = f" of {', '.join(sorted(inside))}" if inside else ""
     return "nothing" if value is None else f"a {type(value).__name__}{of}"

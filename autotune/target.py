@@ -48,7 +48,7 @@ _VECTOR_BYTES_BY_MCPU = {
 
 @dataclass(frozen=True)
 class GpuLimits:
-    """What a launch on a GPU may ask for.
+    """Limits of a launch on a GPU.
 
     The defaults are those that CUDA documents for all architectures from sm_70 on (CUDA C++
     Programming Guide, "Technical Specifications per Compute Capability"); an unknown one gets the
@@ -154,7 +154,7 @@ class Target:
 
     @classmethod
     def of(cls, target: str | Target) -> Target:
-        """Return `target` itself, or what its text says.
+        """Return `target` itself, or the target that a text describes.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class Target:
 
     @property
     def recorded(self) -> str:
-        """Its text in records: without the number of a device, which says where and not what."""
+        """Its text in records: without the number of the device, which does not affect the code."""
         options = {name: value for name, value in self.options.items() if name != "device"}
         return str(Target(self.kind, options))
 
@@ -207,7 +207,7 @@ class Target:
 
     @property
     def gpu(self) -> GpuLimits | None:
-        """What a launch may ask for; None of a target without GPU threads."""
+        """Limits of a launch; None for a target without GPU threads."""
         if self.kind != "cuda":
             return None
         arch = self.options.get("arch", "").rstrip(string.ascii_lowercase)

@@ -143,7 +143,7 @@ class Space:
         return np.equal(self._verdicts(self._indices(indices)), FEASIBLE)
 
     def tally(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> FeasibilityCounts:
-        """Count what each constraint rejects, first of all and in all; see `rejection_counts`.
+        """Count the rejections of each constraint, as the first and in all; see `rejection_counts`.
 
         Exact if no knobs that constraints tie together have more than `most` configurations; else
         the counts are of `sample` configurations, always the same ones.

@@ -88,7 +88,7 @@ def _report_end(end: BaseException) -> int:
 
 
 def _refused(error: OSError) -> int:
-    """Print in one line what the system refused; return the exit code, or raise the error."""
+    """Print an error of the system in one line; return the exit code, or raise the error."""
     if not output_works():  # the help is not printed by us
         try:
             output_failed(error)
@@ -120,7 +120,7 @@ def _dispatch(args: list[str], messages: Messages) -> int:
 
 @functools.cache
 def _command() -> Any:
-    """Return what parses command lines: made of the commands' signatures, once in a process."""
+    """Return the parser of command lines, which is made once in a process from the signatures."""
     return typer.main.get_command(app)
 
 

@@ -53,7 +53,7 @@ class NothingToExportError(UsageError):
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """The written files and counts."""
 
     data: Path
     schema: Path
@@ -252,5 +252,5 @@ class _Table:
 
 
 def _knob_names(layout: KnobLayout) -> list[str]:
-    """Return the columns of knobs, with what is not Unicode in foreign names escaped."""
+    """Return the columns of knobs; bytes of foreign names that are no Unicode are escaped."""
     return [as_text(versioned("knob", name)) or "" for name in layout.names]

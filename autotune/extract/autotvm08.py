@@ -56,7 +56,7 @@ class _OnePass(Canonical):
 
 
 class _FactBounds(SumBounds):
-    """Bounds expressions by facts too, those of `facts`."""
+    """Bounds expressions, also by the facts of `facts`."""
 
     def __init__(
         self, form: Callable[[Expr], Sum], ranges: dict[Var, Bounds], otherwise: Bounds = ANYTHING

@@ -348,7 +348,7 @@ class Forms:
 
 
 def _frame(node: Expr) -> Expr:
-    """Return an expression without the integers in it: what else there is around their forms."""
+    """Return an expression without its integers: the part around their forms."""
     return node.with_children(
         tuple(
             _hole(child.dtype) if dtypes.is_integer(child.dtype) else _frame(child)

@@ -132,7 +132,7 @@ def _from_dlpack(array: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def open_dlpack(array: Any, **options: object) -> tuple[object, DLTensor, bool]:
-    """Return what keeps an array's memory alive, where it is, and whether writing is in vain.
+    """Return the owner of an array's memory, its address, and whether writes would be lost.
 
     `array`: has ``__dlpack__``.
     `options`: for ``__dlpack__``, such as `stream`.

@@ -239,7 +239,7 @@ def use_of(folder: Path) -> CacheUse:
 
 
 def clear(folder: Path) -> CacheUse:
-    """Delete all objects of a folder, and nothing else there; return what was deleted.
+    """Delete all objects of a folder, and nothing else there; return their number and size.
 
     A process that uses them loses nothing: it has read an object whole, or compiles it again.
 
@@ -260,7 +260,7 @@ def prune(folder: Path, disk_bytes: int) -> None:
 
 
 def _files(folder: Path) -> Iterator[_File]:
-    """Yield the objects of a folder, and what killed processes never finished."""
+    """Yield the objects of a folder, and unfinished files of killed processes."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:

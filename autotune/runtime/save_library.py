@@ -90,7 +90,7 @@ def save(
 
 
 def check_can_save(path: str | os.PathLike[str], target: Target) -> None:
-    """Raise what `save` would raise for a path and a target, before anything is built."""
+    """Raise the errors of `save` for a path and a target, before anything is built."""
     _checked_paths(path)
     _checked_features(target)
 

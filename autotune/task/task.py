@@ -222,7 +222,7 @@ class Task:
             )
 
     def tally(self) -> FeasibilityCounts:
-        """Count what rules reject of the configurations.
+        """Count the configurations that each rule rejects.
 
         Of a template that cannot be traced, up to `MAX_TRIED` configurations are tried.
         """
@@ -282,7 +282,7 @@ class Task:
         return {knob: int(columns[name][0]) for name, knob in symbols.items()}
 
     def function(self, index: int) -> PrimFunc:
-        """Return the analysed function of a configuration: what features are made from.
+        """Return the analysed function of a configuration, from which features are extracted.
 
         InstantiationError if the template, the schedule or the target refuses this configuration.
         """
@@ -353,7 +353,7 @@ class Task:
 
     @property
     def inputs(self) -> Callable[..., Any] | None:
-        """What draws realistic inputs with a random generator, None if the template does not."""
+        """A function that draws realistic inputs with a random generator; None if there is none."""
         return self.template.inputs_for(self.args)
 
     @cached_property
@@ -383,7 +383,7 @@ class Task:
         return self._fingerprints(self._structures.of({}))
 
     def fingerprints_of(self, index: int) -> dict[str, str]:
-        """Return digests of the knobs ("space") and of what the template does ("template").
+        """Return digests of the knobs ("space") and of the template's functions ("template").
 
         "template" covers computations and schedule steps of this configuration's structure,
         before lowering and with knobs as symbols: with the knobs' values it says which program

@@ -12,7 +12,7 @@ from autotune.trace.fingerprint import digest
 
 @dataclass(frozen=True)
 class Workload:
-    """What is computed: a template's name, all its arguments, and which inputs do not change."""
+    """A workload: a template's name, all its arguments, and the positions of constant inputs."""
 
     template: str  # Name of the template.
     args: Mapping[str, Any]  # Arguments, defaults included.

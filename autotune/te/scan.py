@@ -70,7 +70,7 @@ class ScanOp(Operation):
 
     @property
     def input_tensors(self) -> list[Tensor]:
-        """What it starts with, then what it goes on with."""
+        """The tensors of its first steps, then of its updates."""
         return list(dict.fromkeys((*self.init, *self.update)))
 
     def axes_told(self, axes: Axes) -> str:

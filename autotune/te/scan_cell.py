@@ -48,7 +48,7 @@ class CellAnalysis:
                 )
 
     def _depending(self, roots: Sequence[Operation]) -> dict[Operation, None]:
-        """Return what roots need that depends on a state or is an update, inputs first."""
+        """Return the producers of roots that depend on a state or are updates, inputs first."""
         updates = {tensor.op for tensor in self.op.update}
         found: dict[Operation, None] = {}
         for op in producers_first(roots):

@@ -18,7 +18,7 @@ Size = int | Expr
 
 
 def as_size(value: Any, what: str) -> Expr:
-    """Return a dimension as an integer expression, refusing what cannot be one."""
+    """Return a dimension as an integer expression, or refuse it."""
     if not is_convertible(value):
         raise IRError(f"{what} must be an integer, got {value!r}")
     try:
@@ -54,7 +54,7 @@ class Axes(tuple[IterVar, ...]):
 
 
 class Operation:
-    """What defines tensors.
+    """The definition of one or more tensors.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Operation:
         self.reduce_axis: tuple[IterVar, ...] = Axes.of(self, "reduce_axis")
 
     def axes_told(self, axes: Axes) -> str:
-        """Return what axes there are, for who asked for another one."""
+        """Return the names of the axes, for an error."""
         if not axes:
             return f"operation {self.name!r} has none"
         names = ", ".join(axis.name for axis in axes)

@@ -120,7 +120,7 @@ class Tuner(ABC):
     estimates_gain: ClassVar[bool] = False  # Whether :meth:`expected_gain` ever returns a number.
 
     def expected_gain(self) -> float | None:
-        """Return by what share all further measurements are expected to improve the best time.
+        """Return the share by which further measurements are expected to reduce the best time.
 
         None while there are too few measurements, and from a tuner that never estimates it.
         """
@@ -133,7 +133,7 @@ class Tuner(ABC):
 
     @property
     def working(self) -> list[Observation]:
-        """What worked, the fastest first; the lower index of two equally fast ones."""
+        """The valid observations, fastest first; of two equally fast ones the lower index."""
         return sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
 
     @property

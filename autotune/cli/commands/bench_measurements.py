@@ -55,7 +55,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Measurements:
-    """Measures configurations of tasks of one template, and what they are compared with.
+    """Measures configurations of tasks of one template, and their baseline.
 
     store: what it holds is not measured again; what is measured goes there.
     timeout_s: seconds that a candidate may take to build, and again to run.
@@ -152,7 +152,7 @@ class Measurements:
 def _configurations(
     task: Task, wanted: Mapping[Key, Mapping[str, KnobValue]]
 ) -> tuple[dict[Key, int], dict[Key, str]]:
-    """Return the configuration of each key, or why there is none."""
+    """Return the configuration of each key, or the reason for its absence."""
     try:
         base = task.space.config(task.default_index).values
     except SpaceError as error:
@@ -189,7 +189,7 @@ def _device_text(device: Mapping[str, object]) -> str:
 
 @contextmanager
 def _counting(size: str, total: int) -> Iterator[Callable[[], None]]:
-    """Count on a terminal what is measured; the line is gone at the end."""
+    """Count the measured configurations on a terminal; the line is removed at the end."""
     done = 0
 
     def count() -> None:

@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProcess) -> None:
-    """Tune the workloads of a run, showing what its view shows.
+    """Tune the workloads of a run, and display it in its view.
 
     begin: when the run began, in monotonic seconds.
     fork_server: of the first workload; others start their own.

@@ -115,7 +115,7 @@ def _space(task: Task, index: int | None, as_json: bool) -> str:
 
 
 def _unexplored(task: Task) -> str:
-    """Return a note on what the counts leave out, if they do."""
+    """Return a note on rejections that the counts leave out, if there are any."""
     if task.explored or task.untraceable:
         return ""
     return (

@@ -87,7 +87,7 @@ def show(
     ir: Annotated[bool, typer.Option("--ir", help="Print loops (what is printed anyway).")] = False,
     source: Annotated[bool, typer.Option("--source", help="Print the generated code.")] = False,
 ) -> None:
-    """Print what becomes of a Tile function of float32 arrays at some sizes."""
+    """Print the loops or code of a Tile function of float32 arrays for some sizes."""
     view = chosen_view({"te": te, "ir": ir, "source": source}, "ir")
     wanted = Target.of(target)
     program = _bound(file, settings, shapes)

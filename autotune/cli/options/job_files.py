@@ -45,7 +45,7 @@ class RunOptions:
 
 
 def run_options(words: Values, defaults: Values, view: str) -> RunOptions:
-    """Return what a command line asks for, with or without --job.
+    """Return the run that a command line asks for, with or without --job.
 
     words: options that the command line gives, by name; TEMPLATE is "template".
     defaults: those that the user's configuration gives. A job file goes before them, and the
@@ -107,7 +107,7 @@ def _checked(options: WorkloadOptions) -> WorkloadOptions:
 
 
 def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return what a job file says of the run, and of each workload, its defaults included.
+    """Return a job file's options of the run and of each workload, with its defaults.
 
     Values are as the file has them; names have dashes for underscores.
 
@@ -172,7 +172,7 @@ def _yaml(text: str, path: str) -> Any:
 
     class Loader(yaml.SafeLoader):
         def construct_object(self, node: Any, deep: bool = False) -> Any:
-            """Raise an error for values that look like a date or a number and are none."""
+            """Raise an error for values that look like a date or a number but are invalid."""
             try:
                 return super().construct_object(node, deep)
             except (ValueError, LookupError, AttributeError) as error:

@@ -107,7 +107,7 @@ def load_logs(paths: Sequence[str]) -> list[Record]:
 
 
 def work_of(task: Task) -> Work:
-    """Return what one run of the task's kernel amounts to.
+    """Return the work of one run of the task's kernel.
 
     UsageError if the template's count of operations fails.
     """

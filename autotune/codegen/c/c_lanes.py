@@ -28,7 +28,7 @@ PACK_BYTES = 16
 
 
 class LaneExtractor(Rewriter):
-    """Rewrites vector expressions to those of one lane.
+    """Rewrites vector expressions to expressions of one lane.
 
     `lane`: its number.
     """

@@ -66,7 +66,7 @@ class Cubin:
     symbols: Mapping[str, str]
 
     def usage(self, name: str) -> Usage:
-        """Return what the kernel takes that has this name or symbol."""
+        """Return the resources of the kernel with this name or symbol."""
         return self.kernels[self.symbols.get(name, name)]
 
     def to_bytes(self) -> bytes:
@@ -160,7 +160,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def parse_usage(log: str) -> dict[str, Usage]:
-    """Return what each kernel takes, by its symbol, from a log made with --ptxas-options=-v."""
+    """Return the resources of each kernel, by its symbol, from a log of --ptxas-options=-v."""
     parts = _ENTRY.split(log)
     return {name: _usage(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
@@ -213,7 +213,7 @@ def version() -> tuple[int, int]:
 
 @functools.cache
 def compiler_identity() -> str:
-    """Return what tells one build of the compiler from another, for keys of caches."""
+    """Return an identification of the compiler's build, for keys of caches."""
     toolkit, _ = load_toolkit()
     files = [toolkit.library]
     if toolkit.include is not None:

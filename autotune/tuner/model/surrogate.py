@@ -51,7 +51,7 @@ class Audit:
         return AuditResult(len(pairs), rank_correlation(guessed, speed))
 
     def _pairs(self, told: Mapping[int, Observation]) -> Iterable[tuple[float, float]]:
-        """Yield (guess, logarithm of the speed) of what worked, in the order of the guesses."""
+        """Yield (guess, logarithm of the speed) of valid candidates, in order of the guesses."""
         for index, guess in self._guesses.items():
             observation = told.get(index)
             if observation is not None and observation.ok:
@@ -124,7 +124,7 @@ class Surrogate:
 
     @property
     def tried(self) -> IndexVector:
-        """What was measured, and counts: works and failures."""
+        """The measured candidates that count: valid ones and failures."""
         return np.concatenate([self.works, self.fails])
 
     @property
@@ -138,7 +138,7 @@ class Surrogate:
         return self._known < OFTEN or self._known >= AT_ONCE * self._learned
 
     def learn(self, rng: np.random.Generator, trends: bool = True) -> None:
-        """Fit the parameters to what was taken in; `rng` chooses what to fit them to.
+        """Fit the parameters to the observations; `rng` chooses among them.
 
         `trends` says whether the trends learn, too.
         """
@@ -213,7 +213,7 @@ class Surrogate:
 
     @property
     def scale(self) -> float:
-        """What 1 in the values is in the logarithm of the time, among the fast ones."""
+        """The unit of the values as a difference of the logarithms of fast times."""
         return float(self._squeezed().std()) or 1.0
 
     def _squeezed(self) -> FloatVector:

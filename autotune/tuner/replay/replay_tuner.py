@@ -22,7 +22,7 @@ REPLAY_BATCH = 1
 
 @dataclass(frozen=True)
 class Trace:
-    """What a tuner measured, in order."""
+    """The measurements of a tuner, in order."""
 
     indices: tuple[int, ...]  # Candidates, by index in the recording's space.
     costs_s: FloatVector  # float64 (n,): Recorded times in seconds; NaN for failures.

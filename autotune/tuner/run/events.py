@@ -42,7 +42,7 @@ class Started:
 
 @dataclass(frozen=True)
 class MachineKnown:
-    """What the machine can do was measured."""
+    """The peak performance of the machine was measured."""
 
     machine: Ceiling
     # The least time of one run of this workload, in seconds: its operations at the peak, or its
@@ -87,7 +87,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class TuneSummary:
-    """What a run achieved on one workload."""
+    """The result of a run for one workload."""
 
     trials: int  # Records of the workload in the log now.
     measured: int  # How many of them this run added.

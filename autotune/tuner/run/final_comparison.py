@@ -251,7 +251,7 @@ class FinalComparison:
     def _round(
         self, indices: list[int], seconds: float, fresh: bool
     ) -> Mapping[int, MeasureResult]:
-        """Run a round; return its results, none if not all worked, and remove who has failed."""
+        """Run a round; return its results, none if a finalist failed, which is then removed."""
         configs = [self.task.space.config(index) for index in indices]
         opening_s = self._measurer.opening_s or 0.0
         check = (self._checks and not self._worked) or opening_s < seconds / 4

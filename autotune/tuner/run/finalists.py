@@ -57,7 +57,7 @@ class ConfidenceInterval:
 
     @classmethod
     def of(cls, ratios: Sequence[float]) -> ConfidenceInterval | None:
-        """Return what some rounds say; None if there are none."""
+        """Return the ratio and its range from some rounds; None if there are none."""
         if not ratios:
             return None
         ordered = sorted(ratios)
@@ -90,7 +90,7 @@ def _left_out(rounds: int) -> int:
 
 @dataclass
 class FinalistComparison:
-    """The finalists of a workload and what rounds have shown so far."""
+    """The finalists of a workload, and the results of the rounds so far."""
 
     finalists: list[int]  # Configurations, without those that have failed since.
     # The default configuration, which is one of them; None if it does not work.
@@ -197,7 +197,7 @@ class FinalistComparison:
 
 
 def screening_sizes(finalists: int) -> list[int]:
-    """Return how many there are at each pass of a screening; none if they are few already."""
+    """Return the number of finalists at each pass of a screening; empty if they are few already."""
     sizes: list[int] = []
     while finalists > FEW + 1:
         sizes.append(finalists)

@@ -97,7 +97,7 @@ class Learner:
         return self.background
 
     def _work(self, unmeasured: int, waited_for: Callable[[], bool]) -> None:
-        """Do what proposals after this batch will need."""
+        """Do the work that proposals after this batch will need."""
         self._estimate()
         if self._trials_left() > unmeasured:
             self._tuner.think()

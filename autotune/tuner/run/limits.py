@@ -61,7 +61,7 @@ class Goal:
 
     @property
     def needs_ceiling(self) -> bool:
-        """Whether it is a share of what the machine can do."""
+        """Whether it is a share of the machine's peak."""
         return self.unit in _SHARES
 
     def check(self, flops: float | None) -> None:
@@ -113,7 +113,7 @@ LATEST = 4  # Batches over which the pace is taken.
 
 @dataclass(frozen=True)
 class Limits:
-    """When a workload is tuned no further; what comes first counts.
+    """When the tuning of a workload ends; the limit that is reached first counts.
 
     UsageError if a number makes no sense.
     """

@@ -123,7 +123,7 @@ class Session:
     # -- the course of it ------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take in what the log holds."""
+        """Read the log."""
         self._recall()
         self._learn()
         default = self.trials.default_record
@@ -175,7 +175,7 @@ class Session:
         self._end_if_exhausted(known)
 
     def _propose(self) -> list[int]:
-        """Return the next batch; where the tuner has no more, what other runs had claimed."""
+        """Return the next batch; if the tuner has no more, candidates that other runs had claimed."""
         batch = self._batches.next_batch()
         self._exhausted = not batch
         if self._exhausted:

@@ -105,7 +105,7 @@ class StopConditions:
     # -- what the machine can do -----------------------------------------------------------
 
     def measure_machine(self) -> None:
-        """Let the measurer find out what the machine can do, once."""
+        """Let the measurer measure the machine's peak, once."""
         if not self._is_measured:
             self._is_measured = True
             self._set_ceiling(self._measurer.ceiling())

@@ -121,7 +121,7 @@ class Trials:
         return next(iter(ranked([*finals, *self.recorded])), None)
 
     def new_records(self) -> list[tuple[int, Record]]:
-        """Take in what others have logged since the last look.
+        """Read the records that other runs have logged since the last time.
 
         Return the trials among it, with their configurations.
         """

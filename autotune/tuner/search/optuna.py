@@ -270,6 +270,6 @@ def _quiet() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what went wrong without the database's advice on how to look it up."""
+    """Return the error without the database's advice on how to look it up."""
     inner = error.__cause__ or error
     return str(getattr(inner, "orig", None) or inner).split("\n")[0]

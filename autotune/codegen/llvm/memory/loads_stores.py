@@ -193,7 +193,7 @@ class LoadsStores:
         return result
 
     def _masked_load(self, load: Load, index: Linear, mask: Mask) -> str:
-        """Load the active lanes; shift what is loaded already if the first ones are not active."""
+        """Load the active lanes; shift an earlier load if the first lanes are not active."""
         behind = mask.behind
         key = self._consecutive(load.buffer, index + constant(behind), load.lanes)
         ahead = self.builder.recall(key) if behind else None
