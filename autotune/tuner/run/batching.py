@@ -80,7 +80,7 @@ class BatchProposer:
         return [default]
 
     def _held_back(self, wanted: int) -> int:
-        """Return the number of candidates to hold back of a batch; and all must be measured later."""
+        """Return the number of candidates to hold back of a batch; all are measured later."""
         if self._builders is None or self.overlap:
             return 0
         return min(self._tuner.held_back, wanted // (FRESH + 1), self.left - wanted)
@@ -92,7 +92,7 @@ class BatchProposer:
         return list(dict.fromkeys(indices + asked))
 
     def _legal(self, indices: Sequence[int]) -> list[MeasureInput]:
-        """Return the configurations that no rule refuses, for the builders; none without builders."""
+        """Return the configurations that no rule refuses; none if there are no builders."""
         if self._builders is None:
             return []
         legal = [index for index in indices if not self._task.refusal(index)]

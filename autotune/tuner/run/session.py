@@ -175,7 +175,7 @@ class Session:
         self._end_if_exhausted(known)
 
     def _propose(self) -> list[int]:
-        """Return the next batch; if the tuner has no more, candidates that other runs had claimed."""
+        """Return the next batch; if the tuner has no more, claimed ones of other runs."""
         batch = self._batches.next_batch()
         self._exhausted = not batch
         if self._exhausted:
