@@ -17,7 +17,7 @@ ROUND_S = 0.05  # Seconds of timing in a round, about.
 
 @dataclass(frozen=True)
 class GuardResult:
-    """What a comparison with the default has shown.
+    """The result of a comparison with the default.
 
     `over_default`: how many times as fast as the default the configuration is, the median of the
         rounds; None if it could not be timed.

@@ -93,7 +93,7 @@ POLISHES = 4  # Passes of the median polish: each changes the residuals less tha
 
 
 def polished(turns: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
-    """Return the cost of each kernel without what was peculiar to a lap.
+    """Return the cost of each kernel, without the common effect of each lap.
 
     turns: seconds of each kernel in each lap in which it has a turn that counts; it has one at
         least.

@@ -122,7 +122,7 @@ class LocalMeasurer(Measurer):
 
     @property
     def reference(self) -> str | None:
-        """What answers are checked with: "given", "unscheduled" or "none"; None if not known yet.
+        """The kind of reference: "given", "unscheduled" or "none"; None if not known yet.
 
         It is known from the first measurement on.
         """
@@ -151,7 +151,7 @@ class LocalMeasurer(Measurer):
             self._known.append(result.code_hash)
 
     def ceiling(self) -> Ceiling:
-        """Measure what the machine can do at best for work of this kind and size.
+        """Measure the machine's peak for work of this kind and size.
 
         UsageError if the template or its reference cannot be used at all. AutotuneError if no
         worker can do so.

@@ -66,7 +66,7 @@ class Measurer(ABC):
             yield candidate, result
 
     def ceiling(self) -> Ceiling | None:
-        """Measure what the machine can do at best for this workload; None if that is not known."""
+        """Measure the machine's peak for this workload; None if that is not known."""
         return None
 
     def close(self) -> None:  # noqa: B027

@@ -35,7 +35,7 @@ class RecordedKnob(ChoiceKnob):
 
 @dataclass(frozen=True)
 class Recording:
-    """The measurements of one workload, as a space and what became of each configuration in it."""
+    """The measurements of one workload: a space, and the result of each configuration in it."""
 
     name: str  # What tables call it.
     space: ListedSpace  # Exactly the configurations that were recorded.

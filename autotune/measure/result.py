@@ -47,7 +47,7 @@ class MeasureError:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MeasureError:
-        """Rebuild an error from what `to_json` returned; unknown codes become UNKNOWN."""
+        """Rebuild an error from the result of `to_json`; unknown codes become UNKNOWN."""
         known = data["code"] in list(MeasureErrorNo)
         code = MeasureErrorNo(data["code"]) if known else MeasureErrorNo.UNKNOWN
         return cls(code, str(data["stage"]), str(data["message"]))
@@ -65,7 +65,7 @@ class MeasureInput:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureResult:
-    """What became of one candidate: costs or an error."""
+    """The result of one candidate: costs or an error."""
 
     costs_s: tuple[float, ...] | None = None  # Seconds per call, one number per repeat.
     error: MeasureError | None = None  # Exactly one of `costs_s` and `error` is given.

@@ -37,7 +37,7 @@ from autotune.runtime.prepared_binary import PreparedBinary, PreparedCandidate
 
 @dataclass(frozen=True)
 class RunResult:
-    """What became of a candidate that ran and was right, or of a round."""
+    """The result of a candidate that ran and was right, or of a round."""
 
     costs_s: tuple[float, ...]  # Seconds per call: one number per repeat, or per kernel of a round.
     # Largest error of any output element; None where there is no reference, and of a round.
@@ -176,7 +176,7 @@ class RunBench:
     # -- the machine -----------------------------------------------------------------------
 
     def ceiling(self) -> Ceiling:
-        """Measure what the device can do at best for work of this kind and size."""
+        """Measure the device's peak for work of this kind and size."""
         buffers = self._buffers
         kinds = sorted({parameter.dtype for parameter in self.subject.signature.parameters})
         touched = float(buffers.nbytes) if self.policy.flush == "off" else None
@@ -232,7 +232,7 @@ class RunBench:
         return RunResult(timed.costs_s, _largest(errors), timed.raced, self._monitor.noise, clocks)
 
     def enter(self, loaded: Any) -> float | None:
-        """Check a kernel that is to be timed beside others; return its largest error.
+        """Check a kernel before it is timed in turn with others; return its largest error.
 
         CandidateError as `run`.
         """
@@ -334,7 +334,7 @@ def _call_on(loaded: Any, arrays: Sequence[Any]) -> Call:
 
 
 def _noise_monitor(device: Device) -> NoiseMonitor:
-    """Return what tells how noisy a device is, by a kernel that takes a moment."""
+    """Return the monitor of a device's noise, which times a short kernel."""
     call, _ = device.multiply_adds("float32")
     loop = device.loop
     if loop is None:

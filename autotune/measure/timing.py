@@ -39,7 +39,7 @@ PAUSE_S = 0.06  # Seconds until then where a neighbour has disturbed them, who m
 
 @dataclass(frozen=True)
 class TimedRepeats:
-    """What timing a kernel gave."""
+    """The times of a kernel."""
 
     costs_s: tuple[float, ...]  # Seconds per call, one number per repeat.
     # Whether it stopped early, as the kernel was clearly slower than the incumbent.

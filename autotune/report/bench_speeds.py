@@ -49,7 +49,7 @@ class Point:
 
 @dataclass(frozen=True)
 class BenchmarkedTemplate:
-    """What is computed, for what, and where it was measured."""
+    """The measured template, its target, and the device."""
 
     template: str
     args: Mapping[str, Any]  # Arguments that are the same everywhere.
@@ -179,7 +179,7 @@ class Speeds:
 
     @property
     def conditions(self) -> str:
-        """What holds for all lines: their unit, and the knobs that they share."""
+        """The common conditions of all lines: their unit, and the knobs that they share."""
         own = (point for name in self.lines if name != BEST for point in self.lines[name] if point)
         return ", ".join(filter(None, [self.unit, common_knobs(own)]))
 
@@ -237,12 +237,12 @@ class Grid:
 
     @property
     def conditions(self) -> str:
-        """What holds for all cells: their unit, the size, and the knobs that they share."""
+        """The common conditions of all cells: their unit, size, and shared knobs."""
         size = [f"{name}={value}" for name, value in self.setting.args.items()]
         return ", ".join(filter(None, [self.unit, *size, common_knobs(self.points())]))
 
     def missing(self) -> Iterator[str]:
-        """Yield why points have no time, and how many those are."""
+        """Yield each reason for points without a time, and their number."""
         counts: dict[str, int] = {}
         for point in self.points():
             if point.cost_s is None:

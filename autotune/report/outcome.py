@@ -60,7 +60,7 @@ def remarks(statuses: Sequence[WorkloadStatus]) -> list[str]:
 
 
 def _final_text(status: WorkloadStatus) -> str:
-    """Return what the result rests on where that is no clear win in a final comparison."""
+    """Return the evidence for the result if it is no clear win in a final comparison."""
     summary = status.summary
     if summary is None or summary.best is None:
         return ""
@@ -165,7 +165,7 @@ def _time(seconds: float | None) -> str:
 def last_line(
     statuses: Sequence[WorkloadStatus], elapsed_s: float, noise: float | None = None
 ) -> str:
-    """Return what a run achieved, in one line.
+    """Return the result of a run in one line.
 
     statuses: of the workloads that were tuned to their end, each with its summary.
     elapsed_s: wall time of the whole run.

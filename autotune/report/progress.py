@@ -33,7 +33,7 @@ class WorkloadInfo:
 
     @property
     def heading(self) -> list[str]:
-        """What a run begins with: workload, log and seed, search space; a line each."""
+        """The first lines of a run: workload, log and seed, search space."""
         chosen = " (chosen now)" if self.seed_chosen else ""
         title = f"{self.workload} on {self.target}"
         more = [f"log {self.log}, seed {self.seed}{chosen}", *self.space]

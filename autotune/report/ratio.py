@@ -68,7 +68,7 @@ class Ratio:
 
     @property
     def range_text(self) -> str:
-        """What the repeats leave open: "2.10 to 2.25"."""
+        """The uncertainty of the repeats: "2.10 to 2.25"."""
         if self.noisy:
             return "too noisy"
         if not self.repeated:

@@ -73,7 +73,7 @@ def _sizes(counts: FeasibilityCounts) -> str:
 
 
 def legal_lines(space: Space, one_by_one: bool = False) -> list[str]:
-    """Return how much of a space is legal, and what the template itself refuses and why.
+    """Return the legal share of a space, and the template's own refusals with their reasons.
 
     Of a template that runs for one configuration at a time nothing is known beforehand. A run
     begins with these lines, so that only small spaces are counted and others sampled: in 0.1 s.

@@ -12,7 +12,7 @@ GAP = "  "
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Return rows under headers as text; the last column takes what room is left.
+    """Return rows under headers as text; the last column takes the remaining width.
 
     headers: one per column; a header that ends in "#" has its column aligned to the right.
     width: columns of the terminal. A line is longer only if the columns but the last leave no room.
@@ -37,7 +37,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
 
 
 def wrap(text: str, width: int, indent: str = "") -> str:
-    """Return a text broken into lines of at most `width`, those after the first indented."""
+    """Return a text broken into lines of at most `width`; all but the first are indented."""
     return "\n".join(
         textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
     )

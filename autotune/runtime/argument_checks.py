@@ -20,7 +20,7 @@ _Byte = ctypes.c_char
 
 
 class _Rule(NamedTuple):
-    """What one argument must be; its shape is None where sizes occur in it."""
+    """Requirements of one argument; its shape is None if it depends on sizes."""
 
     dtype: np.dtype[Any]
     itemsize: int
@@ -49,7 +49,7 @@ def address_of(array: Array) -> int:
 
 
 class ArgumentChecker:
-    """Turns the arrays of one call into addresses and sizes, or says what is wrong with them.
+    """Turns the arrays of one call into addresses and sizes, or reports mistakes in them.
 
     `signature`: whose parameters the arrays are: inputs, then outputs, C-contiguous unless it says
     otherwise, none of them overlapping an output. An output may not be one of the inputs either:

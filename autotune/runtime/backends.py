@@ -17,5 +17,5 @@ def kind_of(target: Target) -> str:
 
 
 def backend_of(target: Target) -> Backend:
-    """Return what compiles for a target and runs that."""
+    """Return the backend that compiles for a target and runs the code."""
     return BACKENDS[kind_of(target)]

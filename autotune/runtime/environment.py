@@ -33,7 +33,7 @@ def device(target: Target) -> dict[str, Any]:
 
 
 def versions(target: Target | None = None) -> dict[str, str]:
-    """Versions of Python and of the packages that shape a measurement; those installed only.
+    """Versions of Python and of the installed packages that affect a measurement.
 
     On a GPU also those of the driver ("cuda_driver"), "cupy" and "nvrtc".
     """

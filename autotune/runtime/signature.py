@@ -104,7 +104,7 @@ class Signature:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Signature:
-        """Read what `to_json` returned.
+        """Read the result of `to_json`.
 
         Raises KeyError or TypeError or ValueError if it is something else.
         """

@@ -103,7 +103,7 @@ class AnswerCheck:
 
 @dataclass(frozen=True)
 class CheckSpec:
-    """What the checks of a workload's candidates are made from."""
+    """The parts of a workload that its checks are made from."""
 
     inputs: Sequence[InputSpec]
     outputs: Sequence[str]  # Types of the outputs.
@@ -124,7 +124,7 @@ class CheckSpec:
 
     @property
     def precision(self) -> Precision:
-        """What is assumed of the precision of candidates."""
+        """The assumed precision of candidates."""
         work = self.work + _PER_ELEMENT * self.elements
         samples = next((n for most, n in _SAMPLES if work <= most), _MIN_SAMPLES)
         wide = max(map(dtypes.accumulator, self.floats), key=dtypes.epsilon, default="float32")
@@ -140,7 +140,7 @@ class CheckSpec:
         return [dtype for dtype in types if dtypes.is_float(dtype)]
 
     def draw(self, draw: Draw, number: int) -> list[Array]:
-        """Return all inputs; what the template draws itself keeps its integers."""
+        """Return all inputs; integers that the template draws itself stay as they are."""
         made = draw_all(self.inputs, draw, (self.seed, number))
         if self.given is None:
             return made
@@ -423,7 +423,7 @@ def _depends_on_rounding(
 
 
 def _has_large_arguments(workload: CheckSpec, reference: Reference, inputs: list[Array]) -> bool:
-    """Whether answers are those of exp of so large numbers that rounding these changes them.
+    """Whether answers are exp of such large numbers that rounding the numbers changes the answers.
 
     Products of large inputs are rounded unless their scale is a power of two, and a fused
     multiply-add rounds them otherwise: of differences that should be 0 much more than a unit is

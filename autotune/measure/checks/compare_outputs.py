@@ -50,7 +50,7 @@ class OutputCheck:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the right answer, and what error is allowed, are as they were."""
+        """Whether the kept answer and its allowed errors are unchanged."""
         return self._expected.intact and self._allowed.intact
 
     def poison(self, output: DeviceArray) -> None:

@@ -38,7 +38,7 @@ _GROUPS = 64
 
 @dataclass(frozen=True)
 class Allowance:
-    """What error each element of one output may have."""
+    """The allowed error of each element of one output."""
 
     # Absolute errors of the output's shape, float64 if that is its type and float32 otherwise, or
     # one for all; infinite for elements of which nothing can be said (integers that rounding
@@ -54,7 +54,7 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Precision:
-    """What is assumed of the precision of candidates."""
+    """The assumed precision of candidates."""
 
     accumulator: str  # Float type in which sums are computed.
     # Float type that other intermediate values are rounded to: the accumulator's, or narrower.
@@ -81,7 +81,7 @@ def allowances(
     precision: Precision,
     rng: np.random.Generator,
 ) -> list[Allowance]:
-    """Return what error each element of each output may have.
+    """Return the allowed error of each element of each output.
 
     With y the right answer, s what it changes by, relative to the change of its inputs, and m the
     middle magnitude among its neighbours, an element may be off by ::
@@ -132,7 +132,7 @@ class _SensitivityAnalysis:
     # -- what the reference is asked -------------------------------------------------------
 
     def _observe(self) -> None:
-        """Change all inputs at random, and add up what that does, until scales are known."""
+        """Change all inputs at random, and add up the effects, until scales are known."""
         blocks: list[list[Array]] = [[] for total in self._moved if total.size]
         sample = 0
         while sample < self._samples:
@@ -184,7 +184,7 @@ class _SensitivityAnalysis:
         return perturbed_inputs(self._inputs, change, self._rng, wide, density)
 
     def _dependences(self) -> list[int]:
-        """Return on how many input elements those of each output depend, `terms` at most.
+        """Return the number of input elements that each output element depends on, at most `terms`.
 
         If a share of 1/n of all elements is changed, most outputs change that depend on n or more.
         """
@@ -205,7 +205,7 @@ class _SensitivityAnalysis:
     # -- what follows ----------------------------------------------------------------------
 
     def allowance(self, number: int, dtype: str) -> Allowance:
-        """Return what error each element of an output may have."""
+        """Return the allowed error of each element of an output."""
         right, undecided = self._expected[number], self._undecided[number]
         if not is_floating(right):
             if not undecided.any():
@@ -228,7 +228,7 @@ class _SensitivityAnalysis:
     def _allowed(
         self, magnitude: Array, spread: Array, off: Array, number: int, dtype: str
     ) -> tuple[Array, Array]:
-        """Return what error some elements may have, and what their magnitudes typically are."""
+        """Return the allowed errors of some elements, and their typical magnitudes."""
         for values in (magnitude, spread, off):
             values[~np.isfinite(values)] = 0.0
         middle = of_neighbours(magnitude)

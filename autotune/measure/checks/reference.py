@@ -142,7 +142,7 @@ class Reference:
         return arrays
 
     def _checked(self, found: list[Any]) -> list[Array]:
-        """Return what the reference returned as arrays; UsageError if it cannot be right."""
+        """Return the reference's results as arrays; UsageError if they cannot be right."""
         if len(found) != len(self._outputs):
             raise UsageError(
                 f"the reference of template {self._name!r} returned {len(found)} arrays, "

@@ -41,7 +41,7 @@ class Display:
         self._progress.take(event)
 
     def conclude(self) -> None:
-        """Say what the run achieved; after the last workload is finished."""
+        """Print the result of the run, after the last workload is finished."""
         self._write(self._last_line())
 
     def _write(self, text: str) -> None:

@@ -53,7 +53,7 @@ class LiveRegion:
         return columns or 80, rows or 24
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """Write lines over those of the last drawing, in one go."""
+        """Overwrite the lines of the last drawing, in one write."""
         columns = self.size[0]
         # A terminal that broke lines when it became narrower joins them again when it becomes
         # wider, whatever is written there since, unless they are erased first.

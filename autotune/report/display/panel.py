@@ -263,7 +263,7 @@ def _gain(status: WorkloadStatus) -> str:
 
 
 def _short(text: str, longest: int, glyphs: Glyphs) -> str:
-    """Leave out what is in the middle of a name: its end often sets it apart from others."""
+    """Leave out the middle of a name, because names often differ at their ends."""
     if cells_of(text) <= longest:
         return text
     head = cut(text, longest // 2)

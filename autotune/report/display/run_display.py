@@ -26,7 +26,7 @@ BETWEEN_S = 0.1  # Seconds between two drawings at least: terminals take time fr
 
 
 class View(StrEnum):
-    """What a run prints."""
+    """The output of a run."""
 
     PROGRESS = "progress"
     QUIET = "quiet"
@@ -50,7 +50,7 @@ class PlainDisplay(Display):
         self._width = width
 
     def open_job(self, job: WorkloadInfo) -> None:
-        """Print what the workload is, where its log is, and how large its space."""
+        """Print the workload, the path of its log, and the size of its space."""
         super().open_job(job)
         for line in job.heading:
             self.note(line)

@@ -96,7 +96,7 @@ class CpuDevice:
 
     @cached_property
     def flush(self) -> Call:
-        """A call that evicts what any of the caches holds."""
+        """A call that evicts the contents of all caches."""
         return benchmark_kernels.cache_flusher(self.target)
 
     def clocks(self) -> None:

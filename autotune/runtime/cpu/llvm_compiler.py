@@ -300,7 +300,7 @@ def _load(binary: CpuBinary, openmp: OpenMP | None) -> tuple[Any, int]:
 def _linked(
     code: bytes, exported: Sequence[str], imported: Mapping[str, int]
 ) -> tuple[Any, dict[str, int]]:
-    """Link an object; return what keeps it alive, and the addresses of its functions."""
+    """Link an object; return the engine that keeps it, and the addresses of its functions."""
     global _libraries
     with _lock:
         _libraries += 1
@@ -328,7 +328,7 @@ def _missing(names: Sequence[str]) -> list[str]:
 
 @functools.cache
 def _parallel_functions(openmp: OpenMP | None) -> tuple[Any, dict[str, int]]:
-    """Link what parallel loops call; return what keeps it alive, and the addresses.
+    """Link the functions of parallel loops; return the engine that keeps them, and the addresses.
 
     Without OpenMP the loops run on one thread.
     """

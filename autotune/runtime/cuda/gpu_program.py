@@ -73,7 +73,7 @@ class GpuProgram:
 
     @property
     def resources(self) -> list[dict[str, Any]]:
-        """What each kernel takes of the device, as plain data."""
+        """Registers and memory of each kernel, as plain data."""
         return [
             {
                 "name": launch.symbol,

@@ -33,7 +33,7 @@ _STANDARD_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 
 @dataclass(frozen=True)
 class Usage:
-    """What one kernel takes, of the device and of its callers."""
+    """The resources and parameters of one kernel."""
 
     #: Of each thread.
     registers: int
@@ -77,7 +77,7 @@ class Cubin:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Cubin:
-        """Rebuild what `to_bytes` returned."""
+        """Rebuild from the result of `to_bytes`."""
         line, _, code = data.partition(b"\n")
         head = json.loads(line)
         kernels = {
@@ -136,7 +136,7 @@ def compile_cubin(
 
 
 def _is_cubin(data: bytes) -> bool:
-    """Whether some bytes are what `Cubin.to_bytes` returns."""
+    """Whether some bytes are a result of `Cubin.to_bytes`."""
     try:
         return Cubin.from_bytes(data).code.startswith(_ELF)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
