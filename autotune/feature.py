@@ -224,13 +224,13 @@ def get_knob_feature(
     SpaceError
         If an index lies outside the space.
     """
-    log_index = knob_survey(space)
+    log_index = knob_statistics(space)
     configs = [space.config(int(index)).values for index in indices]
     layout = log_index.layout()
     return list(layout.names), layout.matrix(configs)
 
 
-def knob_survey(space: Space) -> KnobStatistics:
+def knob_statistics(space: Space) -> KnobStatistics:
     """Return statistics of all values that the knobs of a space take."""
     log_index = KnobStatistics()
     for knob in space.knobs:

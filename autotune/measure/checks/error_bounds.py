@@ -337,7 +337,7 @@ Their root mean square is below a fifteenth of the scale for one element in 10^8
 is for one in 200, and a scan of 10^7 steps has whole stretches of such elements.
 """
 
-_SURVEYED = 1 << 12  # Most blocks of an output in which changes are compared.
+_COMPARED_BLOCKS = 1 << 12  # Most blocks of an output in which changes are compared.
 
 
 def of_neighbours(values: Array, share: float = 0.5) -> Array:
@@ -379,7 +379,7 @@ def changes_needed(first: Array, second: Array) -> int:
 def sampled_blocks(now: Array, before: Array) -> Array:
     """Return by how much the elements of an output have changed, in some blocks, a row for each."""
     blocks = now.size // BLOCK
-    step = max(1, blocks // _SURVEYED)
+    step = max(1, blocks // _COMPARED_BLOCKS)
     new, old = (
         array.reshape(-1)[: blocks * BLOCK].reshape(-1, BLOCK)[::step] for array in (now, before)
     )
