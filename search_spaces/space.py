@@ -177,10 +177,10 @@ class Space:
     def sample(self, n: int, rng: np.random.Generator, exclude: Iterable[int] = ()) -> IntArray:
         """Draw `n` different feasible indices at random, none of them in `exclude`; int64.
 
-        Fewer come back if there are no more. In a space too large to evaluate whole, of which
-        four million draws in a row found none, they are drawn from those that lead to one another
-        from the default on by steps of one knob. The result depends on the arguments and on the
-        state of `rng` only.
+        There are fewer if the space has no more. If the space is too large to be evaluated whole,
+        and four million draws in a row find none, they are drawn from the configurations that can
+        be reached from the default by legal steps of one knob. The result depends only on the
+        arguments and on the state of `rng`.
         """
         if n < 0:
             raise SpaceError(f"cannot sample {n} configurations; the number must be 0 or more")

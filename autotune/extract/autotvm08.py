@@ -146,7 +146,7 @@ class _FactsInText(_OnePass):
 class AutoTVM08(Simplifier):
     """Simplifies as TVM v0.8's pass over flattened loops: every loop stays.
 
-    Conditions are facts for what stands under them: an expression that a condition bounds by a
+    Conditions are facts for the statements under them: an expression that a condition bounds by a
     constant has that bound, wherever it stands just so in the text. Integers are taken not to wrap.
     """
 

@@ -60,7 +60,7 @@ def remarks(statuses: Sequence[WorkloadStatus]) -> list[str]:
 
 
 def _final_text(status: WorkloadStatus) -> str:
-    """Return a remark on a result that is no clear win in a final comparison; "" for one that is."""
+    """Return a remark on a result that is no clear win in a final comparison, else ""."""
     summary = status.summary
     if summary is None or summary.best is None:
         return ""

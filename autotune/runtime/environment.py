@@ -1,4 +1,4 @@
-"""What a measurement was made on and with: device and versions, as records keep them.
+"""The device and the versions of a measurement, as records keep them.
 
 Nothing here imports a heavy library: versions come from the installed packages' metadata.
 """

@@ -1,4 +1,4 @@
-"""Cells of scans: what is computed between states and updates, and which steps it reads.
+"""Cells of scans: the computation between states and updates, and the steps that it reads.
 
 Reads are followed from the updates to the states, adding up by how many steps each is behind.
 """
