@@ -222,7 +222,7 @@ class Task:
             )
 
     def tally(self) -> FeasibilityCounts:
-        """Count the configurations that each rule rejects.
+        """Count what rules reject of the configurations.
 
         Of a template that cannot be traced, up to `MAX_TRIED` configurations are tried.
         """
@@ -282,7 +282,7 @@ class Task:
         return {knob: int(columns[name][0]) for name, knob in symbols.items()}
 
     def function(self, index: int) -> PrimFunc:
-        """Return the analysed function of a configuration, from which features are extracted.
+        """Return the analysed function of a configuration: what features are made from.
 
         InstantiationError if the template, the schedule or the target refuses this configuration.
         """
@@ -301,7 +301,7 @@ class Task:
         return final_form(self.function_of(values), self.target)
 
     def prepared_of(self, values: Mapping[str, object]) -> PreparedFunction:
-        """As `final_of`, but work that depends only on constant inputs is a separate function."""
+        """As `final_of`, with what depends only on constant inputs as a function of its own."""
         return split_constants(self.function_of(values), self.constant).final_form(self.target)
 
     def steps_of(self, index: int) -> list[Any] | None:
@@ -315,7 +315,7 @@ class Task:
             return None
         return schedule.to_json({knob.name: v for knob, v in self.knob_values(index).items()})
 
-    # -- the computation -------------------------------------------------------------------
+    # -- what it computes ------------------------------------------------------------------
 
     @cached_property
     def arguments(self) -> list[ArrayParameter]:
@@ -353,7 +353,7 @@ class Task:
 
     @property
     def inputs(self) -> Callable[..., Any] | None:
-        """A function that draws realistic inputs with a random generator; None if there is none."""
+        """What draws realistic inputs with a random generator, None if the template does not."""
         return self.template.inputs_for(self.args)
 
     @cached_property
@@ -373,7 +373,7 @@ class Task:
 
     @property
     def bytes(self) -> float:
-        """Total size of the arguments in bytes, which a run must move at least."""
+        """Total size of the arguments in bytes: what a run must move at least."""
         sizes = (dtypes.itemsize(a.dtype) * math.prod(a.fixed or ()) for a in self.arguments)
         return float(sum(sizes))
 
@@ -383,7 +383,7 @@ class Task:
         return self._fingerprints(self._structures.of({}))
 
     def fingerprints_of(self, index: int) -> dict[str, str]:
-        """Return digests of the knobs ("space") and of the template's functions ("template").
+        """Return digests of the knobs ("space") and of what the template does ("template").
 
         "template" covers computations and schedule steps of this configuration's structure,
         before lowering and with knobs as symbols: with the knobs' values it says which program

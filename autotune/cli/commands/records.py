@@ -37,7 +37,7 @@ def summary_of(
     ],
     as_json: Json = False,
 ) -> None:
-    """Print the content of a log by workload and target."""
+    """Print what a log holds, by workload and target."""
     foreign = foreign_format(check_readable(file)) is not None
     rows = summary(read_any(file) if foreign else load_log(file))
     if as_json:
@@ -50,7 +50,7 @@ def summary_of(
 
 
 def log_summary_text(row: SummaryRow, width: int) -> str:
-    """Return the records of one workload as a block of lines."""
+    """Return what a log holds of one workload, as a block of lines."""
     workload = Workload(row.template, row.args, row.constant)
     lines = [wrap(f"{workload} on {row.target}", width, "    ")]
     counts = f"{counted(row.trials, 'trial')}, {row.ok} ok"
