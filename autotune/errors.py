@@ -76,7 +76,7 @@ class TileError(UsageError):
         super().__init__(f"{name}:{line}:{column}: {problem}{pointed}{remedy}")
 
     def with_context(self, where: str) -> TileError:
-        """Return the error with words before the place, such as that of a workload in a job."""
+        """Return the error with words before the place, such as the workload of a job file."""
         problem, name, line, column, shown, caret, advice = self._parts
         return TileError(problem, f"{where}{name}", line, column, shown, caret, advice)
 
@@ -122,7 +122,7 @@ class LaunchError(UsageError):
 
 
 class LoadError(AutotuneError):
-    """A saved function that cannot be used: damaged, foreign, or for another machine."""
+    """A saved function that cannot be used: damaged, of another format, or for another machine."""
 
 
 class SaveError(AutotuneError):

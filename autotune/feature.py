@@ -117,13 +117,13 @@ def get_flatten_name(
 ) -> list[str]:
     """Return the names of the numbers that `flatten_itervar_feature` returns, in its order.
 
-    Parameters and errors are those of `flatten_itervar_feature`.
+    It has the same parameters and errors.
     """
     return flatten_names(_rows("get_flatten_name", fea, args, take_log, layout))
 
 
 def _checked(caller: str, schedule: Any, args: Any, layout: Any) -> list[Tensor]:
-    """Return the tensors of a schedule; refuse what is none, naming who was called."""
+    """Return the tensors of a schedule; refuse other objects, naming the called function."""
     if not isinstance(schedule, Schedule):
         raise UsageError(
             f"{caller}: expected a schedule, got {_kind(schedule)}; make one with "
@@ -140,7 +140,7 @@ def _checked(caller: str, schedule: Any, args: Any, layout: Any) -> list[Tensor]
 
 
 def _rows(caller: str, fea: Any, args: Any, take_log: bool, layout: str) -> Sequence[Row]:
-    """Return the rows that were given, or those of the schedule that was."""
+    """Return the given rows, or the rows of the given schedule."""
     if isinstance(fea, Schedule):
         tensors = _checked(caller, fea, args, layout)
         return get_itervar_feature(fea, tensors, take_log, layout)
@@ -157,7 +157,7 @@ def _rows(caller: str, fea: Any, args: Any, take_log: bool, layout: str) -> Sequ
 
 
 def _is_row(row: Any) -> bool:
-    """Whether something is a row of `get_itervar_feature`, or what JSON makes of it."""
+    """Whether something is a row of `get_itervar_feature`, or its JSON form."""
     if not isinstance(row, (list, tuple)) or not row:
         return False
     named = all(isinstance(e, (list, tuple)) and e and isinstance(e[0], str) for e in row)
@@ -169,7 +169,7 @@ def _is_row(row: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """Return what something is, in a few words."""
+    """Describe an object in a few words."""
     inside = {type(each).__name__ for each in value} if isinstance(value, (list, tuple)) else ()
     of = f" of {', '.join(sorted(inside))}" if inside else ""
     return "nothing" if value is None else f"a {type(value).__name__}{of}"
@@ -224,13 +224,13 @@ def get_knob_feature(
     SpaceError
         If an index lies outside the space.
     """
-    log_index = knob_survey(space)
+    log_index = knob_statistics(space)
     configs = [space.config(int(index)).values for index in indices]
     layout = log_index.layout()
     return list(layout.names), layout.matrix(configs)
 
 
-def knob_survey(space: Space) -> KnobStatistics:
+def knob_statistics(space: Space) -> KnobStatistics:
     """Return statistics of all values that the knobs of a space take."""
     log_index = KnobStatistics()
     for knob in space.knobs:

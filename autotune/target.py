@@ -48,7 +48,7 @@ _VECTOR_BYTES_BY_MCPU = {
 
 @dataclass(frozen=True)
 class GpuLimits:
-    """What a launch on a GPU may ask for.
+    """Limits of a launch on a GPU.
 
     The defaults are those that CUDA documents for all architectures from sm_70 on (CUDA C++
     Programming Guide, "Technical Specifications per Compute Capability"); an unknown one gets the
@@ -154,7 +154,7 @@ class Target:
 
     @classmethod
     def of(cls, target: str | Target) -> Target:
-        """Return `target` itself, or what its text says.
+        """Return `target` itself, or the target that a text describes.
 
         Raises
         ------
@@ -175,13 +175,13 @@ class Target:
 
     @property
     def recorded(self) -> str:
-        """Its text in records: without the number of a device, which says where and not what."""
+        """Its text in records: without the number of the device, which does not affect the code."""
         options = {name: value for name, value in self.options.items() if name != "device"}
         return str(Target(self.kind, options))
 
     @property
     def device(self) -> int:
-        """Number of the GPU that measures, among those that this process may use."""
+        """Number of the GPU that measures, among the GPUs that this process may use."""
         return int(self.options.get("device", "0"))
 
     @property
@@ -207,7 +207,7 @@ class Target:
 
     @property
     def gpu(self) -> GpuLimits | None:
-        """What a launch may ask for; None of a target without GPU threads."""
+        """Limits of a launch; None for a target without GPU threads."""
         if self.kind != "cuda":
             return None
         arch = self.options.get("arch", "").rstrip(string.ascii_lowercase)
@@ -217,12 +217,12 @@ class Target:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that a call may take for its temporaries on a CPU: what this machine has."""
+        """Memory that a call may take for its temporaries on a CPU: all of this machine's."""
         return host.memory_bytes()
 
     @property
     def on_cpu(self) -> bool:
-        """Whether this machine's processor runs what is built, GPU threads as loops."""
+        """Whether this machine's processor runs the built code, with GPU threads as loops."""
         return self.kind == "llvm" or "on" in self.options
 
     @property
@@ -246,7 +246,7 @@ class Target:
 
 
 def _read(text: Any, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return the kind that a target's text begins with, and its options beside those given."""
+    """Return the kind at the beginning of a target's text, and its options with the given ones."""
     if not isinstance(text, str):
         raise TargetError(f"target must be a text such as 'llvm', or a Target, got {text!r}")
     kind, *words = text.split() or [""]

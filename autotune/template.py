@@ -92,12 +92,12 @@ class Template:
     inputs: Callable[..., Any] | None = None
 
     def __call__(self, cfg: Knobs, *args: Any, **kwargs: Any) -> Any:
-        """Return what the function returns; rules make the schedule of tensors without one."""
+        """Return the function's result; rules make the schedule of tensors without one."""
         made = self.described(cfg, *args, **kwargs)
         return _scheduled(cfg, made) if isinstance(made, TensorGraph) else made
 
     def described(self, cfg: Knobs, *args: Any, **kwargs: Any) -> Any:
-        """Return what the function returns: a `TensorGraph` of tensors without a schedule.
+        """Return the function's result: a `TensorGraph` of tensors without a schedule.
 
         Raises
         ------
@@ -229,7 +229,7 @@ class Template:
         return _given(self.reference, args)
 
     def inputs_for(self, args: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """Return what draws realistic inputs as a function of the random generator alone."""
+        """Return the drawing of realistic inputs as a function of the random generator alone."""
         return _given(self.inputs, args)
 
     def precision_for(self, args: Mapping[str, Any]) -> tuple[str | None, str | None]:

@@ -18,7 +18,7 @@ from common import Row, paired, parser, report, row
 from cpu import tune, uniform
 
 from autotune import tile
-from autotune.operators.softmax import reference as softmax_in_numpy
+from autotune.operators.reductions.softmax import reference as softmax_in_numpy
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }"
 CONV2D = """function (D[B, C, H, W], F[O, C, KH, KW]) -> (R) {

@@ -82,7 +82,7 @@ class LoopNest:
     accesses: tuple[BufferAccess, ...]
 
     def with_numbers(self, number: Callable[[Any], Any]) -> LoopNest:
-        """Return the nest with what `number` gives for each of its numbers."""
+        """Return the nest with `number` applied to each of its numbers."""
         loops = (
             replace(
                 loop,

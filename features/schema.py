@@ -158,7 +158,7 @@ def explain(name: str) -> tuple[str, str]:
 
 
 def patterns(layout: str) -> list[tuple[str, str, str]]:
-    """Return name, meaning and unit of the columns of a layout, with capitals for what varies.
+    """Return name, meaning and unit of the columns of a layout, with capitals for variable parts.
 
     FeatureError if there is no such layout.
     """

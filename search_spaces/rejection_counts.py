@@ -66,7 +66,7 @@ class _Group:
 def count_feasible(
     codec: Codec, constraints: Sequence[Constraint], most: int = ENUMERABLE, sample: int = SAMPLE
 ) -> FeasibilityCounts:
-    """Count what each of a space's constraints rejects.
+    """Count the configurations that each constraint of a space rejects.
 
     `codec`: the space's knobs.
     `most`: configurations that are counted one by one at most, for each group of knobs.
@@ -117,7 +117,7 @@ def _chunks(size: int) -> Iterator[IntArray]:
 def _count(
     group: _Group, codec: Codec, constraints: Sequence[Constraint], chunks: Iterator[IntArray]
 ) -> None:
-    """Count what a group's rules reject of the given configurations of its knobs."""
+    """Count the given configurations of a group's knobs that the group's rules reject."""
     own = [constraints[number] for number in group.rules]
     first = np.zeros(len(own), dtype=np.int64)
     total = np.zeros(len(own), dtype=np.int64)

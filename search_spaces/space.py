@@ -143,7 +143,7 @@ class Space:
         return np.equal(self._verdicts(self._indices(indices)), FEASIBLE)
 
     def tally(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> FeasibilityCounts:
-        """Count what each constraint rejects, first of all and in all; see `rejection_counts`.
+        """Count the rejections of each constraint, as the first and in all; see `rejection_counts`.
 
         Exact if no knobs that constraints tie together have more than `most` configurations; else
         the counts are of `sample` configurations, always the same ones.
@@ -177,10 +177,10 @@ class Space:
     def sample(self, n: int, rng: np.random.Generator, exclude: Iterable[int] = ()) -> IntArray:
         """Draw `n` different feasible indices at random, none of them in `exclude`; int64.
 
-        Fewer come back if there are no more. In a space too large to evaluate whole, of which
-        four million draws in a row found none, they are drawn from those that lead to one another
-        from the default on by steps of one knob. The result depends on the arguments and on the
-        state of `rng` only.
+        There are fewer if the space has no more. If the space is too large to be evaluated whole,
+        and four million draws in a row find none, they are drawn from the configurations that can
+        be reached from the default by legal steps of one knob. The result depends only on the
+        arguments and on the state of `rng`.
         """
         if n < 0:
             raise SpaceError(f"cannot sample {n} configurations; the number must be 0 or more")

@@ -18,7 +18,7 @@ from autotune.cli.terminal.output import print_line
 from autotune.system.environment_variables import load_numpy_for_one_thread
 from autotune.system.version import __version__
 
-# What each command does, by its name, which is that of its module in `cli/commands`.
+# The help text of each command by its name, which is also the name of its module.
 COMMANDS = {
     "run": "Search for the fastest configuration; log measurements.",
     "best": "Print the configuration that logs have shown to be best.",

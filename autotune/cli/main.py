@@ -88,7 +88,7 @@ def _report_end(end: BaseException) -> int:
 
 
 def _refused(error: OSError) -> int:
-    """Print in one line what the system refused; return the exit code, or raise the error."""
+    """Print an error of the system in one line; return the exit code, or raise the error."""
     if not output_works():  # the help is not printed by us
         try:
             output_failed(error)
@@ -120,7 +120,7 @@ def _dispatch(args: list[str], messages: Messages) -> int:
 
 @functools.cache
 def _command() -> Any:
-    """Return what parses command lines: made of the commands' signatures, once in a process."""
+    """Return the parser of command lines, which is made once in a process from the signatures."""
     return typer.main.get_command(app)
 
 
@@ -131,7 +131,7 @@ def _verbose_first(args: list[str]) -> list[str]:
 
 
 def _usage_message(error: Exception) -> str | None:
-    """Return the line for an exception that stands for a user's mistake; None for any other."""
+    """Return the line for an exception that a user's mistake caused; None for any other."""
     # The option parser's exceptions come from click or from Typer's own copy of it, depending on
     # the version; what they share is this method.
     say = getattr(error, "format_message", None)

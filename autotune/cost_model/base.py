@@ -26,14 +26,14 @@ class FeatureSource(Protocol):
         ...
 
     def prepare(self, n: int) -> None:
-        """Prepare for the features of some number of candidates; it takes long if they are many.
+        """Prepare to compute the features of `n` candidates, which takes long if they are many.
 
-        No feature depends on it.
+        It does not change any feature.
         """
         ...
 
     def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
-        """Return the features of the candidates at ``indices``, float32 (n, len(names)).
+        """Return the features of the candidates at `indices`, float32 (n, len(names)).
 
         All columns, or only those in `names`, in that order.
         """

@@ -15,7 +15,7 @@ from autotune.dataset.data_card import read_schema
 from autotune.dataset.dataset_columns import feature_field, fixed_columns
 from autotune.dataset.dataset_writer import Exported, NothingToExportError, export
 from autotune.extract.structure_features import column_names
-from autotune.feature import knob_survey
+from autotune.feature import knob_statistics
 from autotune.task.task import Task
 from features import FEATURE_LAYOUTS, patterns, versioned
 from records.table import Field
@@ -68,7 +68,7 @@ def explain_columns(
                 for name, meaning, unit in patterns(layout)
             ]
         elif layout == "knob":
-            names = knob_survey(task.space).layout().names
+            names = knob_statistics(task.space).layout().names
             fields += [feature_field(versioned(layout, name)) for name in names]
         else:
             fields += map(feature_field, column_names(task, layout))

@@ -1,4 +1,4 @@
-"""What stands beside a data set: its schema for programs, and its card for people."""
+"""The files next to a data set: its schema for programs, and its card for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from records.files import open_to_read
 from records.table import Field, csv_options
 
 FORMAT = "autotune data set"
-VERSION = 1  # Version of the schema file and of the columns beside the features.
+VERSION = 1  # Version of the schema file and of the columns other than features.
 
 
 def schema_path(data: Path) -> Path:
@@ -44,7 +44,7 @@ def schema_text(data: Path, fields: Sequence[Field], layouts: Sequence[str], row
 
 
 def read_schema(data: Path) -> list[Field]:
-    """Return the columns of a data set, from the schema file beside it.
+    """Return the columns of a data set, from the schema file next to it.
 
     UsageError if there is none, or it is not one that this version understands. RecordError if a
     column is not what it should be.

@@ -232,7 +232,7 @@ PROGRAM = [
 
 
 def fixed_columns(device_split: bool = True, programs: bool = True) -> list[DatasetColumn]:
-    """Return the columns beside the features."""
+    """Return the columns other than features."""
     splits = [SPLIT, DEVICE_SPLIT] if device_split else [SPLIT]
     return [*RECORD, *splits, *LABELS, *(PROGRAM if programs else [])]
 

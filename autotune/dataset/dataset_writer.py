@@ -54,7 +54,7 @@ class NothingToExportError(UsageError):
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """The written files and counts."""
 
     data: Path
     schema: Path
@@ -106,11 +106,11 @@ def export(
     if not len(log_index):
         raise NothingToExportError(f"{', '.join(map(str, sources))}: there is no record to export")
     with _folder_beside(data) as folder:
-        spools = []
+        stores = []
         for group in log_index.groups:
-            spools.append(GroupFeatureStore(group, finder, layouts, programs, folder))
+            stores.append(GroupFeatureStore(group, finder, layouts, programs, folder))
             group.free()
-        table = _Table(log_index, spools, layouts, programs)
+        table = _Table(log_index, stores, layouts, programs)
         schema, card = schema_path(data), card_path(data)
         with new_table(data, table.fields) as writer:
             for columns in table.batches():
@@ -175,16 +175,16 @@ class _Table:
     def __init__(
         self,
         log_index: LogIndex,
-        spools: Sequence[GroupFeatureStore],
+        stores: Sequence[GroupFeatureStore],
         layouts: Sequence[str],
         programs: bool,
     ) -> None:
-        self._survey = log_index
-        self._spools = spools
+        self._log_index = log_index
+        self._stores = stores
         self._device_splits = device_splits(name for name in log_index.devices if name is not None)
         self._columns = fixed_columns(bool(self._device_splits), programs)
         self._loops = any(layout in LOOP_LAYOUTS for layout in layouts)
-        known = dict.fromkeys(name for spool in spools for name in spool.names)
+        known = dict.fromkeys(name for store in stores for name in store.names)
         self._knobs: KnobLayout | None = None
         names: list[str] = []
         for layout in layouts:
@@ -201,7 +201,7 @@ class _Table:
     def batches(self) -> Iterator[list[Values]]:
         """Yield the values of all fields for some rows at a time."""
         size = min(8192, max(_MIN_ROWS, _BATCH_NUMBERS // len(self.fields)))
-        entries = self._survey.reread()
+        entries = self._log_index.reread()
         while batch := list(itertools.islice(entries, size)):
             rows, matrix = self._rows(batch)
             values: list[Values] = [column.values(rows) for column in self._columns]
@@ -214,10 +214,10 @@ class _Table:
         numbers = np.array([group.number for _, _, group in batch])
         for number in np.unique(numbers):
             rows = np.flatnonzero(numbers == number)
-            spool = self._spools[number]
-            part = spool.next_block(len(rows))
+            store = self._stores[number]
+            part = store.next_block(len(rows))
             if self._loops:
-                loops = np.array([self._places[name] for name in spool.names], np.intp)
+                loops = np.array([self._places[name] for name in store.names], np.intp)
                 if part.features is not None:
                     matrix[np.ix_(rows, loops)] = part.features
                 matrix[rows[[reason is not None for reason in part.reasons]]] = np.nan
@@ -229,7 +229,7 @@ class _Table:
                     group=group,
                     split=split_of(group.workload.fingerprint),
                     device_split=self._device_splits.get(device_of(record) or ""),
-                    flops=spool.flops,
+                    flops=store.flops,
                     missing=missing,
                     program=program,
                 )
@@ -253,5 +253,5 @@ class _Table:
 
 
 def _knob_names(layout: KnobLayout) -> list[str]:
-    """Return the columns of knobs, with what is not Unicode in foreign names escaped."""
+    """Return the columns of knobs; bytes of foreign names that are no Unicode are escaped."""
     return [as_text(versioned("knob", name)) or "" for name in layout.names]

@@ -115,7 +115,7 @@ class LogIndex:
 
 
 def _trials(log: Path) -> Iterator[Record]:
-    """Yield the records of a log, without those of final comparisons: they measure the same."""
+    """Yield the records of a log, without final comparisons, which measure the same again."""
     return (record for record in stream_any(log) if record.is_trial)
 
 

@@ -201,7 +201,7 @@ class GroupFeatureStore:
             self._write_programs(task, found)
 
     def next_block(self, n: int) -> RecordBlock:
-        """Return what is known of the next `n` records."""
+        """Return the computed facts of the next `n` records."""
         rows = slice(self._next, self._next + n)
         self._next += n
         reasons = self.reasons[rows]
@@ -250,7 +250,7 @@ class GroupFeatureStore:
         out.flush()
 
     def _singles(self, task: Task, found: ResolvedRecords) -> dict[int, _Single]:
-        """Return names and features, by row, of what is looked at one by one."""
+        """Return names and features, by row, of configurations that are computed one by one."""
         slow = [layout for layout in self._layouts if layout not in BATCHED]
         known: dict[int, _Single | None] = {}
         singles: dict[int, _Single] = {}

@@ -40,7 +40,7 @@ def autotvm08_loops(schedule: Schedule, tensors: Sequence[Tensor]) -> PrimFunc:
 class _OnePass(Canonical):
     """Writes sums as one pass of TVM v0.8's canonical simplifier does.
 
-    A sum that stood in a division, and is left when that goes, stays one term: where it is
+    A sum that remains after a division around it is simplified away stays one term: if it is
     multiplied, its terms keep their own factors.
     """
 
@@ -56,7 +56,7 @@ class _OnePass(Canonical):
 
 
 class _FactBounds(SumBounds):
-    """Bounds expressions by facts too, those of `facts`."""
+    """Bounds expressions, also by the facts of `facts`."""
 
     def __init__(
         self, form: Callable[[Expr], Sum], ranges: dict[Var, Bounds], otherwise: Bounds = ANYTHING
@@ -146,7 +146,7 @@ class _FactsInText(_OnePass):
 class AutoTVM08(Simplifier):
     """Simplifies as TVM v0.8's pass over flattened loops: every loop stays.
 
-    Conditions are facts for what stands under them: an expression that a condition bounds by a
+    Conditions are facts for the statements under them: an expression that a condition bounds by a
     constant has that bound, wherever it stands just so in the text. Integers are taken not to wrap.
     """
 

@@ -1,7 +1,7 @@
 """Normal forms of indices over knobs: one form for all candidates, with numbers as expressions.
 
-The form depends on the program alone, only its numbers on the knobs. So the form of a schedule with
-values in the place of knobs is the form for all candidates with those values put in.
+The form depends only on the program; its numbers depend on the knobs. So substituting knob values
+in the form gives the same result as the form of the schedule with these values.
 """
 
 from __future__ import annotations
@@ -348,7 +348,7 @@ class Forms:
 
 
 def _frame(node: Expr) -> Expr:
-    """Return an expression without the integers in it: what else there is around their forms."""
+    """Return an expression without its integers: the part around their forms."""
     return node.with_children(
         tuple(
             _hole(child.dtype) if dtypes.is_integer(child.dtype) else _frame(child)

@@ -53,7 +53,7 @@ class TaskFeatures:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns: ``knob/NAME`` and those of `get_flatten_name`."""
+        """Names of the columns: ``knob/NAME``, then the names of `get_flatten_name`."""
         with self._planning:
             if self._names is None:
                 self._names = self._find_names()
@@ -76,7 +76,7 @@ class TaskFeatures:
         yield
 
     def prepare(self, n: int) -> None:
-        """Compile what evaluates the features of `n` candidates from all over the space.
+        """Compile the evaluation of features for `n` candidates from all parts of the space.
 
         Where that does not pay it is left.
         """
@@ -163,7 +163,7 @@ class TaskFeatures:
             out[where, place] = column
 
     def _structure(self, number: int) -> StructureColumns | None:
-        """Return what evaluates a structure, None if it has no loops to evaluate."""
+        """Return the columns of a structure, None if it has no loops to evaluate."""
         if number not in self._structures:
             structure = self._task.structures[number] if number >= 0 else None
             function = None if structure is None else structure.function

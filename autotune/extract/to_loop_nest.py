@@ -93,7 +93,7 @@ class LoopNestPlan:
         return self.symbolic(lambda expr: np.ones(1))
 
     def symbolic(self, number: Callable[[Expr], Any]) -> LoopNest:
-        """Return the loop nest with what `number` gives for an expression wherever they differ."""
+        """Return the loop nest with `number` applied to each expression that differs."""
         return self._with({expr: number(expr) for expr in self._exprs})
 
     def nest(

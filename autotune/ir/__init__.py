@@ -1,5 +1,5 @@
-"""The loop IR: expressions, statements and functions, with their verifier and interpreter.
+"""The loop IR: expressions, statements and functions, with their interpreter.
 
-In: Python values and nodes. Out: immutable nodes, their text, and the verifier's errors. Read
+In: Python values and nodes. Out: immutable nodes, their text, and their simpler forms. Read
 `expr.py` and `stmt.py` first; `evaluate/interpreter.py` defines what a function computes.
 """

@@ -11,7 +11,7 @@ from autotune.ir.expr import Expr, Operators, Var
 
 
 class AxisKind(StrEnum):
-    """What an axis ranges over."""
+    """The range of an axis."""
 
     SPATIAL = "spatial"
     REDUCE = "reduce"

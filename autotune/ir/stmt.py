@@ -44,7 +44,7 @@ class FunctionInfo:
     #: Buffers that are filled one iteration ahead: through registers, or by asynchronous copies.
     loaded_ahead: frozenset[str] = frozenset()
     copied_ahead: frozenset[str] = frozenset()
-    #: Local buffers that hold what is loaded ahead until it is stored: its loads stay first.
+    #: Local buffers for values that are loaded ahead and stored later: their loads stay first.
     waiting: frozenset[str] = frozenset()
     #: Variables for the alignment of arrays: the number of elements of an array before the first
     #: one that begins a cache line. The results of the function do not depend on them.

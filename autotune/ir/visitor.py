@@ -310,7 +310,7 @@ class ReadRewriter(Rewriter):
         self._replace = replace
 
     def visit_Read(self, node: Read) -> Expr:
-        """Return what takes the place of a read."""
+        """Return the replacement of a read."""
         return self._replace(node.tensor, tuple(map(self.expr, node.children)))
 
 

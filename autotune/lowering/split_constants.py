@@ -24,7 +24,7 @@ from autotune.target import Target
 
 @dataclass(frozen=True, eq=False)
 class PreparedFunction:
-    """A function, and what is computed from its constant inputs before the first call."""
+    """A function, and the function of its constant inputs that runs before the first call."""
 
     #: Its parameters are those of the whole function but for the constant inputs, in order; then
     #: the constant inputs of `kept`; then the outputs of `prepare`.

@@ -154,7 +154,7 @@ def block_threads(kernel: For) -> Expr:
 
 
 def _thread_extents(kernel: For) -> dict[str, Expr]:
-    """Return the extent of each thread axis of a launch: that of the largest loop bound to it."""
+    """Return the extent of each thread axis of a launch: of the largest loop bound to it."""
     extents: dict[str, Expr] = {}
     for loop in thread_loops(kernel):
         known = extents.get(loop.thread_tag)

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 KEPT = 64  # Trials whose machine code is kept for the rounds: the fastest.
 
-LONGER = 4.0  # A round has so many times the seconds that it should take, before it is given up.
+LONGER = 4.0  # A round is given up after this many times the seconds that it should take.
 
 
 class Rounds:
@@ -35,7 +35,7 @@ class Rounds:
         self._runner: Worker | None = None
 
     def forget(self) -> None:
-        """Drop what was built."""
+        """Drop the built code."""
         self._jobs, self._costs_s, self._entered, self._runner = {}, {}, {}, None
 
     @property
@@ -44,7 +44,7 @@ class Rounds:
         return self._jobs.keys()
 
     def keep(self, job: BuildJob, cost_s: float) -> None:
-        """Keep what was built for a trial, if the trial is one of the fastest."""
+        """Keep the code built for a trial, if the trial is one of the fastest."""
         number = job.candidate.config.index
         self._jobs[number], self._costs_s[number] = job, cost_s
         if len(self._costs_s) > KEPT:

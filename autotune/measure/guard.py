@@ -19,7 +19,7 @@ LOST = 2  # Rounds that may fail before the configuration is given up.
 
 @dataclass(frozen=True)
 class GuardResult:
-    """What a comparison with the default has shown.
+    """The result of a comparison with the default.
 
     `over_default`: how many times as fast as the default the configuration is, the median of the
         rounds; infinite if the default failed, None if it could not be timed.

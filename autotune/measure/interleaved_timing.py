@@ -89,11 +89,11 @@ def time_interleaved(
     return polished({index: calm[index] or disturbed[index] for index in calls})
 
 
-POLISHES = 4  # Passes of the median polish: each moves what is left by less than the one before.
+POLISHES = 4  # Passes of the median polish: each changes the residuals less than the one before.
 
 
 def polished(turns: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
-    """Return the cost of each kernel without what was peculiar to a lap.
+    """Return the cost of each kernel, without the common effect of each lap.
 
     turns: seconds of each kernel in each lap in which it has a turn that counts; it has one at
         least.
@@ -135,7 +135,7 @@ class _Turn:
         return seconds if seconds > SLOW_S else self._loop(call, 1)
 
     def samples(self, call: Call, call_s: float, turn_s: float) -> list[float]:
-        """Return the samples of one turn: seconds per call, those that count."""
+        """Return the valid samples of one turn, in seconds per call."""
         self._begin()
         if self._flush is not None:
             self._flush()
@@ -155,10 +155,10 @@ class _Turn:
 
 
 def reallocated(arrays: Sequence[Any], rng: np.random.Generator) -> tuple[list[Any], object]:
-    """Return new arrays like some others, which they are filled from, and what to keep with them.
+    """Return copies of arrays at new addresses, and the memory to keep alive with them.
 
-    They lie as those of a program that calls a built function do: allocated by NumPy alone, so that
-    they are on huge pages where its own are, and where in memory is a matter of chance.
+    They are allocated by NumPy alone, as in a program that calls a built function. So they are on
+    huge pages if that program's arrays are, and their addresses are random.
     """
     found, between = [], []
     for array in arrays:

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 MAX_BUILDERS = 4
 
-MAX_GPU_BUILDERS = 8  # Most builders for a GPU: so many are always faster than the device.
+MAX_GPU_BUILDERS = 8  # Largest number of builders for a GPU, which is always slower than they are.
 
 CEILING_TIMEOUT_S = 60.0
 
@@ -122,7 +122,7 @@ class LocalMeasurer(Measurer):
 
     @property
     def reference(self) -> str | None:
-        """What answers are checked with: "given", "unscheduled" or "none"; None if not known yet.
+        """The kind of reference: "given", "unscheduled" or "none"; None if not known yet.
 
         It is known from the first measurement on.
         """
@@ -135,7 +135,7 @@ class LocalMeasurer(Measurer):
 
     def start(self) -> None:
         """Start workers without waiting for them; `build` does so by itself."""
-        default_cache().check_folder()  # what workers say of it is not heard
+        default_cache().check_folder()  # the workers' messages about it are ignored
         self._scheduler.start()
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class LocalMeasurer(Measurer):
             self._known.append(result.code_hash)
 
     def ceiling(self) -> Ceiling:
-        """Measure what the machine can do at best for work of this kind and size.
+        """Measure the machine's peak for work of this kind and size.
 
         UsageError if the template or its reference cannot be used at all. AutotuneError if no
         worker can do so.
@@ -304,7 +304,7 @@ class LocalMeasurer(Measurer):
 
 
 def _builder_count(on_gpu: bool) -> int:
-    """Return how many builders there are; beside a GPU the runner keeps a processor busy."""
+    """Return the number of builders; the runner of a GPU keeps one processor busy."""
     count = thread_count()
     return min(max(count - 1, 1), MAX_GPU_BUILDERS) if on_gpu else min(count, MAX_BUILDERS)
 

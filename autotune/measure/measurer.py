@@ -66,7 +66,7 @@ class Measurer(ABC):
             yield candidate, result
 
     def ceiling(self) -> Ceiling | None:
-        """Measure what the machine can do at best for this workload; None if that is not known."""
+        """Measure the machine's peak for this workload; None if that is not known."""
         return None
 
     def close(self) -> None:  # noqa: B027
@@ -75,7 +75,7 @@ class Measurer(ABC):
 
 @runtime_checkable
 class SupportsPrebuild(Protocol):
-    """A measurer that begins to build what may be measured next when it is told.
+    """A measurer that can be asked to build candidates before they are measured.
 
     If it has `overlap` that may be while it measures.
     """

@@ -50,7 +50,7 @@ def run_queue_wait_s() -> float | None:
 
 
 class WaitingShare:
-    """What share of a stretch of time threads of this process have waited for a processor.
+    """The share of a period in which threads of this process waited for a processor.
 
     Others then had the processors: how noisy the machine was *during* that stretch, where
     `NoiseMonitor` tells how noisy it is most of the time.
@@ -71,7 +71,7 @@ class WaitingShare:
 
     @property
     def disturbed(self) -> bool:
-        """Whether they have waited for a large share of the time; False if that is not known."""
+        """Whether the threads waited for a large share of the time; False if that is not known."""
         after_s = self._waited_s()
         if self._before_s is None or after_s is None:
             return False

@@ -35,7 +35,7 @@ class RecordedKnob(ChoiceKnob):
 
 @dataclass(frozen=True)
 class Recording:
-    """The measurements of one workload, as a space and what became of each configuration in it."""
+    """The measurements of one workload: a space, and the result of each configuration in it."""
 
     name: str  # What tables call it.
     space: ListedSpace  # Exactly the configurations that were recorded.
@@ -94,7 +94,7 @@ def recordings(records: Iterable[Record], name: str) -> list[Recording]:
 
 
 class ReplayMeasurer(Measurer):
-    """Answers with what was recorded; a measurer like any other."""
+    """A measurer that answers with recorded results."""
 
     policy = TimingPolicy(repeats=1)  # one number for each configuration
 

@@ -47,7 +47,7 @@ class MeasureError:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MeasureError:
-        """Rebuild an error from what `to_json` returned; unknown codes become UNKNOWN."""
+        """Rebuild an error from the result of `to_json`; unknown codes become UNKNOWN."""
         known = data["code"] in list(MeasureErrorNo)
         code = MeasureErrorNo(data["code"]) if known else MeasureErrorNo.UNKNOWN
         return cls(code, str(data["stage"]), str(data["message"]))
@@ -65,7 +65,7 @@ class MeasureInput:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureResult:
-    """What became of one candidate: costs or an error."""
+    """The result of one candidate: costs or an error."""
 
     costs_s: tuple[float, ...] | None = None  # Seconds per call, one number per repeat.
     error: MeasureError | None = None  # Exactly one of `costs_s` and `error` is given.
@@ -87,7 +87,7 @@ class MeasureResult:
     kernels: tuple[dict[str, Any], ...] | None = None
     # A GPU's clocks in MHz when it was timed, "sm_mhz" and "memory_mhz"; None if not known.
     clocks: dict[str, int] | None = None
-    # Whether the costs (or the error) are those of an identical kernel measured earlier.
+    # Whether the costs (or the error) come from an identical kernel measured earlier.
     reused: bool = False
     # Unix time in seconds when it was finished.
     timestamp: float = field(default_factory=time.time)

@@ -23,7 +23,7 @@ _LOOP_S = 2e-3
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What a machine can do at best."""
+    """The peak performance of a machine."""
 
     # Operations per second of multiply-adds in registers, with all threads, by element type; a
     # multiply-add counts as two. Half floats are computed as float32 and have its peak; integers
@@ -62,7 +62,7 @@ class Ceiling:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Ceiling:
-        """Rebuild from what `to_json` returned."""
+        """Rebuild from the result of `to_json`."""
         return cls(dict(data["peak_flops"]), data["copy_bytes_s"], data.get("library_s"))
 
 
@@ -73,7 +73,7 @@ def measure_ceiling(
     library: Call | None = None,
     seconds: float = SECONDS,
 ) -> Ceiling:
-    """Measure what a device can do, with nothing else going on there.
+    """Measure the peak performance of a device, with nothing else running on it.
 
     kinds: element types whose peak is wanted; those that have none are left out.
     touched_bytes: bytes that the work to be judged reads and writes: as many are copied, so that

@@ -37,14 +37,14 @@ from autotune.runtime.prepared_binary import PreparedBinary, PreparedCandidate
 
 @dataclass(frozen=True)
 class RunResult:
-    """What became of a candidate that ran and was right, or of a round."""
+    """The result of a candidate that ran and was right, or of a round."""
 
     costs_s: tuple[float, ...]  # Seconds per call: one number per repeat, or per kernel of a round.
     # Largest error of any output element; None where there is no reference, and of a round.
     max_error: float | None = None
     # Whether timing stopped early, as it was clearly slower than the incumbent.
     raced: bool = False
-    noise: float | None = None  # How noisy the machine was at that time.
+    noise: float | None = None  # The noise of the machine at that time.
     # A GPU's clocks in MHz, "sm_mhz" and "memory_mhz", when it was timed; None if not known.
     clocks: dict[str, int] | None = None
 
@@ -65,7 +65,7 @@ class _PreparedCheck:
 
     @property
     def intact(self) -> bool:
-        """Whether what is kept to compare with is as it was."""
+        """Whether the expected results and inputs are unchanged."""
         return self.buffers.intact and all(check.is_intact for check in self._checks)
 
     def warm_up(self) -> None:
@@ -88,7 +88,7 @@ class _PreparedCheck:
     def compare_outputs(self) -> float | None:
         """Return the largest error of the outputs as they are now, None if unchecked.
 
-        CandidateError if one is wrong, or something was written to that is no output.
+        CandidateError if an output is wrong, or the kernel wrote to anything else.
         """
         code = MeasureErrorNo.WRONG_ANSWER
         damage = self.buffers.find_damage()
@@ -176,7 +176,7 @@ class RunBench:
     # -- the machine -----------------------------------------------------------------------
 
     def ceiling(self) -> Ceiling:
-        """Measure what the device can do at best for work of this kind and size."""
+        """Measure the device's peak for work of this kind and size."""
         buffers = self._buffers
         kinds = sorted({parameter.dtype for parameter in self.subject.signature.parameters})
         touched = float(buffers.nbytes) if self.policy.flush == "off" else None
@@ -232,7 +232,7 @@ class RunBench:
         return RunResult(timed.costs_s, _largest(errors), timed.raced, self._monitor.noise, clocks)
 
     def enter(self, loaded: Any) -> float | None:
-        """Check a kernel that is to be timed beside others; return its largest error.
+        """Check a kernel before it is timed in turn with others; return its largest error.
 
         CandidateError as `run`.
         """
@@ -281,7 +281,7 @@ class RunBench:
 
     @contextlib.contextmanager
     def _as_candidate_error(self) -> Iterator[None]:
-        """Make an error that of the candidate; fatal if nothing can be run after it."""
+        """Return an error as the candidate's; it is fatal if nothing can run afterwards."""
         try:
             yield
         except CandidateError as error:
@@ -295,7 +295,7 @@ class RunBench:
             raise CandidateError(code, stage, words, fatal=not self._recovered()) from error
 
     def _recovered(self) -> bool:
-        """Make the arrays what they were; False if the device is lost, or what is compared with."""
+        """Restore the arrays; False if the device or the expected results are lost."""
         try:
             if not self._device.usable:
                 return False
@@ -334,7 +334,7 @@ def _call_on(loaded: Any, arrays: Sequence[Any]) -> Call:
 
 
 def _noise_monitor(device: Device) -> NoiseMonitor:
-    """Return what tells how noisy a device is, by a kernel that takes a moment."""
+    """Return the monitor of a device's noise, which times a short kernel."""
     call, _ = device.multiply_adds("float32")
     loop = device.loop
     if loop is None:

@@ -55,7 +55,7 @@ class BuildJob:
     """A candidate to build."""
 
     candidate: MeasureInput
-    # Whether it is compiled even if its code hash is known: it is to be timed once more.
+    # Whether it is compiled even if its code hash is known, because it is timed again.
     remeasure: bool = False
     response: Response | None = None  # The builder's response, once there is one.
     # Whether a builder was killed from outside while it built this. The second time it is built
@@ -72,7 +72,7 @@ class BuildJob:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the builder says of the code, as fields of a result."""
+        """The builder's facts about the code, as fields of a result."""
         body = self.built.body
         kernels = None if body["kernels"] is None else tuple(body["kernels"])
         return {"code_hash": body["code_hash"], "kernels": kernels}
@@ -149,7 +149,7 @@ class Scheduler:
                 self._open_builder(builder)
 
     def close(self) -> None:
-        """End all processes, and forget what is to be built."""
+        """End all processes, and drop the queued builds."""
         self._pool.close()
         self._queue.clear()
         for slot in self._slots:

@@ -16,7 +16,7 @@ from autotune.measure.noise_monitor import NOISY, NoiseMonitor, WaitingShare
 from autotune.measure.timing_policy import TimingPolicy
 from records import relative_spread
 
-Loop = Callable[[Callable[[], object], int], float]  # Seconds that so many calls in a row take.
+Loop = Callable[[Callable[[], object], int], float]  # Makes a number of calls; seconds.
 
 # A loop grows at most by this factor at once: one call may have been far faster than the next.
 _GROWTH = 100
@@ -39,7 +39,7 @@ PAUSE_S = 0.06  # Seconds until then where a neighbour has disturbed them, who m
 
 @dataclass(frozen=True)
 class TimedRepeats:
-    """What timing a kernel gave."""
+    """The times of a kernel."""
 
     costs_s: tuple[float, ...]  # Seconds per call, one number per repeat.
     # Whether it stopped early, as the kernel was clearly slower than the incumbent.

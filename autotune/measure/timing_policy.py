@@ -50,7 +50,7 @@ class TimingPolicy:
             )
 
     def comparable(self, recorded: Mapping[str, Any]) -> bool:
-        """Whether times taken as a record's policy says mean the same as those taken by this one.
+        """Whether times by a record's policy can be compared with times by this one.
 
         What an old record does not mention had the default; racing changes how many repeats
         losers get, not what a time means.
@@ -65,7 +65,7 @@ class TimingPolicy:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TimingPolicy:
-        """Rebuild a policy from what `to_json` returned.
+        """Rebuild a policy from the result of `to_json`.
 
         UsageError if a setting is unknown or out of range.
         """

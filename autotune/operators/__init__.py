@@ -1,5 +1,6 @@
 """The built-in templates, and how a template is found by name or by file.
 
-In: the name of a template, or a file. Out: a `Template`. Read `template_lookup.py` and `matmul.py`
-first. Most files hold a computation, which rules schedule, with its reference in NumPy.
+In: the name of a template, or a file. Out: a `Template`. Read `template_lookup.py` and
+`contractions/matmul.py` first. A folder for each family, a file for each operator: a computation,
+which rules schedule, with its reference in NumPy.
 """

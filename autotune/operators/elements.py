@@ -46,12 +46,12 @@ def gelu(x: Any) -> Any:
 
 
 def relu_reference(x: Array) -> Array:
-    """Return what `relu` computes."""
+    """Return the same as `relu`, computed by NumPy."""
     return np.asarray(np.maximum(x, x.dtype.type(0)))
 
 
 def gelu_reference(x: Array) -> Array:
-    """Return what `gelu` computes."""
+    """Return the same as `gelu`, computed by NumPy."""
     error = np.asarray(_ERF(x * x.dtype.type(math.sqrt(0.5)))).astype(x.dtype)
     return np.asarray(x.dtype.type(0.5) * x * (x.dtype.type(1) + error))
 

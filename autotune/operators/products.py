@@ -39,7 +39,7 @@ def product(
 def product_reference(
     a: Array, b: Array, *, transpose_a: bool = False, transpose_b: bool = False, out_dtype: str = ""
 ) -> Array:
-    """Return the matrix products of two arrays; those of integers in `out_dtype`."""
+    """Return the matrix products of two arrays; products of integers are in `out_dtype`."""
     if a.dtype.kind in "iu" and out_dtype:
         a, b = a.astype(out_dtype), b.astype(out_dtype)
     found: Array = np.matmul(

@@ -24,19 +24,26 @@ from autotune.trace.dry_run import probe
 # Entry-point group: name NAME or KIND/NAME (a target kind, or any), value module:function.
 GROUP = "autotune.templates"
 
-ANY = "any"  # What stands for every kind of target where kinds are shown.
+ANY = "any"  # The name of "every kind of target" in listings.
 
-# The built-in templates, a file each.
-OPERATORS = (
-    "matmul", "batch_matmul", "dense", "conv2d_nchw", "conv2d_nhwc", "pool2d", "softmax",
-    "layer_norm", "rms_norm", "reduce", "transpose", "bias_gelu", "broadcast_add", "cumsum",
-    "linear_recurrence", "rnn_cell", "lstm_cell", "attention",
-)  # fmt: skip
+# The built-in templates by the folder of their family, a file each.
+OPERATORS = {
+    "contractions": (
+        "matmul", "batch_matmul", "dense", "conv2d_nchw", "conv2d_nhwc", "attention",
+    ),
+    "reductions": ("pool2d", "softmax", "layer_norm", "rms_norm", "reduce"),
+    "elementwise": ("transpose", "bias_gelu", "broadcast_add"),
+    "scans": ("cumsum", "linear_recurrence", "rnn_cell", "lstm_cell"),
+}  # fmt: skip
 
 # Location of each built-in template, by name and target kind; None for every other kind.
 BUILTIN: dict[tuple[str, str | None], str] = {
-    **{(name, None): f"autotune.operators.{name}:{name}" for name in OPERATORS},
-    ("broadcast_add", "cuda"): "autotune.operators.gpu_broadcast_add:broadcast_add",
+    **{
+        (name, None): f"autotune.operators.{family}.{name}:{name}"
+        for family, names in OPERATORS.items()
+        for name in names
+    },
+    ("broadcast_add", "cuda"): "autotune.operators.elementwise.gpu_broadcast_add:broadcast_add",
 }
 
 
@@ -193,7 +200,7 @@ def template_in_file(
 
 
 def _templates_in(module: ModuleType) -> dict[str, Template]:
-    """Return the templates of a module; if it has none, those of its own annotated functions."""
+    """Return the templates of a module; if it has none, make them of its annotated functions."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, Template)}
     if not found:
         for name, value in vars(module).items():

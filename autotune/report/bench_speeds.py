@@ -12,8 +12,8 @@ from autotune.report.units import Work, percent_text
 from autotune.task.workload import Workload
 from records import Record
 
-BEST = "best recorded"  # Name of the line of the fastest records, whatever their configurations.
-Speed = float | None  # In the unit of what it belongs to; None where nothing was measured.
+BEST = "best recorded"  # Name of the line of the fastest records of any configuration.
+Speed = float | None  # In the unit of the speeds; None where nothing was measured.
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Point:
 
 @dataclass(frozen=True)
 class BenchmarkedTemplate:
-    """What is computed, for what, and where it was measured."""
+    """The measured template, its target, and the device."""
 
     template: str
     args: Mapping[str, Any]  # Arguments that are the same everywhere.
@@ -179,12 +179,12 @@ class Speeds:
 
     @property
     def conditions(self) -> str:
-        """What holds for all lines: their unit, and the knobs that they share."""
+        """The common conditions of all lines: their unit, and the knobs that they share."""
         own = (point for name in self.lines if name != BEST for point in self.lines[name] if point)
         return ", ".join(filter(None, [self.unit, common_knobs(own)]))
 
     def missing(self) -> Iterator[str]:
-        """Yield why points have no time, and which those are."""
+        """Yield each reason for points without a time, and their names."""
         reasons: dict[tuple[str, str], list[str]] = {}
         for name, points in self.lines.items():
             for setting, point in zip(self.settings, points, strict=True):
@@ -237,12 +237,12 @@ class Grid:
 
     @property
     def conditions(self) -> str:
-        """What holds for all cells: their unit, the size, and the knobs that they share."""
+        """The common conditions of all cells: their unit, size, and shared knobs."""
         size = [f"{name}={value}" for name, value in self.setting.args.items()]
         return ", ".join(filter(None, [self.unit, *size, common_knobs(self.points())]))
 
     def missing(self) -> Iterator[str]:
-        """Yield why points have no time, and how many those are."""
+        """Yield each reason for points without a time, and their number."""
         counts: dict[str, int] = {}
         for point in self.points():
             if point.cost_s is None:

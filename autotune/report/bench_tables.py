@@ -110,7 +110,7 @@ def _cells(speeds: Sequence[Speed]) -> list[str]:
 
 
 def _marked(cells: Sequence[str], points: Sequence[Point | None]) -> list[str]:
-    """Return cells, those of points whose repeats differ much with a mark; the others line up."""
+    """Return cells, with a mark on points whose repeats differ much; all cells line up."""
     unsure = [point is not None and point.unsure for point in points]
     if not any(unsure):
         return list(cells)

@@ -42,7 +42,7 @@ def outcome_table(statuses: Sequence[WorkloadStatus], width: int) -> list[str]:
 
 
 def remarks(statuses: Sequence[WorkloadStatus]) -> list[str]:
-    """Return why a run ended where that was not the trials, and what is odd about its figures."""
+    """Return why a run ended before its number of trials, and remarks on unusual figures."""
     lines = []
     for status in statuses:
         assert status.summary is not None
@@ -60,7 +60,7 @@ def remarks(statuses: Sequence[WorkloadStatus]) -> list[str]:
 
 
 def _final_text(status: WorkloadStatus) -> str:
-    """Return what the result rests on where that is no clear win in a final comparison."""
+    """Return a remark on a result that is no clear win in a final comparison, else ""."""
     summary = status.summary
     if summary is None or summary.best is None:
         return ""
@@ -73,7 +73,7 @@ def _final_text(status: WorkloadStatus) -> str:
 
 
 def _lacks_final(status: WorkloadStatus) -> str:
-    """Return why the result of a run is that of trials alone, if it is."""
+    """Return why a run has no final comparison behind its result; "" if it has one."""
     summary = status.summary
     if summary is None or summary.best is None or not summary.best.is_trial:
         return ""
@@ -165,7 +165,7 @@ def _time(seconds: float | None) -> str:
 def last_line(
     statuses: Sequence[WorkloadStatus], elapsed_s: float, noise: float | None = None
 ) -> str:
-    """Return what a run achieved, in one line.
+    """Return the result of a run in one line.
 
     statuses: of the workloads that were tuned to their end, each with its summary.
     elapsed_s: wall time of the whole run.

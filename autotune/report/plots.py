@@ -1,4 +1,4 @@
-"""Draws curves, speeds and maps of knobs into pictures: the one home of Matplotlib."""
+"""Draws curves, speeds and maps of knobs into pictures; only this file imports Matplotlib."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_picture(path: Path) -> None:
-    """Raise UsageError unless a picture can be written there: before work that is to be drawn."""
+    """Raise UsageError unless a picture can be written there; call it before measuring."""
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
@@ -200,7 +200,7 @@ def _map(axes: Axes, found: Grid, name: str, norm: Any) -> None:
 
 
 def _figure(width: float, height: float, found: Speeds | Grid) -> Figure:
-    """Return an empty figure, in inches: what is computed stands above, where it was below."""
+    """Return a figure without axes, in inches, with the subject above and conditions below."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine

@@ -24,16 +24,16 @@ class WorkloadInfo:
     target: str
     log: str  # Path of its log.
     seed: int
-    work: Work  # What one run of its kernel amounts to.
-    label: str = ""  # What events call it; "" if it is the only one.
+    work: Work  # The operations and bytes of one run of its kernel.
+    label: str = ""  # Its name in events; "" if it is the only workload.
     seed_chosen: bool = False  # Whether this run chose the seed.
-    space: tuple[str, ...] = ()  # What there is to say of its search space, a line each.
+    space: tuple[str, ...] = ()  # Lines that describe its search space.
     default_index: int | None = None  # Index of the space's default configuration.
     structures: int = 0  # Ways through the template that were traced.
 
     @property
     def heading(self) -> list[str]:
-        """What a run begins with: workload, log and seed, search space; a line each."""
+        """The first lines of a run: workload, log and seed, search space."""
         chosen = " (chosen now)" if self.seed_chosen else ""
         title = f"{self.workload} on {self.target}"
         more = [f"log {self.log}, seed {self.seed}{chosen}", *self.space]
@@ -67,11 +67,11 @@ class WorkloadStatus:
     failures: Mapping[str, int] = field(default_factory=dict)  # This run's failures by error code.
     # Seconds of the latest trials of this run, the oldest first; None for a failure.
     recent: tuple[float | None, ...] = ()
-    # By what share all further measurements are expected to better the best time.
+    # The share by which further measurements are expected to reduce the best time.
     gain: float | None = None
     improved: bool = False  # Whether the last measurement was the fastest so far.
     round: ComparisonRound | None = None  # The latest of the final comparison.
-    summary: events.TuneSummary | None = None  # What it came to, once it is tuned no further.
+    summary: events.TuneSummary | None = None  # The result, once its tuning has ended.
 
     @property
     def best_s(self) -> float | None:
@@ -111,7 +111,7 @@ class WorkloadStatus:
         return self.summary is not None or (self.trials is not None and self.trial >= self.trials)
 
     def parts(self) -> list[str]:
-        """Return what there is to say, most important first."""
+        """Return the parts of a status line, most important first."""
         said = []
         if self.best_s is not None:
             shown = [f"best {time_text(self.best_s)}", self.speed, self.share_text]

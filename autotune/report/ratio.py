@@ -44,7 +44,7 @@ class Ratio:
 
     @classmethod
     def of_final(cls, record: Record) -> Ratio | None:
-        """Return what a final comparison says of a record and the default; None if nothing."""
+        """Return a record's ratio to the default in a final comparison; None if there is none."""
         final = record.final or {}
         if final.get("over_default") is None:
             return None
@@ -68,7 +68,7 @@ class Ratio:
 
     @property
     def range_text(self) -> str:
-        """What the repeats leave open: "2.10 to 2.25"."""
+        """The uncertainty of the repeats: "2.10 to 2.25"."""
         if self.noisy:
             return "too noisy"
         if not self.repeated:

@@ -23,9 +23,9 @@ NEAR = 0.95  # Share of the optimum that counts as within 5 % of it.
 
 @dataclass(frozen=True)
 class Score:
-    """What some runs on one space came to, or the mean over spaces."""
+    """The scores of runs on one space, or the mean over spaces."""
 
-    # Mean share of the optimum after so many measurements; None beyond the budget.
+    # Mean share of the optimum after a number of measurements; None beyond the budget.
     share: Mapping[int, float | None]
     within: float  # Share of runs that came within 5 % of the optimum.
     # Measurements to come within 5 %, at most the budget (of at most 200): the median over runs,
@@ -86,7 +86,7 @@ def mean_score(scores: Sequence[Score]) -> Score:
 
 
 def comparison_json(scores: Mapping[str, Mapping[str, Score]]) -> dict[str, Any]:
-    """Return what `autotune replay compare --json` prints, from scores by tuner and space."""
+    """Return the JSON of `autotune replay compare --json`, from scores by tuner and space."""
     return {
         "tuners": {
             tuner: {

@@ -13,7 +13,7 @@ from search_spaces.rejection_counts import SAMPLE
 MAX_VALUES = 8  # Most values of a knob that are listed.
 MAX_REASONS = 3  # Most reasons for refused configurations that are listed.
 
-# How the name of a rule begins that stands for an exception of the template.
+# The beginning of the name of a rule that is an exception of the template.
 _RAISED = "template: "
 
 
@@ -73,7 +73,7 @@ def _sizes(counts: FeasibilityCounts) -> str:
 
 
 def legal_lines(space: Space, one_by_one: bool = False) -> list[str]:
-    """Return how much of a space is legal, and what the template itself refuses and why.
+    """Return the legal share of a space, and the template's own refusals with their reasons.
 
     Of a template that runs for one configuration at a time nothing is known beforehand. A run
     begins with these lines, so that only small spaces are counted and others sampled: in 0.1 s.

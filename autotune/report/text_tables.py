@@ -12,7 +12,7 @@ GAP = "  "
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Return rows under headers as text; the last column takes what room is left.
+    """Return rows under headers as text; the last column takes the remaining width.
 
     headers: one per column; a header that ends in "#" has its column aligned to the right.
     width: columns of the terminal. A line is longer only if the columns but the last leave no room.
@@ -37,7 +37,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
 
 
 def wrap(text: str, width: int, indent: str = "") -> str:
-    """Return a text broken into lines of at most `width`, those after the first indented."""
+    """Return a text broken into lines of at most `width`; all but the first are indented."""
     return "\n".join(
         textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
     )
@@ -60,7 +60,7 @@ class TableColumn:
     """A column of a table that leaves columns out where there is no room."""
 
     header: str
-    cells: Sequence[str]  # One per row; those of the first column may be several lines.
+    cells: Sequence[str]  # One per row; cells of the first column may have several lines.
     rank: int  # The higher, the sooner it is left out; the column of rank 0 stays.
     right: bool = True  # Whether it is aligned to the right.
 
@@ -84,7 +84,7 @@ def cells_of(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Return as much of a text as fits into so many columns."""
+    """Return as much of a text as fits into a number of columns."""
     while cells_of(text) > width:
         text = text[:-1]
     return text

@@ -60,7 +60,7 @@ def percent_text(share: float) -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """What one run of a kernel amounts to."""
+    """The work of one run of a kernel: its operations and the bytes that it moves."""
 
     flops: float | None  # Floating-point operations, if known.
     bytes: float  # Size of its arrays.

@@ -50,7 +50,7 @@ REASONS = {
 
 
 class TaskFinder:
-    """Finds tasks of recorded workloads; what a log names is never run as a file.
+    """Finds tasks of recorded workloads; files that a log names are never run.
 
     references: templates without a name of their own, as ``path/to/file.py:function`` or
         ``path/to/file.tile``.
@@ -69,7 +69,7 @@ class TaskFinder:
                 self._own[key] = template, reference
 
     def find(self, workload: Workload, target: str, vector_bytes: int | None = None) -> Task | str:
-        """Return the task of a workload, or one of `REASONS` why there is none.
+        """Return the task of a workload, or one of `REASONS` for its absence.
 
         Templates ask how wide vectors are: `vector_bytes` says it of the processor that it was
         measured on, where the target means whatever processor there is.

@@ -191,7 +191,7 @@ class Unary:
     def reference(
         self, x: npt.NDArray[Any], out: npt.NDArray[Any], request: Request = "write"
     ) -> npt.NDArray[Any]:
-        """Return what `out` becomes, by NumPy on the CPU.
+        """Return the expected content of `out`, computed by NumPy on the CPU.
 
         Parameters
         ----------

@@ -49,7 +49,7 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class RawKernel:
-    """A kernel as text whose knobs are macros, and how it is launched: what a template may return.
+    """A kernel as text whose knobs are macros, with its launch; a template may return it.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class RawKernel:
         )
 
     def _nest(self, launch: KernelLaunch, raw: Raw, rules: list[Rule]) -> Stmt:
-        """Return the loops over a launch's threads; add what must hold of it to the rules."""
+        """Return the loops over a launch's threads; add the launch's limits to the rules."""
         grid, block = (self._extents(w, getattr(launch, w)) for w in ("grid", "block"))
         shared = self._expr("shared_memory", launch.shared_memory)
         tags = [*_tags("blockIdx", grid), *_tags("threadIdx", block)]
@@ -148,7 +148,7 @@ class RawKernel:
         return body
 
     def _text(self) -> str:
-        """Return the text, below those macros that do not depend on knobs."""
+        """Return the text, after the macros that do not depend on knobs."""
         fixed = {n: v for n, v in self.defines.items() if not _is_size(v)}
         lines = [f"#define {n} {_literal(self.name, n, v)}" for n, v in fixed.items()]
         given = check_source(self.text, f"raw kernel {self.name!r}: text")
@@ -176,7 +176,7 @@ class RawKernel:
 
 
 def check_source(text: Any, what: str) -> str:
-    """Return a text that a compiler reads to its end; UsageError, which says `what`, if not."""
+    """Return a text that a compiler reads to its end; UsageError, naming `what`, if it is not."""
     if not isinstance(text, str):
         raise UsageError(f"{what} must be text, got {type(text).__name__}")
     unreadable = re.search("[\0\ud800-\udfff]", text)

@@ -52,7 +52,7 @@ class RTCFunction:
 
     @functools.cached_property
     def limits(self) -> GpuLimits:
-        """What a launch may ask for: by the device, or else by the architecture."""
+        """Limits of a launch: of the device, or else of the architecture."""
         return (
             limits_of_arch(self.cubin.arch)
             if self.device is None

@@ -1,4 +1,4 @@
-"""The element-wise operators of the device header by name, and what they mean in NumPy.
+"""The element-wise operators of the device header by name, and the same functions in NumPy.
 
 `autotune/codegen/cuda/device/operators.cuh` has their code.
 """

@@ -1,4 +1,4 @@
-"""How arrays are cut into vectors: as many lanes as their addresses allow, and how many vectors.
+"""Cuts arrays into vectors of as many lanes as their addresses allow, and counts the vectors.
 
 `autotune/codegen/cuda/device/vectors.cuh` is the other side, which loads and stores them.
 """

@@ -19,7 +19,7 @@ from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, named_array
 
 THREADS = 512  # Threads of a block: `kRTCMaxThreadsPerBlock` of the device header.
-MAX_BLOCKS = 1 << 14  # Blocks of a launch; their threads take what is left over in further steps.
+MAX_BLOCKS = 1 << 14  # Blocks of a launch; their threads do the other elements in further steps.
 
 _MAX_LANES = 64
 
@@ -170,7 +170,7 @@ def VectorizedKernelRTCLauncher(
     CompileError, LaunchError, TargetError
         As `get_function` and `launch`.
     """
-    cupy_driver.device_count()  # what is missing is told before what is wrong with arrays
+    cupy_driver.device_count()  # report a missing GPU before mistakes in the arrays
     given = [*_listed(kernel_name, "inputs", inputs), *_listed(kernel_name, "outputs", outputs)]
     device = dev_id
     if device is None:

@@ -20,7 +20,7 @@ _Byte = ctypes.c_char
 
 
 class _Rule(NamedTuple):
-    """What one argument must be; its shape is None where sizes occur in it."""
+    """Requirements of one argument; its shape is None if it depends on sizes."""
 
     dtype: np.dtype[Any]
     itemsize: int
@@ -49,7 +49,7 @@ def address_of(array: Array) -> int:
 
 
 class ArgumentChecker:
-    """Turns the arrays of one call into addresses and sizes, or says what is wrong with them.
+    """Turns the arrays of one call into addresses and sizes, or reports mistakes in them.
 
     `signature`: whose parameters the arrays are: inputs, then outputs, C-contiguous unless it says
     otherwise, none of them overlapping an output. An output may not be one of the inputs either:
@@ -133,7 +133,7 @@ class ArgumentChecker:
         return values
 
     def _mistake(self, number: int, array: Array) -> ArgumentError:
-        """Say what is wrong with an array, the most telling first."""
+        """Return the mistakes of an array, the most helpful first."""
         dtype, itemsize, fixed, is_output, strided = self._rules[number]
         if array.dtype != dtype:
             expected, got = f"must have dtype {dtype}", _dtype_text(array.dtype)
@@ -248,7 +248,7 @@ def is_contiguous(array: object) -> bool:
 
 
 def _lies_well(array: Array, rule: _Rule) -> bool:
-    """Whether strides count elements forwards; those of an output never to the same place."""
+    """Whether strides count elements forwards; strides of an output never repeat a place."""
     lengths = sorted((s, n) for n, s in zip(array.shape, array.strides, strict=True) if n > 1)
     if any(stride < 0 or stride % rule.itemsize for stride, _ in lengths):
         return False

@@ -12,10 +12,10 @@ BACKENDS: dict[str, Backend] = {"llvm": cpu_backend, "cuda": cuda_backend}
 
 
 def kind_of(target: Target) -> str:
-    """Return the kind of the device that runs what is built for a target: a key of `BACKENDS`."""
+    """Return the kind of the device that runs code built for a target: a key of `BACKENDS`."""
     return "llvm" if target.on_cpu else target.kind
 
 
 def backend_of(target: Target) -> Backend:
-    """Return what compiles for a target and runs that."""
+    """Return the backend that compiles for a target and runs the code."""
     return BACKENDS[kind_of(target)]

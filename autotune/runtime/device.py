@@ -1,7 +1,7 @@
-"""What a kind of device is to the rest: how code is made for it, run, checked and timed there.
+"""The interface of a kind of device: how code is compiled for it, loaded, run and timed.
 
-A kind of device is a folder beside this file, with a `Backend` that is listed in `backends.py`. Its
-`Device` is what a runner needs; one bench, one set of buffers, one check and one roofline use it
+A kind of device is a folder next to this file, with a `Backend` that is listed in `backends.py`. A
+runner uses its `Device`; all kinds share one bench, one set of buffers, one check and one roofline
 (`autotune.measure`).
 """
 
@@ -25,7 +25,7 @@ DeviceArray = Any  # An array of a device's library, such as CuPy's; on a CPU on
 # Starts a kernel on arrays that were bound to it. It may return before the kernel ends.
 Call = Callable[[], object]
 
-# Makes so many calls in a row, and returns the seconds that they take together.
+# Makes this number of calls in a row, and returns their total time in seconds.
 Loop = Callable[[Call, int], float]
 
 
@@ -37,11 +37,11 @@ class Binary(Protocol):
 
     @property
     def signature(self) -> Signature:
-        """What the function takes."""
+        """Parameters of the function."""
 
     @property
     def resources(self) -> list[dict[str, Any]] | None:
-        """What each kernel takes of the device, as plain data; None if nobody asks for it."""
+        """Registers and memory of each kernel, as plain data; None if they are not recorded."""
 
 
 class DeviceFunction(Protocol):
@@ -59,22 +59,21 @@ class DeviceFunction(Protocol):
 
 
 class Backend(Protocol):
-    """A kind of device, for processes that do not use one: to compile needs no device.
+    """A kind of device, for processes that do not use one: compiling needs no device.
 
     It may be a module with these functions.
     """
 
     def preload(self) -> None:
-        """Import what the other functions import when they are called, before workers fork."""
+        """Import the modules that the other functions import late, before workers fork."""
 
     def facts(self, target: Target) -> dict[str, Any]:
         """Describe the device that a target names, without making it this process's own.
 
-        "device": what records say of it. "arch": the architecture that candidates are compiled for,
-        None where the target says it all. "versions": of its driver and compilers.
+        "device": its description in records. "arch": the architecture that candidates are compiled
+        for, None if the target contains it. "versions": of its driver and compilers.
 
-        TargetError if the device cannot be used, or does not run what the target asks for: one
-        line.
+        TargetError, one line, if the device cannot be used, or cannot run the target's code.
         """
 
     def compile_binary(
@@ -88,21 +87,21 @@ class Backend(Protocol):
     def build_function(
         self, function: PreparedFunction, target: Target, constants: Sequence[Host], /
     ) -> DeviceFunction:
-        """Return a function in final form as what users call.
+        """Return a function in final form as a function that users call.
 
-        `constants`: sequence of ndarray: its constant inputs, which nobody else changes.
+        `constants`: its constant inputs, which nobody else changes.
         """
 
     def empty(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], beside: Sequence[Any], /
     ) -> DeviceArray:
-        """Return a new array for users, on the device of the arrays beside which it is used."""
+        """Return a new array for users, on the same device as the other arrays of the call."""
 
     def contiguous(self, array: Any) -> Any:
-        """Return a user's array C-contiguous: a copy, if it is not yet."""
+        """Return a user's array if it is C-contiguous, else a contiguous copy."""
 
     def take_device(self, target: Target) -> Device:
-        """Make the device that a target names this process's own.
+        """Take the device that a target names for this process alone.
 
         Raises TargetError if it cannot be used.
         """
@@ -116,34 +115,34 @@ class Copy(Protocol):
 
     @property
     def intact(self) -> bool:
-        """Whether it holds what it did, as far as can be told."""
+        """Whether its contents are unchanged, as far as can be checked."""
 
 
 class Device(Protocol):
-    """A device that one process owns: its arrays, clock and code, and what it can do at best."""
+    """A device that one process owns: its arrays, code, clock and peak performance."""
 
     target: Target
     #: For messages.
     name: str
-    #: Memory that it has.
+    #: Size of its memory.
     memory_bytes: int
     #: Whether it is the processor that runs this process: its arrays are NumPy's, calls return when
-    #: the kernel has ended, and neighbours can take a core away while a kernel is timed.
+    #: the kernel has ended, and other programs can take a core while a kernel is timed.
     is_host: bool
-    #: NumPy, or a library with its functions for arrays of the device.
+    #: NumPy, or a library with the same functions for arrays of the device.
     xp: Any
-    #: Elements that are compared together.
+    #: Number of elements that are compared at once.
     chunk: int
-    #: What could not be had, a line each.
+    #: Things that are missing on this machine, a line each.
     notes: list[str]
 
     # -- arrays ----------------------------------------------------------------------------
 
     def stored_as(self, dtype: str) -> np.dtype[Any]:
-        """Return the type that `xp` holds elements in: bits, for a type that it does not know."""
+        """Return the type of elements in `xp`: an integer type of the bits if `xp` lacks it."""
 
     def widened(self, array: DeviceArray, dtype: str) -> DeviceArray:
-        """Return elements as differences are computed: half types as float32, others as is."""
+        """Return elements in the type of differences: half types as float32, others as is."""
 
     def upload(self, array: DeviceArray, values: Host) -> None:
         """Fill an array from the CPU with values as `stored_as` says, C-contiguous."""
@@ -167,7 +166,7 @@ class Device(Protocol):
         """Return a call of loaded code on arrays, inputs then outputs, for calls in a row."""
 
     def wait(self) -> None:
-        """Wait until all that was started has ended; raises what became of it."""
+        """Wait until all started work has ended; raise its error."""
 
     @property
     def usable(self) -> bool:
@@ -180,28 +179,27 @@ class Device(Protocol):
         """Times calls by the device's own clock; None if the processor's clock is as good."""
 
     def new_kernel(self) -> None:
-        """Let `loop` know that the calls to come are of another kernel."""
+        """Tell `loop` that the next calls are of another kernel."""
 
     @property
     def flush(self) -> Call:
-        """A call that evicts what the caches hold."""
+        """A call that evicts the contents of the caches."""
 
     def clocks(self) -> dict[str, int] | None:
         """Return the clocks in MHz at this moment, by name; None if they are not known."""
 
-    # -- what it can do at best ------------------------------------------------------------
+    # -- peak performance ------------------------------------------------------------------
 
     def multiply_adds(self, dtype: str) -> tuple[Call, float]:
-        """Return a call that multiplies and adds in registers for 1 or 2 ms, and how often."""
+        """Return a call that multiplies and adds in registers for 1 or 2 ms, and its number."""
 
     def copies(self, touched_bytes: float | None) -> list[tuple[Call, float]]:
-        """Return ways to copy, each with the bytes that it reads and writes.
+        """Return ways to copy, each with the number of bytes that it reads and writes.
 
-        `touched_bytes`: about how many bytes, those read and those written; None: more than any
-        cache holds.
+        `touched_bytes`: this number, approximately; None for more than any cache holds.
         """
 
     def library(
         self, reference: object, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]
     ) -> Call | None:
-        """Return a call of the vendor's kernel for what a template's reference does, or None."""
+        """Return a call of the vendor's kernel for the work of a template's reference, or None."""

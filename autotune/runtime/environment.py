@@ -1,4 +1,4 @@
-"""What a measurement was made on and with: device and versions, as records keep them.
+"""The device and the versions of a measurement, as records keep them.
 
 Nothing here imports a heavy library: versions come from the installed packages' metadata.
 """
@@ -33,7 +33,7 @@ def device(target: Target) -> dict[str, Any]:
 
 
 def versions(target: Target | None = None) -> dict[str, str]:
-    """Versions of Python and of the packages that shape a measurement; those installed only.
+    """Versions of Python and of the installed packages that affect a measurement.
 
     On a GPU also those of the driver ("cuda_driver"), "cupy" and "nvrtc". That of LLVM is not asked
     for: each version of llvmlite contains one.
@@ -48,7 +48,7 @@ def versions(target: Target | None = None) -> dict[str, str]:
 
 
 def _facts(target: Target, what: str) -> dict[str, Any]:
-    """Return what is known of a device; nothing where a measurer of one's own has it elsewhere."""
+    """Return the facts of a device; none if a user's own measurer has the device elsewhere."""
     try:
         found: dict[str, Any] = backend_of(target).facts(target)[what]
     except TargetError:

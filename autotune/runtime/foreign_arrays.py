@@ -80,7 +80,7 @@ def as_numpy(array: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if isinstance(array, np.ndarray):
         return array
     with refusals(array):
-        # NumPy's own scalars have the first one, too, but for a copy that is gone at once.
+        # NumPy's own scalars have the first one, too, but it gives a temporary copy.
         if hasattr(array, "__array_interface__") and not isinstance(array, np.generic):
             return np.asarray(array)
         if hasattr(array, "__dlpack__"):
@@ -132,7 +132,7 @@ def _from_dlpack(array: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def open_dlpack(array: Any, **options: object) -> tuple[object, DLTensor, bool]:
-    """Return what keeps an array's memory alive, where it is, and whether writing is in vain.
+    """Return the owner of an array's memory, its address, and whether writes would be lost.
 
     `array`: has ``__dlpack__``.
     `options`: for ``__dlpack__``, such as `stream`.

@@ -164,7 +164,7 @@ def _check_machine(name: str, description: Mapping[str, Any]) -> None:
 
 
 def _mapped(data: bytes) -> ctypes.CDLL:
-    """Load a library from memory, so that what was checked is what runs.
+    """Load a library from memory, so that exactly the checked bytes run.
 
     A path would not do: the system takes a file that has replaced another for the one that it
     loaded before, and a file that is overwritten in place pulls the rug from under running code.

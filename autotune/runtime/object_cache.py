@@ -75,7 +75,7 @@ class ObjectCache:
     def get(self, key: str, accept: Callable[[bytes], bool] = lambda data: True) -> bytes | None:
         """Object stored under `key`, or None.
 
-        `accept`: whether what a file holds is such an object at all.
+        `accept`: whether the content of a file is such an object.
         """
         with self._lock:
             found = self._memory.get(key)
@@ -176,7 +176,7 @@ def _distrust(state: os.stat_result) -> str:
 
 
 def _trusted_bytes(path: Path, place: int) -> bytes:
-    """Return what a file in an open folder holds; OSError unless it is a file of our own."""
+    """Return the content of a file in an open folder; OSError unless the file is ours."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
     with os.fdopen(os.open(path.name, flags, dir_fd=place), "rb") as file:
         state = os.fstat(file.fileno())
@@ -209,11 +209,11 @@ class _File(NamedTuple):
 
 @dataclass(frozen=True)
 class CacheUse:
-    """What a folder of objects holds, or what was deleted of it."""
+    """The number and size of objects in a folder, or of objects deleted from it."""
 
     #: Compiled objects.
     entries: int
-    #: Their size, and that of what killed processes left behind.
+    #: Their size, including files that killed processes left behind.
     bytes: int
     #: When the first and the last of them were written, Unix seconds; None without any.
     oldest_s: float | None
@@ -231,7 +231,7 @@ class CacheUse:
 
 
 def use_of(folder: Path) -> CacheUse:
-    """Return what a folder of objects holds; nothing if it is missing.
+    """Return the number and size of the objects in a folder; 0 if it is missing.
 
     Raises OSError if it cannot be read.
     """
@@ -239,7 +239,7 @@ def use_of(folder: Path) -> CacheUse:
 
 
 def clear(folder: Path) -> CacheUse:
-    """Delete all objects of a folder, and nothing else there; return what was deleted.
+    """Delete all objects of a folder, and nothing else there; return their number and size.
 
     A process that uses them loses nothing: it has read an object whole, or compiles it again.
 
@@ -260,7 +260,7 @@ def prune(folder: Path, disk_bytes: int) -> None:
 
 
 def _files(folder: Path) -> Iterator[_File]:
-    """Yield the objects of a folder, and what killed processes never finished."""
+    """Yield the objects of a folder, and unfinished files of killed processes."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:

@@ -40,12 +40,12 @@ class PreparedBinary:
 
     @property
     def signature(self) -> Signature:
-        """What is called takes."""
+        """The signature of the called function."""
         return self.main.signature
 
     @property
     def resources(self) -> list[dict[str, Any]] | None:
-        """What the kernels of `main` take of the device."""
+        """Registers and memory of the kernels of `main`."""
         return self.main.resources
 
 
@@ -59,7 +59,7 @@ class PreparedCandidate:
         self._prepare = None if binary.prepare is None else device.load(binary.prepare)
 
     def on(self, arrays: Sequence[DeviceArray]) -> tuple[Any, list[DeviceArray]]:
-        """Return what is called, and its arrays, once the constants among some are prepared.
+        """Return the loaded function and its arrays, after preparing the constants.
 
         `arrays`: sequence of array: all inputs and outputs of the workload, on the device.
         """

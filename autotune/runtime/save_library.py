@@ -38,7 +38,7 @@ from autotune.system.version import __version__
 from autotune.target import Target
 
 #: Where the functions may be that kernels call: memory, threads, mathematics, half precision.
-#: The C library has had those of threads since glibc 2.32.
+#: The C library itself has the functions of threads since glibc 2.32.
 _LIBRARIES = ("libc.so.6", "libpthread.so.0", "libm.so.6", "libgcc_s.so.1")
 
 _CONSTANT = "constant{}"  # Symbol of a constant inside a library.
@@ -95,7 +95,7 @@ def save(
 
 
 def check_can_save(path: str | os.PathLike[str], target: Target) -> None:
-    """Raise what `save` would raise for a path and a target, before anything is built."""
+    """Raise the errors of `save` for a path and a target, before anything is built."""
     _checked_paths(path)
     _checked_features(target)
 
@@ -160,7 +160,7 @@ def _library_of(symbol: str) -> str:
 
 
 def _checked_features(target: Target) -> tuple[str, list[str]]:
-    """Return the processor that code for `target` is made for, in words, and what it needs."""
+    """Return the processor of a target in words, and the features that its code needs."""
     cpu, features = cpu_and_features(target.mcpu)
     needs = needed_features(cpu, features)
     if needs is None:

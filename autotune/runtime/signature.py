@@ -37,7 +37,7 @@ _OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
     ">=": operator.ge,
 }
 
-#: Operations of which only some operands are evaluated, and how many these are.
+#: Operations that evaluate only some operands, and the number of these.
 _LAZY: Final = {"select": 3, "and": 2, "or": 2, "not": 1}
 
 
@@ -75,7 +75,7 @@ class Signature:
 
     @classmethod
     def of(cls, function: PrimFunc) -> Signature:
-        """Return what `function` takes.
+        """Return the signature of `function`.
 
         Raises CodegenError if an extent is computed with what a call does not know.
         """
@@ -104,7 +104,7 @@ class Signature:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Signature:
-        """Read what `to_json` returned.
+        """Read the result of `to_json`.
 
         Raises KeyError or TypeError or ValueError if it is something else.
         """
@@ -122,7 +122,7 @@ class Signature:
 
 
 def extent_value(extent: Extent, sizes: Mapping[str, int]) -> int:
-    """Return the number an extent is for given sizes."""
+    """Return the value of an extent for given sizes."""
     if isinstance(extent, int):
         return extent
     if isinstance(extent, str):

@@ -296,7 +296,7 @@ def _check_scope(primitive: str, scope: str) -> None:
 
 
 def _inlined(stage: Stage, body: tuple[Expr, ...]) -> ReadRewriter:
-    """Return what replaces reads of a stage's outputs by its body."""
+    """Return a rewriter that replaces reads of a stage's outputs by its body."""
     assert isinstance(stage.op, ComputeOp)
     axis, bodies = stage.op.axis, dict(zip(stage.outputs, body, strict=True))
 

@@ -64,7 +64,7 @@ def _quota() -> int | None:
 
 
 def thread_count(most: int | None = None) -> int:
-    """Threads that a parallel loop asks for: those of `Target.threads`, else affinity and quota."""
+    """Threads that a parallel loop asks for: `Target.threads`, else by affinity and quota."""
     if most is not None:
         return most
     cpus = available_cpus()

@@ -23,7 +23,7 @@ VARIABLES = (CACHE_VARIABLE, CONFIG_VARIABLE, OPERATIONS_VARIABLE)  # All of the
 
 @contextmanager
 def changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for what is loaded or started meanwhile."""
+    """Set variables for libraries that are loaded, or processes started, meanwhile."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

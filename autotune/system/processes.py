@@ -155,7 +155,7 @@ def supervise(
 
 
 def fork_child(main: Callable[[], object]) -> int:
-    """Fork a process that runs `main`, with a session and default signals of its own, and ends."""
+    """Fork a process that runs `main` and ends, with its own session and default signals."""
     parent = os.getpid()
     held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
@@ -241,7 +241,7 @@ def kill_children(spared: Collection[int] = ()) -> dict[int, int]:
 
 
 def children(process: int | str = "self") -> list[int]:
-    """Return the process ids of all children, also of those that have ended and were not reaped."""
+    """Return the process ids of all children, including ended ones that were not reaped."""
     found: list[int] = []
     for task in os.listdir(f"/proc/{process}/task"):
         # The children of a thread that has just ended belong to another thread.

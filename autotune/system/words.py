@@ -1,4 +1,4 @@
-"""Words of messages: numbers of things, what a misspelt name may stand for, control characters."""
+"""Words of messages: numbers of things, suggestions for misspelt names, control characters."""
 
 from __future__ import annotations
 

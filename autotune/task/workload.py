@@ -12,7 +12,7 @@ from autotune.trace.fingerprint import digest
 
 @dataclass(frozen=True)
 class Workload:
-    """What is computed: a template's name, all its arguments, and which inputs do not change."""
+    """A workload: a template's name, all its arguments, and the positions of constant inputs."""
 
     template: str  # Name of the template.
     args: Mapping[str, Any]  # Arguments, defaults included.
@@ -26,7 +26,7 @@ class Workload:
 
     @property
     def key(self) -> str:
-        """Text that is the same for the same workload, whatever the order of its arguments."""
+        """Text that identifies a workload; the order of its arguments does not matter."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
     @property

@@ -125,7 +125,7 @@ def reduce_axis(dom: tuple[Any, Any], name: str = "rv") -> IterVar:
 def thread_axis(dom: Any = None, tag: str | None = None, name: str | None = None) -> IterVar:
     """Return a GPU axis: ``thread_axis("threadIdx.x")`` or ``thread_axis((0, n), "threadIdx.x")``.
 
-    Without a range, the extent is that of the axis bound to it.
+    Without a range, its extent is the extent of the axis bound to it.
     """
     if isinstance(dom, str):
         dom, tag = None, dom

@@ -54,7 +54,7 @@ def check_reads(
 
 
 def spans_of(axes: Iterable[IterVar]) -> Spans:
-    """Return the smallest and largest values of those axes of which they are numbers."""
+    """Return the smallest and largest values of the axes whose bounds are numbers."""
     spans: Spans = {}
     for axis in axes:
         assert axis.dom is not None

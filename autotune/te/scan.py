@@ -15,7 +15,7 @@ from autotune.te.tensor import Axes, ComputeOp, Operation, PlaceholderOp, Tensor
 
 
 class ScanOp(Operation):
-    """States that are carried from step to step: first `init`, then `update` again and again.
+    """States that are carried from step to step: first `init`, then `update` at every later step.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class ScanOp(Operation):
 
     @property
     def input_tensors(self) -> list[Tensor]:
-        """What it starts with, then what it goes on with."""
+        """The tensors of its first steps, then of its updates."""
         return list(dict.fromkeys((*self.init, *self.update)))
 
     def axes_told(self, axes: Axes) -> str:

@@ -1,4 +1,4 @@
-"""Cells of scans: what is computed between states and updates, and which steps it reads.
+"""Cells of scans: the computation between states and updates, and the steps that it reads.
 
 Reads are followed from the updates to the states, adding up by how many steps each is behind.
 """
@@ -48,7 +48,7 @@ class CellAnalysis:
                 )
 
     def _depending(self, roots: Sequence[Operation]) -> dict[Operation, None]:
-        """Return what roots need that depends on a state or is an update, inputs first."""
+        """Return the producers of roots that depend on a state or are updates, inputs first."""
         updates = {tensor.op for tensor in self.op.update}
         found: dict[Operation, None] = {}
         for op in producers_first(roots):
@@ -154,11 +154,11 @@ def _distinct_reads(body: Iterable[Expr]) -> list[Read]:
 
 
 def same(a: Expr, b: Expr) -> bool:
-    """Whether two sizes are equal whatever the variables are."""
+    """Whether two sizes are equal for all values of the variables."""
     return a is b or _difference(a, b) == 0
 
 
 def _difference(a: Expr, b: Expr) -> int | None:
-    """Return a - b if it is one number whatever the variables are."""
+    """Return a - b if it is the same number for all values of the variables."""
     found = add(to_poly(a), to_poly(b), -1)
     return found.get((), 0) if set(found) <= {()} else None

@@ -18,7 +18,7 @@ Size = int | Expr
 
 
 def as_size(value: Any, what: str) -> Expr:
-    """Return a dimension as an integer expression, refusing what cannot be one."""
+    """Return a dimension as an integer expression, or refuse it."""
     if not is_convertible(value):
         raise IRError(f"{what} must be an integer, got {value!r}")
     try:
@@ -33,7 +33,7 @@ def as_size(value: Any, what: str) -> Expr:
 
 
 class Axes(tuple[IterVar, ...]):
-    """The axes of an operation; asking for one that there is not says what there is."""
+    """The axes of an operation; the error for a missing axis lists the existing ones."""
 
     owner: Operation
     #: "axis" or "reduce_axis".
@@ -54,7 +54,7 @@ class Axes(tuple[IterVar, ...]):
 
 
 class Operation:
-    """What defines tensors.
+    """The definition of one or more tensors.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Operation:
         self.reduce_axis: tuple[IterVar, ...] = Axes.of(self, "reduce_axis")
 
     def axes_told(self, axes: Axes) -> str:
-        """Return what axes there are, for who asked for another one."""
+        """Return the names of the axes, for an error."""
         if not axes:
             return f"operation {self.name!r} has none"
         names = ", ".join(axis.name for axis in axes)
@@ -93,7 +93,7 @@ class Operation:
 
 
 def producers_first(outputs: Sequence[Operation]) -> list[Operation]:
-    """Return all that some operations need, themselves too, each after what it reads."""
+    """Return some operations and all their producers, each after the operations that it reads."""
     order: list[Operation] = []
     seen: set[Operation] = set()
     stack = [(op, False) for op in reversed(outputs)]
@@ -182,7 +182,7 @@ class ComputeOp(Operation):
 
 
 def _look_up(expr: Expr, found: dict[int, Tensor]) -> None:
-    """Add the tensors read in an expression, those in the index of a read before it."""
+    """Add the tensors read in an expression; tensors in the index of a read come before it."""
     for read in reads(expr):
         if id(read.tensor) not in found:
             for index in read.children:

@@ -70,7 +70,7 @@ class _Streams:
                 each.callback(os.dup2, copy, stream)
 
     def _flush(self) -> None:
-        """Write out what is buffered, C's buffers included."""
+        """Flush all buffered output, C's buffers included."""
         for name in ("stdout", "stderr"):
             # A stream that is missing, closed or without a reader loses nothing.
             with contextlib.suppress(AttributeError, OSError, ValueError):

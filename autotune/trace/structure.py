@@ -66,7 +66,7 @@ class Structure:
         return refusal(self.function, self.knobs(columns))
 
     def knobs(self, columns: Mapping[str, Any]) -> dict[KnobVar, int]:
-        """Return the value of each symbol, from those of the columns."""
+        """Return the value of each symbol, from the values of the columns."""
         return {knob: int(columns[name]) for name, knob in self.symbols.items()}
 
 

@@ -33,11 +33,11 @@ _TEMPLATES = "autotune.operators."
 
 
 class _Symbol:
-    """What stands for a number or a flag that depends on knobs.
+    """A number or a flag that depends on knobs.
 
     expr: the expression over `ir.Knob` variables.
     value: its value under the guiding configuration.
-    decisions: told whenever the value is asked for.
+    decisions: gets each use of the value.
     """
 
     __slots__ = ("_decisions", "_value", "expr")
@@ -50,9 +50,9 @@ class _Symbol:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """What `isinstance` asks for where `type` does not settle it.
+        """The class for `isinstance`, which asks for it if `type` does not decide.
 
-        To a template a symbol is the plain number it stands for; we tell them apart.
+        For a template a symbol is a plain number; our own code tells them apart.
         """
         asking = str(sys._getframe(1).f_globals.get("__name__", ""))
         ours = asking.startswith(_OURS) and not asking.startswith(_TEMPLATES)

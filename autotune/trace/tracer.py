@@ -318,7 +318,7 @@ class Structures:
             return
 
     def _attempt(self, source: ValueSource) -> Structure:
-        """Run the template and lower what it returns; its own errors become a failed structure."""
+        """Run the template and lower its result; its own errors become a failed structure."""
         try:
             schedule, tensors, lowered = self._lowered(self.run(source))
             check_constants(f"template {self.name!r}", lowered, self.constants)

@@ -25,9 +25,9 @@ class Observation:
     """The result of one candidate."""
 
     index: int  # The candidate's index in its space.
-    # Measured time in seconds; None, NaN, infinity or a value <= 0 stand for a failure.
+    # Measured time in seconds; None, NaN, infinity or a value <= 0 means a failure.
     cost_s: float | None = None
-    # Code of the failure; an observation with an error is a failure whatever its cost.
+    # Code of the failure; an observation with an error is a failure even if it has a cost.
     error: str | None = None
 
     @property
@@ -120,7 +120,7 @@ class Tuner(ABC):
     estimates_gain: ClassVar[bool] = False  # Whether :meth:`expected_gain` ever returns a number.
 
     def expected_gain(self) -> float | None:
-        """Return by what share all further measurements are expected to improve the best time.
+        """Return the share by which further measurements are expected to reduce the best time.
 
         None while there are too few measurements, and from a tuner that never estimates it.
         """
@@ -128,12 +128,12 @@ class Tuner(ABC):
 
     @property
     def observations(self) -> list[Observation]:
-        """Everything told so far, ordered by index."""
+        """All observations so far, ordered by index."""
         return [self._told[index] for index in sorted(self._told)]
 
     @property
     def working(self) -> list[Observation]:
-        """What worked, the fastest first; the lower index of two equally fast ones."""
+        """The valid observations, fastest first; of two equally fast ones the lower index."""
         return sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
 
     @property

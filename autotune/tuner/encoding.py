@@ -52,7 +52,7 @@ class KnobEncoding:
             for axis in _axes(number, knob)
         ]
         groups = [g for g, axis in enumerate(self._axes) for _ in range(axis.table.shape[1])]
-        self.groups = np.array(groups, dtype=np.int64)  # (d,): of which axis a coordinate is
+        self.groups = np.array(groups, dtype=np.int64)  # (d,): the axis of each coordinate
         self.log_lengths = np.array([axis.log_length for axis in self._axes])
 
     def matrix(self, indices: IndexVector) -> FloatVector:

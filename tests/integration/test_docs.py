@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import re
@@ -159,3 +160,16 @@ def test_source_files_that_documents_name_exist() -> None:
     for path in [*DOCS.rglob("*.md"), root / "README.md", root / "CONTRIBUTING.md"]:
         for named in re.findall(r"`([\w./-]+/\w+\.py)`", path.read_text()):
             assert any(f"/{file}".endswith(f"/{named}") for file in files), f"{path.name}: {named}"
+
+
+PACKAGES = ("autotune", "features", "records", "search_spaces")
+
+
+def test_every_package_says_what_comes_in_what_goes_out_and_which_file_to_read_first() -> None:
+    for package in PACKAGES:
+        for path in (DOCS.parent / package).rglob("__init__.py"):
+            text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
+            in_order = re.search(r"In: .*Out: .*Read ", text)
+            assert in_order, f"{path}: {text}"
+            for named in re.findall(r"`([\w/]+\.(?:py|lark))`", text):
+                assert (path.parent / named).exists(), f"{path} names {named}"

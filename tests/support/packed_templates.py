@@ -8,7 +8,7 @@ import numpy as np
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.operators.conv2d_nchw import reference
+from autotune.operators.contractions.conv2d_nchw import reference
 from autotune.operators.images import output_size
 from autotune.template import Knobs, template
 

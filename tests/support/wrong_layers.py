@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from autotune.operators.attention import reference as attention
-from autotune.operators.conv2d_nhwc import reference as convolution
+from autotune.operators.contractions.attention import reference as attention
+from autotune.operators.contractions.conv2d_nhwc import reference as convolution
 from autotune.operators.elements import gelu_reference as gelu
-from autotune.operators.pool2d import reference as pool
+from autotune.operators.reductions.pool2d import reference as pool
 from support import checked_workloads as w
 from support.wrong_operators import lstm_by, recurrence, rnn_by, serial_sums
 from support.wrong_ways import Array, Kernel, as_computed, rounded_to, write

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from autotune.ir import dtypes
-from autotune.operators.conv2d_nchw import reference as convolution
+from autotune.operators.contractions.conv2d_nchw import reference as convolution
 from support import checked_workloads as w
 from support.wrong_ways import Array, Kernel, as_computed, write
 

@@ -52,7 +52,7 @@ def bench(options: BenchOptions) -> None:
     Speeds are in GFLOPS, where operations are known. What is measured is checked and logged as by
     `autotune run`; what the log holds is not measured again.
     """
-    with ending_signals(), redirect_stdout(sys.stderr):  # what a template prints is not asked for
+    with ending_signals(), redirect_stdout(sys.stderr):  # a template's output is not the result
         if options.plot is not None:
             check_picture(Path(options.plot))
         found = _measured(options)

@@ -32,7 +32,7 @@ from search_spaces import KnobValue, SpaceError
 class MeasuredConfigs:
     """The results of given configurations."""
 
-    # By configuration; those that another process is measuring just now are missing.
+    # By configuration; configurations that another process is just measuring are missing.
     records: dict[int, Record]
     refused: dict[int, str]  # The rule that rejects a configuration, which was not built.
     best: Record | None  # The fastest of all records of the workload, chosen or not.
@@ -55,7 +55,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Measurements:
-    """Measures configurations of tasks of one template, and what they are compared with.
+    """Measures configurations of tasks of one template, and their baseline.
 
     store: what it holds is not measured again; what is measured goes there.
     timeout_s: seconds that a candidate may take to build, and again to run.
@@ -130,7 +130,7 @@ class Measurements:
         self._foreign += chosen.foreign
 
     def subject(self) -> BenchmarkedTemplate:
-        """Return what was measured, and where; say what of the log is from elsewhere."""
+        """Return the measured template and device; report records of the log from elsewhere."""
         assert self._task is not None
         task = self._task
         if self._foreign:
@@ -152,7 +152,7 @@ class Measurements:
 def _configurations(
     task: Task, wanted: Mapping[Key, Mapping[str, KnobValue]]
 ) -> tuple[dict[Key, int], dict[Key, str]]:
-    """Return the configuration of each key, or why there is none."""
+    """Return the configuration of each key, or the reason for its absence."""
     try:
         base = task.space.config(task.default_index).values
     except SpaceError as error:
@@ -170,7 +170,7 @@ def _configurations(
 def _baseline(task: Task, measurer: LocalMeasurer) -> tuple[float, ...] | None:
     """Return the times of the reference; None if there is none, or it cannot be timed.
 
-    That of a Tile function says what is right, not how fast NumPy is.
+    A Tile function's reference is made for exactness, so its time says nothing of NumPy.
     """
     if task.reference is None or names_tile(task.template_ref):
         return None
@@ -189,7 +189,7 @@ def _device_text(device: Mapping[str, object]) -> str:
 
 @contextmanager
 def _counting(size: str, total: int) -> Iterator[Callable[[], None]]:
-    """Count on a terminal what is measured; the line is gone at the end."""
+    """Count the measured configurations on a terminal; the line is removed at the end."""
     done = 0
 
     def count() -> None:

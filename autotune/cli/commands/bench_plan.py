@@ -80,7 +80,7 @@ class BenchOptions:
 
     @property
     def policy(self) -> TimingPolicy:
-        """How a configuration is timed; UsageError if an option is not what it should be."""
+        """The timing of a configuration; UsageError if an option is wrong."""
         own = {"repeats": self.repeats, "min-repeat-ms": self.min_repeat_ms, "flush": self.flush}
         given = {name: value for name, value in own.items() if value is not None}
         read({**given, "timeout": self.timeout_s}, WORKLOAD, "--")
@@ -168,7 +168,7 @@ def find_knob(space: Space, name: str, option: str) -> Knob:
 
 
 def line_knob(space: Space, name: str | None, fixed: Mapping[str, KnobValue]) -> Knob | None:
-    """Return the knob whose values are the lines: that named, else the first without numbers.
+    """Return the knob whose values are the lines: the named one, else the first without numbers.
 
     None: there is none, or it is fixed; then there is one line.
     """

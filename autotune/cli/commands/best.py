@@ -41,7 +41,7 @@ def best(
     as_json: shared.Json = False,
 ) -> None:
     """Print the configuration that logs have shown to be best."""
-    with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
+    with redirect_stdout(sys.stderr):  # a template's output is not the result
         task = make_task(template, settings, shapes, target, constant=constant)
         policy = ReusePolicy(reuse=reuse, devices="any" if any_device else "same")
         records = logs_of(logs)

@@ -89,7 +89,7 @@ def build(
     A C header stands beside it. Python calls it with autotune.load(FILE), which needs no compiler.
     """
     logs = log or []
-    with ending_signals(), redirect_stdout(sys.stderr):  # what a template prints was not asked for
+    with ending_signals(), redirect_stdout(sys.stderr):  # a template's output is not the result
         warnings.filterwarnings("ignore", "no records given")  # the line below says so
         task = make_task(template, settings, shapes, target)
         if strict and missing not in ("default", "error"):

@@ -158,7 +158,7 @@ def compare(options: ReplayCompareOptions) -> None:
 
 
 def _workloads(folder: str) -> list[tuple[str, str]]:
-    """Return (file, workload) of everything recorded in a folder; say what is left out."""
+    """Return (file, workload) for all records in a folder; report files that are left out."""
     if not Path(folder).is_dir():
         raise UsageError(f"{folder} is not a folder: give one that holds files of measurements")
     recorded = []

@@ -28,7 +28,7 @@ def run(context: typer.Context, quiet: bool, json_lines: bool, **_: Any) -> None
         raise UsageError("--quiet and --json-lines cannot be given together: give one of them")
     view = "quiet" if quiet else "json-lines" if json_lines else "progress"
     with ending_signals(), ForkServerProcess() as fork_server:
-        # It imports what is imported here, at the same time, so nothing large comes before it.
+        # The fork server imports the same modules meanwhile, so it starts before large imports.
         load_numpy_for_one_thread()  # before anything else imports it
         from autotune.cli.options.job_files import run_options
 

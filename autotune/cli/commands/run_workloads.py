@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProcess) -> None:
-    """Tune the workloads of a run, showing what its view shows.
+    """Tune the workloads of a run, and display it in its view.
 
     begin: when the run began, in monotonic seconds.
     fork_server: of the first workload; others start their own.
@@ -173,7 +173,7 @@ class _LazyFeatures:
         return self._features.names
 
     def prepare(self, n: int) -> None:
-        """Prepare for the features of so many candidates."""
+        """Prepare to compute the features of `n` candidates."""
         self._features.prepare(n)
 
     def preparations(self) -> Iterator[None]:
@@ -192,7 +192,7 @@ def _trees(seed: int) -> CostModel:
 
 
 def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior | None:
-    """Return what other logs say of the task's space; None if there are none."""
+    """Return the prior that other logs give for the task's space; None if there are none."""
     if not logs:
         return None
     with transfer_errors():
@@ -203,7 +203,7 @@ def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior |
 
 
 def _interrupted(progress: RunProgress, plans: Sequence[WorkloadPlan], code: int) -> StopError:
-    """Return the line on what is in the logs, which may be more than was shown, or the best."""
+    """Return the line on the results in the logs, which may be newer than the displayed ones."""
     shown = progress.standings
     statuses = [_logged(shown[plan.label], plan) for plan in plans if plan.label in shown]
     trials = sum(status.trial for status in statuses)

@@ -49,7 +49,7 @@ def show(
     view = shared.chosen_view(asked, "space" if config is None or as_json else "ir")
     if as_json and view != "space":
         raise UsageError(f"--{view} has no output as JSON: ask for --space --json")
-    with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
+    with redirect_stdout(sys.stderr):  # a template's output is not the result
         task = make_task(template, settings, shapes, target, constant=constant)
         text = _space(task, config, as_json) if view == "space" else _code(task, config, view)
     print_line(text)
@@ -67,7 +67,7 @@ def _code(task: Task, index: int | None, view: str) -> str:
         return "\n".join([str(listing(task.function(chosen))).rstrip(), *notes])
     functions = task.prepared_of(task.space.config(chosen).values).functions
     sources = [BuiltFunction(each, task.target).source.rstrip() for each in reversed(functions)]
-    return "\n\n".join(sources)  # what prepares constants, then what is called
+    return "\n\n".join(sources)  # the function that prepares constants, then the one that is called
 
 
 def _steps(task: Task, index: int) -> str:
@@ -90,7 +90,7 @@ def _require_allowed(task: Task, index: int) -> None:
 
 
 def _space(task: Task, index: int | None, as_json: bool) -> str:
-    """Return knobs, rules with what they reject, and a configuration or why there is none."""
+    """Return knobs, rules with numbers of rejections, and a configuration or why there is none."""
     chosen, empty = index, ""
     try:
         chosen = task.default_index if index is None else index
@@ -115,7 +115,7 @@ def _space(task: Task, index: int | None, as_json: bool) -> str:
 
 
 def _unexplored(task: Task) -> str:
-    """Return a note on what the counts leave out, if they do."""
+    """Return a note on rejections that the counts leave out, if there are any."""
     if task.explored or task.untraceable:
         return ""
     return (

@@ -39,7 +39,7 @@ _File = Annotated[str, typer.Argument(metavar="FILE", help="A function in the Ti
 
 @app.command("check", cls=Command)
 def check_file(file: _File) -> None:
-    """Say what a Tile function takes and gives, or what is wrong with it and where."""
+    """Print the inputs and outputs of a Tile function, or its first error with the place."""
     function = read_function(file)
     symbols = check(function)
     inputs = ", ".join(map(input_code, function.inputs))
@@ -87,7 +87,7 @@ def show(
     ir: Annotated[bool, typer.Option("--ir", help="Print loops (what is printed anyway).")] = False,
     source: Annotated[bool, typer.Option("--source", help="Print the generated code.")] = False,
 ) -> None:
-    """Print what becomes of a Tile function of float32 arrays at some sizes."""
+    """Print the loops or code of a Tile function of float32 arrays for some sizes."""
     view = chosen_view({"te": te, "ir": ir, "source": source}, "ir")
     wanted = Target.of(target)
     program = _bound(file, settings, shapes)

@@ -103,7 +103,7 @@ def settings(command: Any) -> Check:
 
 def self_test(size: int = 128) -> Check:
     """Build, run and check a small matrix product, as a run does with every candidate."""
-    # These load NumPy, which may be what is missing.
+    # These load NumPy, which may be missing.
     from autotune.measure.local_measurer import LocalMeasurer
     from autotune.measure.result import MeasureInput
     from autotune.task.task import Task

@@ -75,7 +75,7 @@ def _run(steps: Sequence[str], timeout_s: float) -> tuple[list[str], str]:
 
 
 def main(steps: Sequence[str]) -> None:
-    """Take the steps and print a line for each; what libraries print goes nowhere."""
+    """Take the steps and print a line for each; the output of libraries is discarded."""
     die_by_signal()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "w")

@@ -16,7 +16,7 @@ from autotune.runtime.cuda.cuda_toolkit import REMEDY as NVRTC_REMEDY
 
 
 class Library(NamedTuple):
-    """A library that we use: its module, its package, and what cannot be done without it."""
+    """A library that we use: its module, its package, and the features that need it."""
 
     module: str
     package: str
@@ -52,7 +52,7 @@ Outcomes = Mapping[str, ProbeResult]
 
 
 def libraries(outcomes: Outcomes) -> Check:
-    """Report the versions of libraries, and what does not work without the missing ones."""
+    """Report the versions of libraries, and the features that need missing ones."""
     versions, findings = {"python": platform.python_version()}, []
     for library in LIBRARIES:
         found = outcomes[f"import {library.module}"]

@@ -45,7 +45,7 @@ class RunOptions:
 
 
 def run_options(words: Values, defaults: Values, view: str) -> RunOptions:
-    """Return what a command line asks for, with or without --job.
+    """Return the run that a command line asks for, with or without --job.
 
     words: options that the command line gives, by name; TEMPLATE is "template".
     defaults: those that the user's configuration gives. A job file goes before them, and the
@@ -78,7 +78,7 @@ def _options(
     view: str,
     source: str,
 ) -> RunOptions:
-    """Combine options: `words` override those of the file, and these override `defaults`."""
+    """Combine options: `words` override the options of the file, which override `defaults`."""
     of_run = {name: value for name, value in {**defaults, **top, **words}.items() if name in RUN}
     run = read(of_run, RUN, f"{source}: " if source else "--")
     found = []
@@ -107,7 +107,7 @@ def _checked(options: WorkloadOptions) -> WorkloadOptions:
 
 
 def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return what a job file says of the run, and of each workload, its defaults included.
+    """Return a job file's options of the run and of each workload, with its defaults.
 
     Values are as the file has them; names have dashes for underscores.
 
@@ -138,7 +138,7 @@ def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def _workloads(listed: Any, path: str) -> list[Any]:
-    """Return what a job file has as its workloads; UsageError if that is no list, or is empty."""
+    """Return the list of workloads of a job file; UsageError if it is no list, or is empty."""
     if not isinstance(listed, list):
         how = "list them, each after a dash" if _is_yaml(path) else "write [[workload]] before each"
         raise UsageError(f"{path}: workload must be a list of tables, also of one: {how}")
@@ -172,7 +172,7 @@ def _yaml(text: str, path: str) -> Any:
 
     class Loader(yaml.SafeLoader):
         def construct_object(self, node: Any, deep: bool = False) -> Any:
-            """Raise an error for values that look like a date or a number and are none."""
+            """Raise an error for values that look like a date or a number but are invalid."""
             try:
                 return super().construct_object(node, deep)
             except (ValueError, LookupError, AttributeError) as error:

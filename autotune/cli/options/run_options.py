@@ -70,7 +70,7 @@ def _count(help_text: str, least: int = 1, scope: OptionScope = OptionScope.WORK
 
 
 def whole(least: int) -> Callable[[Any], int]:
-    """Return a reader of whole numbers of at least so many."""
+    """Return a reader of whole numbers that are at least `least`."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -321,7 +321,7 @@ def on_command_line() -> list[inspect.Parameter]:
 
 
 def given_options(context: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options that the command line gives, and those that config.toml does, by name."""
+    """Return the options from the command line, and the options from config.toml, by name."""
     words: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
     for name, declared in _FIELDS.items():

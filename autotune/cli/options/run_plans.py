@@ -106,7 +106,7 @@ def check_target(target: Target) -> None:
 
 
 def log_name(template: str) -> str:
-    """Return what a template's log is called unless the user says otherwise."""
+    """Return the default name of a template's log."""
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in template) + ".jsonl"
 
 
@@ -122,7 +122,7 @@ def _check_distinct(tasks: Sequence[Task], source: str) -> None:
 
 
 def labels(tasks: Sequence[Task], given: Sequence[str | None], source: str) -> list[str]:
-    """Return what to call each workload: its given name, or its template.
+    """Return the label of each workload: its given name, or its template.
 
     Where that is not enough, the arguments that set it apart and then its target are added. A
     workload that is alone has no name.

@@ -77,7 +77,7 @@ Flush = Annotated[
 
 
 def command_app(**settings: Any) -> typer.Typer:
-    """Return what commands are added to; help and errors are plain text."""
+    """Return an empty group of commands; help and errors are plain text."""
     return typer.Typer(
         add_completion=False,
         rich_markup_mode=None,

@@ -112,7 +112,7 @@ def logs_of(paths: Sequence[str]) -> RecordSource:
 
 
 def work_of(task: Task) -> Work:
-    """Return what one run of the task's kernel amounts to.
+    """Return the work of one run of the task's kernel.
 
     UsageError if the template's count of operations fails.
     """

@@ -35,7 +35,7 @@ class StopError(Exception):
 
 
 def prepare_streams() -> None:
-    """Make both streams print any text: what the encoding lacks is escaped.
+    """Make both streams print any text; characters that the encoding lacks are escaped.
 
     The number of a stream that is closed is taken, lest a file opened later gets it, and with it
     what libraries print. Writing to a closed standard output fails; errors vanish.
@@ -146,7 +146,7 @@ class _Warnings(logging.Handler):
 
 
 class _Details(logging.Handler):
-    """Prints what is logged below a warning: time, level, where, what; and a traceback if any."""
+    """Prints log messages below a warning: time, level, module, message, and a traceback if any."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:

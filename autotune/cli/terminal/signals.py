@@ -20,7 +20,7 @@ _SOON_S = 1e-3  # Seconds after which an interrupt that Python has dropped is ra
 
 
 class EndedBySignal(KeyboardInterrupt):
-    """The process was asked to end by a signal other than that of Ctrl-C."""
+    """The process was asked to end by a signal other than SIGINT (Ctrl-C)."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

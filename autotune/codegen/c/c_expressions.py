@@ -306,7 +306,7 @@ class Expressions:
 def _infix(op: str, a: Text, b: Text, keep: bool = False) -> Text:
     """Return an operation of two operands.
 
-    Sums of integers are written in a row; those of floats are not, as they are rounded.
+    Sums of integers are written without parentheses; sums of floats are not, as they are rounded.
     """
     binding = _BINDING[op]
     chained = op in ("and", "or") or (op == "+" and not keep)

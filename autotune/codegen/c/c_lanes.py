@@ -1,4 +1,4 @@
-"""Vectors lane by lane: the expression of one lane, and the elements that one access moves."""
+"""Vectors lane by lane: the expression of one lane, and the elements of each access."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PACK_BYTES = 16
 
 
 class LaneExtractor(Rewriter):
-    """Rewrites vector expressions to those of one lane.
+    """Rewrites vector expressions to expressions of one lane.
 
     `lane`: its number.
     """

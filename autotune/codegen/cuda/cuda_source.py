@@ -287,7 +287,7 @@ class _Body(Statements):
                 self.line(f"{place} = __shfl_sync({_ALL}, {place}, 0, {width});")
 
     def _combine(self, reduction: WarpReduce, others: list[Expr]) -> None:
-        """Write the combination of a thread's values with those of another thread."""
+        """Write the combination of a thread's values with the values of another thread."""
         results, index = reduction.results, reduction.index
         values = reduction.combiner.combine([Load(b, index) for b in results], others)
         if len(results) == 1 and sum(n is others[0] for n in _uses(values[0])) == 1:

@@ -24,8 +24,8 @@ def device_text(name: str) -> str:
 def device_header(index: IndexType = "int64") -> str:
     """Return the header, in which ``index_t`` is the type of indices.
 
-    `index`: {"int32", "int64"}: must have every index of a kernel, and the number of threads of its
-    grid beyond.
+    `index`: {"int32", "int64"}: it must hold every index of a kernel plus the number of threads of
+    the grid.
     """
     types, *others = map(device_text, _PARTS)
     return "\n".join([types, f"using index_t = {index};\n", *others])

@@ -22,7 +22,7 @@ _FLOAT_TESTS = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", "
 
 @dataclass(eq=False, repr=False)
 class Comparisons:
-    """Writes comparisons, those of index arithmetic exactly."""
+    """Writes comparisons; comparisons of index arithmetic are exact."""
 
     builder: FunctionBuilder
     linear: LinearArithmetic

@@ -67,7 +67,7 @@ class FunctionBuilder:
 
     @property
     def first(self) -> int:
-        """Depth of the outermost scope that ends no earlier than what is written now."""
+        """Depth of the outermost scope that writes to the same code as the current one."""
         return self.scopes[-1].first
 
     @property

@@ -138,7 +138,7 @@ class ExpressionEmitter:
         return self.value(cast(expr.dtype, wide))
 
     def load_lane(self, load: Load, lane: int) -> str:
-        """Operand text of lane `lane` of what is loaded."""
+        """Operand text of lane `lane` of a load."""
         if load.lanes == 1:
             return self.value(load)
         if self.masks.mask is None:

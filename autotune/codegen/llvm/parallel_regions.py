@@ -144,7 +144,7 @@ class ParallelRegions:
 
 
 def _context(kinds: Sequence[str]) -> str:
-    """Type of the context: the status, then the extent and what was captured, of types `kinds`."""
+    """Type of the context: status, extent, and the captured values, of types `kinds`."""
     return f"{{ {', '.join(['i64', *kinds])} }}"
 
 

@@ -35,7 +35,7 @@ ANYTHING: Final[Bounds] = (-INF, INF)
 
 
 def operation_bounds(node: Expr, of: Callable[[Expr], Bounds]) -> Bounds:
-    """Return bounds of an expression from those of its operands, `ANYTHING` if there is no rule.
+    """Return bounds of an expression from its operands' bounds, `ANYTHING` if there is no rule.
 
     The bounds are safe, not always tight: operands are taken as independent.
     """

@@ -126,7 +126,7 @@ def rejoined(node: Expr, ranging: Set[Var]) -> Expr:
 
 
 class _Rejoin(Rewriter):
-    """Writes d * (e // d) + e % d as e, also in what is divided."""
+    """Writes d * (e // d) + e % d as e, also inside of a dividend."""
 
     def __init__(self, which: Callable[[BinaryOp], bool]) -> None:
         super().__init__()

@@ -166,7 +166,7 @@ class Canonical:
 
     @staticmethod
     def _parts(dividend: Sum, c: int) -> tuple[Sum, Sum]:
-        """Split a sum into what c divides and the rest."""
+        """Split a sum into the part that c divides and the rest."""
         base = dividend.base if dividend.base % c == 0 else 0
         whole = Sum(tuple(t for t in dividend.terms if t.scale % c == 0), base)
         return whole, add(dividend, whole, -1)

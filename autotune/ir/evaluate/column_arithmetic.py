@@ -69,7 +69,7 @@ class ColumnArithmetic:
         return self._written[expr]
 
     def _operands(self, node: Expr) -> tuple[Expr, ...]:
-        """Return what the value of `node` is computed from."""
+        """Return the operands that the value of `node` is computed from."""
         if self.constant(node) is not None:
             return ()
         if _is_choice(node):

@@ -264,7 +264,7 @@ class ColumnProgram:
 
 
 def _call(node: Expr) -> Callable[..., object]:
-    """Return what computes a node from its operands."""
+    """Return the function that computes a node from its operands."""
     match node:
         case BinaryOp(op="min" | "max") if node.dtype == dtypes.BOOL:
             return CALLS["and" if node.op == "min" else "or"]

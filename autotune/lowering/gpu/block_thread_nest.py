@@ -126,7 +126,7 @@ class _Axes:
                 self.vars[tag], self.extents[tag] = Var(tag), const(1)
 
     def several(self, tags: tuple[str, ...]) -> Iterator[str]:
-        """Yield those of some axes that are longer than 1."""
+        """Yield the axes that are longer than 1."""
         for tag in tags:
             extent = self.extents.get(tag)
             if extent is not None and not (isinstance(extent, Const) and extent.value == 1):

@@ -95,7 +95,7 @@ class _Written:
         self.has_neighbours = any(axis is axes[0] for axis in self.over)
 
     def _width(self, axes: list[_Axis]) -> int:
-        """Return how many values a warp reduction combines: those of consecutive threads."""
+        """Return the number of consecutive threads whose values a warp reduction combines."""
         first = axes[: len(self.over)]
         in_a_row = all(a is b for a, b in zip(first, self.over, strict=True))
         if not in_a_row or any(axis.own != axis.whole for axis in self.over[:-1]):
@@ -144,7 +144,7 @@ class _Written:
         return math.prod(axis.own for axis in self.others)
 
     def _part(self, group: Expr, number: Expr) -> Expr:
-        """Return where a part of a group is stored: beside what neighbouring threads store."""
+        """Return the index of a part of a group: next to the parts of neighbouring threads."""
         if self.has_neighbours:
             return binary("+", binary("*", group, self.count // self.width), number)
         return binary("+", binary("*", number, self._groups()), group)

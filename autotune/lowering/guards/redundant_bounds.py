@@ -56,7 +56,7 @@ class _Indices(Substitution):
         return node if simple is node else self._prover.simplifier.expr(simple)
 
     def visit_Load(self, node: Load) -> Expr:
-        """Simplify what is loaded."""
+        """Simplify the index of a load."""
         index = self.index(node.index)
         return node if index is node.index else Load(node.buffer, index)
 

@@ -37,7 +37,7 @@ class OpenThreads:
     opened: frozenset[IterVar] = frozenset()
 
     def at(self, stage: Stage, leaf: IterVar) -> Threads:
-        """Return the threads that are open at a loop of the stage, not those of inner loops."""
+        """Return the threads that are open at a loop of the stage, without inner loops."""
         further_in = stage.leaf_axes[stage.leaf_axes.index(leaf) + 1 :]
         later = {stage.bindings[axis] for axis in further_in if axis in self.opened}
         return {axis: var for axis, var in self.variables.items() if axis not in later}
@@ -60,7 +60,7 @@ class AxisLoops:
         self._extents: dict[Var, Expr] = {}
 
     def open_threads(self, stage: Stage, around: Threads) -> OpenThreads:
-        """Return the threads of a stage, given those of the loops around it."""
+        """Return the threads of a stage, given the threads of the loops around it."""
         variables = dict(around)
         opened = []
         for leaf in stage.leaf_axes:

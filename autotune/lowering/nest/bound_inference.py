@@ -276,7 +276,7 @@ class Bounds:
         ]
 
     def _threads_around(self, stage: Stage, reader: Stage) -> dict[Var, Expr]:
-        """Return the variables of a reader's threads that are those of a loop around a stage.
+        """Return the variables of a reader's threads that belong to a loop around a stage.
 
         Each thread keeps its own part of the stage, and reads that.
         """

@@ -58,7 +58,7 @@ class _Digits(Rewriter):
 
 
 def _lengths(extent: Expr) -> list[Poly]:
-    """Return an extent, or what it is at most if it is the smaller one of two."""
+    """Return an extent, or an upper bound of it if it is a minimum of two."""
     if isinstance(extent, BinaryOp) and extent.op == "min":
         return [*_lengths(extent.a), *_lengths(extent.b)]
     return [to_poly(extent)]

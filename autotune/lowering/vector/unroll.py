@@ -58,7 +58,7 @@ class _Unroll:
         self.pragmas = pragmas
 
     def visit(self, stmt: Stmt, rule: _Rule) -> tuple[Stmt, _Count]:
-        """Return a statement with its loops marked, and what it holds."""
+        """Return a statement with its loops marked, and its counts."""
         if isinstance(stmt, For):
             return self._loop(stmt, rule)
         if not stmt.STMTS:

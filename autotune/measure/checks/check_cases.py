@@ -58,7 +58,7 @@ _SIGNS = ((True, True), (False, True), (False, False))
 # Most exact checks that a long sum is divided into, where it cannot be exact as a whole.
 _MAX_PARTS = 8
 
-# How often inputs are changed for the bounds, for workloads of up to so many operations.
+# How often inputs are changed for the bounds, by the largest number of operations.
 _SAMPLES = ((10**8, 6), (10**9, 4))
 _MIN_SAMPLES = 2
 
@@ -103,7 +103,7 @@ class AnswerCheck:
 
 @dataclass(frozen=True)
 class CheckSpec:
-    """What the checks of a workload's candidates are made from."""
+    """The parts of a workload that its checks are made from."""
 
     inputs: Sequence[InputSpec]
     outputs: Sequence[str]  # Types of the outputs.
@@ -124,7 +124,7 @@ class CheckSpec:
 
     @property
     def precision(self) -> Precision:
-        """What is assumed of the precision of candidates."""
+        """The assumed precision of candidates."""
         work = self.work + _PER_ELEMENT * self.elements
         samples = next((n for most, n in _SAMPLES if work <= most), _MIN_SAMPLES)
         wide = max(map(dtypes.accumulator, self.floats), key=dtypes.epsilon, default="float32")
@@ -140,7 +140,7 @@ class CheckSpec:
         return [dtype for dtype in types if dtypes.is_float(dtype)]
 
     def draw(self, draw: Draw, number: int) -> list[Array]:
-        """Return all inputs; what the template draws itself keeps its integers."""
+        """Return all inputs; integers that the template draws itself stay as they are."""
         made = draw_all(self.inputs, draw, (self.seed, number))
         if self.given is None:
             return made
@@ -293,10 +293,10 @@ def _exact_checks(workload: CheckSpec, reference: Reference) -> list[AnswerCheck
 
 
 def _families(workload: CheckSpec) -> Iterator[tuple[str, Draw, int]]:
-    """Yield what inputs are called that may be exact where whole numbers are not, and the inputs.
+    """Yield kinds of inputs that may be exact where whole numbers are not: name, inputs, error.
 
-    Third is by how many units in the last place answers may be off: the argument of exp may be a
-    difference of products, and a fused multiply-add leaves what one of them was rounded by.
+    The error is in units in the last place: the argument of exp may be a difference of products,
+    and a fused multiply-add leaves the rounding error of one of them.
     """
     if workload.functions is None or workload.functions <= _EXACT:
         yield "powers of two", powers_of_two, 0
@@ -342,7 +342,7 @@ def _at_parts(workload: CheckSpec, reference: Reference) -> list[AnswerCheck]:
 
 
 def _parts_of_largest(workload: CheckSpec, parts: int) -> list[Draw]:
-    """Return draws of ones, in each of which all but one part of the largest input is 0."""
+    """Return draws of ones, each with zeros in all but one part of the largest input."""
     largest = max(workload.inputs, key=lambda spec: math.prod(spec.shape))
 
     def draw(part: int, spec: InputSpec, rng: np.random.Generator) -> Array:
@@ -423,7 +423,7 @@ def _depends_on_rounding(
 
 
 def _has_large_arguments(workload: CheckSpec, reference: Reference, inputs: list[Array]) -> bool:
-    """Whether answers are those of exp of so large numbers that rounding these changes them.
+    """Whether answers are exp of such large numbers that rounding the numbers changes the answers.
 
     Products of large inputs are rounded unless their scale is a power of two, and a fused
     multiply-add rounds them otherwise: of differences that should be 0 much more than a unit is

@@ -159,7 +159,7 @@ def largest_integers(spec: InputSpec, rng: np.random.Generator) -> Array:
 def _integers(
     spec: InputSpec, rng: np.random.Generator, unused: Callable[[int], Array], signed: bool
 ) -> Array:
-    """Draw integers of which some number of the upper bits is 0."""
+    """Draw integers whose upper bits are 0, a random number of them."""
     use = spec.use
     small = use.limit is not None or use.divides or use.converted
     if spec.is_float or spec.dtype == dtypes.BOOL or small:
@@ -203,7 +203,7 @@ def whole_numbers(largest: int, part: int = 0, parts: int = 1) -> Draw:
 def _put_ends(values: Array, largest: int, sign: int, rng: np.random.Generator) -> None:
     """Put the largest magnitude at some ends of each axis, and one sign into a slice of each.
 
-    So the maximum of some rows and columns is at an end, and that of others is less than 0.
+    So the maximum of some rows and columns is at an end, and the maximum of others is below 0.
     """
     signed = bool(values.min(initial=0) < 0)
     along = [np.moveaxis(values, n, 0) for n, length in enumerate(values.shape) if length > 1]

@@ -18,7 +18,7 @@ from autotune.runtime.device import Device, DeviceArray, Host
 
 @dataclass(frozen=True)
 class Verdict:
-    """How an output compares with what was expected."""
+    """The comparison of an output with the expected one."""
 
     max_error: float  # Largest absolute error; NaN or infinite if an element is.
     wrong: int = 0  # Elements with a larger error than allowed.
@@ -50,7 +50,7 @@ class OutputCheck:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the right answer, and what error is allowed, are as they were."""
+        """Whether the kept answer and its allowed errors are unchanged."""
         return self._expected.intact and self._allowed.intact
 
     def poison(self, output: DeviceArray) -> None:
@@ -87,7 +87,7 @@ class OutputCheck:
         return Verdict(worst, wrong, where, float(self._allowed_in(slice(first, first + 1))[0]))
 
     def values_at(self, output: DeviceArray, place: tuple[int, ...]) -> tuple[Any, Any]:
-        """Return one element of an output, and what it should be."""
+        """Return one element of an output, and its right value."""
         number = int(np.ravel_multi_index(place, output.shape)) if place else 0
         kind = dtypes.numpy_dtype(self._dtype)
         found, right = (

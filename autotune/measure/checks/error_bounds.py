@@ -32,13 +32,13 @@ _FEW = 4
 _ROUNDED = 2  # How often the reference computes in the accumulator's type.
 _CHUNK = 1 << 15  # Elements that are worked on together; a multiple of `BLOCK`.
 
-# Parts of an output, in each of which it is counted how many elements depend on some inputs.
+# Parts of an output; the elements that depend on some inputs are counted in each.
 _GROUPS = 64
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """What error each element of one output may have."""
+    """The allowed error of each element of one output."""
 
     # Absolute errors of the output's shape, float64 if that is its type and float32 otherwise, or
     # one for all; infinite for elements of which nothing can be said (integers that rounding
@@ -54,7 +54,7 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Precision:
-    """What is assumed of the precision of candidates."""
+    """The assumed precision of candidates."""
 
     accumulator: str  # Float type in which sums are computed.
     # Float type that other intermediate values are rounded to: the accumulator's, or narrower.
@@ -81,7 +81,7 @@ def allowances(
     precision: Precision,
     rng: np.random.Generator,
 ) -> list[Allowance]:
-    """Return what error each element of each output may have.
+    """Return the allowed error of each element of each output.
 
     With y the right answer, s what it changes by, relative to the change of its inputs, and m the
     middle magnitude among its neighbours, an element may be off by ::
@@ -132,7 +132,7 @@ class _SensitivityAnalysis:
     # -- what the reference is asked -------------------------------------------------------
 
     def _observe(self) -> None:
-        """Change all inputs at random, and add up what that does, until scales are known."""
+        """Change all inputs at random, and add up the effects, until scales are known."""
         blocks: list[list[Array]] = [[] for total in self._moved if total.size]
         sample = 0
         while sample < self._samples:
@@ -184,7 +184,7 @@ class _SensitivityAnalysis:
         return perturbed_inputs(self._inputs, change, self._rng, wide, density)
 
     def _dependences(self) -> list[int]:
-        """Return on how many input elements those of each output depend, `terms` at most.
+        """Return the number of input elements that each output element depends on, at most `terms`.
 
         If a share of 1/n of all elements is changed, most outputs change that depend on n or more.
         """
@@ -205,7 +205,7 @@ class _SensitivityAnalysis:
     # -- what follows ----------------------------------------------------------------------
 
     def allowance(self, number: int, dtype: str) -> Allowance:
-        """Return what error each element of an output may have."""
+        """Return the allowed error of each element of an output."""
         right, undecided = self._expected[number], self._undecided[number]
         if not is_floating(right):
             if not undecided.any():
@@ -228,7 +228,7 @@ class _SensitivityAnalysis:
     def _allowed(
         self, magnitude: Array, spread: Array, off: Array, number: int, dtype: str
     ) -> tuple[Array, Array]:
-        """Return what error some elements may have, and what their magnitudes typically are."""
+        """Return the allowed errors of some elements, and their typical magnitudes."""
         for values in (magnitude, spread, off):
             values[~np.isfinite(values)] = 0.0
         middle = of_neighbours(magnitude)
@@ -260,7 +260,7 @@ def _flat(array: Array) -> Array:
 
 
 def _parts(size: int) -> Iterator[slice]:
-    """Yield parts of an array that stay in the cache."""
+    """Yield parts of an array that are small enough for the cache."""
     for begin in range(0, size, _CHUNK):
         yield slice(begin, begin + _CHUNK)
 
@@ -327,7 +327,7 @@ def _changed(now: Array, before: Array) -> Array:
         return np.asarray(np.abs(now - before) > 1e-13 * np.abs(before))
 
 
-# Number of neighbours whose median replaces an element's own value where that one is smaller.
+# Number of neighbours whose median replaces an element's own value if that is smaller.
 BLOCK = 16
 
 _ENOUGH = 8
@@ -337,7 +337,7 @@ Their root mean square is below a fifteenth of the scale for one element in 10^8
 is for one in 200, and a scan of 10^7 steps has whole stretches of such elements.
 """
 
-_SURVEYED = 1 << 12  # Most blocks of an output in which changes are compared.
+_COMPARED_BLOCKS = 1 << 12  # Most blocks of an output in which changes are compared.
 
 
 def of_neighbours(values: Array, share: float = 0.5) -> Array:
@@ -379,7 +379,7 @@ def changes_needed(first: Array, second: Array) -> int:
 def sampled_blocks(now: Array, before: Array) -> Array:
     """Return by how much the elements of an output have changed, in some blocks, a row for each."""
     blocks = now.size // BLOCK
-    step = max(1, blocks // _SURVEYED)
+    step = max(1, blocks // _COMPARED_BLOCKS)
     new, old = (
         array.reshape(-1)[: blocks * BLOCK].reshape(-1, BLOCK)[::step] for array in (now, before)
     )
@@ -388,7 +388,7 @@ def sampled_blocks(now: Array, before: Array) -> Array:
 
 
 def _quantiles(blocks: Array, share: float) -> Array:
-    """Return a quantile of what is not 0 in each row of positive numbers, as a column."""
+    """Return a quantile of the numbers above 0 in each row, as a column."""
     ordered, size = np.sort(blocks, axis=1), blocks.shape[1]
     zeros = (ordered == 0).sum(axis=1, keepdims=True)
     place = np.minimum(zeros + (share * (size - zeros)).astype(int), size - 1)

@@ -64,7 +64,7 @@ class Buffers:
 
     @property
     def intact(self) -> bool:
-        """Whether what is kept to compare with is as it was, as far as can be told."""
+        """Whether the kept copies of the inputs are unchanged, as far as can be checked."""
         return all(copy.intact for copy in [self._pattern, *self._sources])
 
     def downloaded_inputs(self) -> list[Host]:

@@ -19,11 +19,11 @@ from autotune.measure.checks.reference import Function, Reference
 
 @dataclass(frozen=True)
 class Prepared:
-    """What candidates are checked with."""
+    """The checks of a workload's candidates."""
 
     # What answers are checked with: "given" by the template, "unscheduled" program, or "none".
     reference: str
-    # Exact ones first; the last is the one whose inputs candidates are timed on.
+    # Exact ones first; candidates are timed on the inputs of the last one.
     checks: list[AnswerCheck]
     words: list[str]  # how precise answers must be, a line for each output
 
@@ -35,7 +35,7 @@ def prepare(
     given: Given | None,
     seed: int,
 ) -> Prepared:
-    """Return what the candidates of a workload are checked with.
+    """Return the checks of a workload's candidates.
 
     reference: the template's, a function of the input arrays.
     unscheduled: the program without a schedule, a function of inputs and outputs; asked where there

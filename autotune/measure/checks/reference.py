@@ -46,7 +46,7 @@ class Magnitudes(np.ndarray):
 
 
 def _magnitude(value: Any) -> Any:
-    """Return an operand, positive, as a plain array; those of this class are positive already."""
+    """Return the magnitude of an operand as a plain array; this class is positive already."""
     if isinstance(value, Magnitudes):
         return _plain(value)
     array = np.asarray(value)
@@ -142,7 +142,7 @@ class Reference:
         return arrays
 
     def _checked(self, found: list[Any]) -> list[Array]:
-        """Return what the reference returned as arrays; UsageError if it cannot be right."""
+        """Return the reference's results as arrays; UsageError if they cannot be right."""
         if len(found) != len(self._outputs):
             raise UsageError(
                 f"the reference of template {self._name!r} returned {len(found)} arrays, "

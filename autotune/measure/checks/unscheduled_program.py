@@ -44,7 +44,7 @@ class Computation:
 
     @classmethod
     def of(cls, task: Task) -> Computation:
-        """Return what a task's template computes, with its default knobs if they are legal."""
+        """Return the computation of a task's template, with its default knobs if they are legal."""
         try:
             return cls.by_default(task)
         except (Exception, SystemExit):
@@ -53,7 +53,7 @@ class Computation:
 
     @classmethod
     def by_default(cls, task: Task) -> Computation:
-        """Return what a task's template computes with its default knobs, legal or not."""
+        """Return the computation of a task's template with its default knobs, legal or not."""
         return cls._with_values(task, {})
 
     @classmethod
@@ -102,7 +102,7 @@ class Computation:
         return frozenset(node.name for node in nodes if isinstance(node, ir.Call))
 
     def input_uses(self) -> tuple[InputUse, ...] | None:
-        """Return what each input is used for; None of a kernel as text."""
+        """Return the uses of each input; None for a kernel as text."""
         if not self.is_computed:
             return None
         inputs = [t for t in self.tensors if isinstance(t.op, PlaceholderOp)]
@@ -140,7 +140,7 @@ class Computation:
 
 
 def float_operations(task: Task) -> float | None:
-    """Return the operations of one run: those that the template states, else those of its formula.
+    """Return the operations of one run: as the template states them, else as its formula has them.
 
     None of a template that only moves elements, and of a kernel as text that states none.
 

@@ -64,7 +64,7 @@ class Channel:
             raise ChannelClosedError from error
 
     def receive(self) -> Message:
-        """Wait for the next message; it may raise what `poll` does."""
+        """Wait for the next message; it may raise the errors of `poll`."""
         while (message := self.poll()) is None:
             poller = select.poll()
             poller.register(self._end, select.POLLIN)

@@ -172,7 +172,7 @@ def _leave_to_parent(channel: Channel) -> None:
 
 
 def answer(operation: Operation, request: Message) -> Message:
-    """Do what a request asks for; return what came of it, errors included.
+    """Execute a request; return its response, errors included.
 
     Errors of "open", which prepares for candidates, are ``{"refused": one line}``.
     """

@@ -42,7 +42,7 @@ class WorkerDiedError(Exception):
 
     @classmethod
     def of(cls, status: int) -> WorkerDiedError:
-        """Return what a wait status says."""
+        """Return a wait status in words."""
         code = os.waitstatus_to_exitcode(status)
         if code == os.EX_IOERR:
             return cls("closed its pipes")

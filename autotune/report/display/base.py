@@ -37,15 +37,15 @@ class Display:
         """Say something else in one line."""
 
     def on_event(self, event: Event) -> None:
-        """Show what an event changed."""
+        """Show the changes of an event."""
         self._progress.take(event)
 
     def conclude(self) -> None:
-        """Say what the run achieved; after the last workload is finished."""
+        """Print the result of the run, after the last workload is finished."""
         self._write(self._last_line())
 
     def _write(self, text: str) -> None:
-        """Print a line of which parts may be from a log."""
+        """Print a line whose parts may come from a log."""
         self._write_as_it_is(printable(text))
 
     def _last_line(self) -> str:

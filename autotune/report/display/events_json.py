@@ -1,4 +1,4 @@
-"""A run's events as lines of JSON, for scripts; docs/events.md says what is in them."""
+"""A run's events as lines of JSON, for scripts; docs/events.md describes them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class JsonDisplay(Display):
 
 
 def event_json(event: events.Event, status: WorkloadStatus) -> tuple[str, dict[str, Any]]:
-    """Return an event's name and what a line says of it.
+    """Return an event's name and the fields of its line.
 
     status: of the event's workload, the event taken in.
     """

@@ -29,8 +29,8 @@ _CODES = {
 class LiveRegion:
     """Lines that are written over at each drawing.
 
-    A terminal that was made narrower since has broken its lines anew, as most do; that is
-    reckoned with.
+    A terminal that became narrower has wrapped the lines again, as most do; the number of lines to
+    go up takes that into account.
 
     stream: the terminal.
     colour: whether to write codes of colour and weight.
@@ -53,7 +53,7 @@ class LiveRegion:
         return columns or 80, rows or 24
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """Write lines over those of the last drawing, in one go."""
+        """Overwrite the lines of the last drawing, in one write."""
         columns = self.size[0]
         # A terminal that broke lines when it became narrower joins them again when it becomes
         # wider, whatever is written there since, unless they are erased first.
@@ -64,7 +64,7 @@ class LiveRegion:
         self._lengths = [sum(cells_of(printable(p.text)) for p in line) for line in lines]
 
     def clear(self) -> None:
-        """Take the lines away: what is written next stands in their place."""
+        """Remove the lines; the next text is written in their place."""
         if self._lengths:
             self._write(f"{self._up()}\x1b[J")
             self._lengths = []
@@ -76,7 +76,7 @@ class LiveRegion:
         return f"\r\x1b[{rows}A" if rows else "\r"
 
     def coloured(self, line: Line) -> str:
-        """Return a line with codes of colour and weight, if there are to be any, and no others."""
+        """Return a line with codes for colour and weight if wanted, without other control codes."""
         texts = [printable(piece.text) for piece in line]
         if not self._colour:
             return "".join(texts)
@@ -113,7 +113,7 @@ class _Above:
 
 @contextmanager
 def print_above(block: LiveRegion) -> Iterator[None]:
-    """Let what is written to the standard error on the same terminal appear above the block."""
+    """Print text for the standard error of the same terminal above the block."""
     before = sys.stderr
     if before.isatty():
         sys.stderr = cast(TextIO, _Above(before, block.clear))

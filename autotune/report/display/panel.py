@@ -23,7 +23,7 @@ _MARGIN = 2
 
 
 class TextStyle(StrEnum):
-    """How a piece of text is to look."""
+    """The style of a piece of text."""
 
     PLAIN = "plain"
     LABEL = "label"
@@ -224,7 +224,7 @@ def _chart(costs_s: Sequence[float | None], glyphs: Glyphs) -> str:
 def _jobs(
     progress: RunProgress, statuses: Sequence[WorkloadStatus], width: int, room: int, glyphs: Glyphs
 ) -> list[Line]:
-    """Return a table of workloads: those that are still measured first, if not all can be shown."""
+    """Return a table of workloads; if not all fit, unfinished ones come first."""
     shown = list(statuses)
     if len(shown) > room:
         shown.sort(key=lambda s: (s.job.label != progress.latest, s.over))
@@ -263,7 +263,7 @@ def _gain(status: WorkloadStatus) -> str:
 
 
 def _short(text: str, longest: int, glyphs: Glyphs) -> str:
-    """Leave out what is in the middle of a name: its end often sets it apart from others."""
+    """Leave out the middle of a name, because names often differ at their ends."""
     if cells_of(text) <= longest:
         return text
     head = cut(text, longest // 2)

@@ -20,13 +20,13 @@ from autotune.report.text_tables import wrap_clauses
 from autotune.report.units import time_text
 from autotune.tuner.run import events
 
-EVERY = 8  # Plain lines come at each improvement and once in so many trials; more seldom after 128.
+EVERY = 8  # Plain lines come at each improvement and once in 8 trials; less often after 128 trials.
 PIPE_WIDTH = 80  # Columns of a table where there is no terminal.
 BETWEEN_S = 0.1  # Seconds between two drawings at least: terminals take time from the kernels, too.
 
 
 class View(StrEnum):
-    """What a run prints."""
+    """The output of a run."""
 
     PROGRESS = "progress"
     QUIET = "quiet"
@@ -50,7 +50,7 @@ class PlainDisplay(Display):
         self._width = width
 
     def open_job(self, job: WorkloadInfo) -> None:
-        """Print what the workload is, where its log is, and how large its space."""
+        """Print the workload, the path of its log, and the size of its space."""
         super().open_job(job)
         for line in job.heading:
             self.note(line)
@@ -61,7 +61,7 @@ class PlainDisplay(Display):
         self._write(text if width is None else wrap_clauses(text, width))
 
     def on_event(self, event: events.Event) -> None:
-        """Print what an event changed, if it is worth a line."""
+        """Print the changes of an event, if they are important enough for a line."""
         status = self._progress.take(event)
         match event:
             case events.Started() if event.recorded:
@@ -137,7 +137,7 @@ class LiveDisplay(PlainDisplay):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take the panel away; what it said last is in the last lines."""
+        """Remove the panel; the last lines repeat its content."""
         self._block.clear()
         self._around.close()
 

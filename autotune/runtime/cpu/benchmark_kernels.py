@@ -42,7 +42,7 @@ def multiply_adds(target: Target, dtype: str, steps: int) -> tuple[Callable[[], 
 
 
 def cache_flusher(target: Target) -> Callable[[], None]:
-    """Return a call that evicts what any of the caches holds, each core's own included."""
+    """Return a call that evicts the contents of all caches, each core's own included."""
     call, _ = copying(target, 4.0 * cache_bytes())
     return call
 

@@ -86,11 +86,11 @@ def header(
 ) -> str:
     """Return the text of the header.
 
-    `signature`: what the function takes.
-    `entry`, `use_openmp`: its symbol, and that of the function that takes the OpenMP runtime; None
-    if it has no parallel loops.
+    `signature`: the function's parameters.
+    `entry`, `use_openmp`: its symbol, and the symbol of the function that takes the OpenMP runtime;
+    None if it has no parallel loops.
     `library`: name of the library's file.
-    `target`, `version`: what it was compiled for, and by which autotune.
+    `target`, `version`: the target of the code, and the version of autotune that compiled it.
     `needs`: features of the processor that it needs.
     """
     names = _unique([*(p.name for p in signature.parameters), *signature.sizes])

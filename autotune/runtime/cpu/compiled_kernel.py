@@ -1,4 +1,4 @@
-"""Machine code called with arrays, wherever it comes from: compiled here, or loaded from a file."""
+"""Machine code called with arrays: compiled here, or loaded from a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autotune.target import Target
 
 @dataclass(frozen=True)
 class CpuBinary:
-    """An object file and what is needed to load and call it: plain data, made without arrays."""
+    """An object file with all facts needed to load and call it: plain data, made without arrays."""
 
     #: What it takes.
     signature: Signature

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def preload() -> None:
-    """Import what the other functions import when they are called."""
+    """Import the modules that the other functions import late."""
     from autotune.runtime.cpu import cpu_device
 
     _ = cpu_device
 
 
 def facts(target: Target) -> dict[str, Any]:
-    """Describe the processor and what of it a target uses; nothing is asked for versions."""
+    """Describe the processor and the parts of it that a target uses; versions need no query."""
     device = {
         "kind": "cpu",
         "name": printable(processor_name()),
@@ -58,7 +58,7 @@ def compile_binary(function: PrimFunc, target: Target, _arch: str | None = None)
 def build_function(
     function: PreparedFunction, target: Target, constants: Sequence[Host]
 ) -> CompiledFunction:
-    """Compile a function in final form, and compute now what depends only on its constants."""
+    """Compile a function in final form, and run the part that depends only on constants."""
     from autotune.runtime.cpu.llvm_compiler import compile_function
 
     made: list[Host] = []

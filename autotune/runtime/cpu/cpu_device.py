@@ -65,7 +65,7 @@ class CpuDevice:
         return np.dtype(dtypes.numpy_dtype(dtype))
 
     def widened(self, array: Host, dtype: str) -> Host:
-        """Return half types as float32, which is exact enough and faster; others as they are."""
+        """Return half types as float32, which is exact enough and faster; others unchanged."""
         return array.astype(np.float32) if dtypes.is_half(dtype) else array
 
     def upload(self, array: Host, values: Host) -> None:
@@ -96,7 +96,7 @@ class CpuDevice:
 
     @cached_property
     def flush(self) -> Call:
-        """A call that evicts what any of the caches holds."""
+        """A call that evicts the contents of all caches."""
         return benchmark_kernels.cache_flusher(self.target)
 
     def clocks(self) -> None:

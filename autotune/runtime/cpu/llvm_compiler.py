@@ -128,7 +128,7 @@ class CompiledFunction(LoadedBinary):
         return self.module.text
 
     def object_code(self) -> bytes:
-        """Return its object file, the one that runs here."""
+        """Return its object file, which is the one that runs here."""
         return object_code(self.module, self.target, self._level, self._cache)
 
     def object_files(self) -> list[bytes]:
@@ -207,7 +207,7 @@ def check_target(target: Target) -> None:
 
 # -- LLVM -----------------------------------------------------------------
 
-#: What distinguishes these passes from those of before, for objects that are kept.
+#: Version of the passes, for the keys of cached objects.
 _PASSES = "dead stores"
 
 _lock = threading.Lock()
@@ -222,7 +222,7 @@ def _initialised() -> Any:
 
 @functools.cache
 def cpu_and_features(mcpu: str) -> tuple[str, str]:
-    """LLVM's CPU name and features; for native those that the processor is known to have."""
+    """LLVM's CPU name and features; for native the known features of this processor."""
     if mcpu == "native":
         features = llvm.get_host_cpu_features()
         features.update(dict.fromkeys(unlisted_features(features), False))
@@ -335,7 +335,7 @@ _libraries = 0
 
 
 def _load(binary: CpuBinary, openmp: OpenMP | None) -> tuple[Any, int]:
-    """Link an object in an engine of its own; returns what keeps it alive, and the entry point."""
+    """Link an object in its own engine; return the engine, which keeps it, and the entry point."""
     imported = _parallel_functions(openmp)[1] if binary.uses_threads else {}
     try:
         keep, addresses = _linked(binary.object_code, [binary.entry], imported)
@@ -349,7 +349,7 @@ def _load(binary: CpuBinary, openmp: OpenMP | None) -> tuple[Any, int]:
 def _linked(
     code: bytes, exported: Sequence[str], imported: Mapping[str, int]
 ) -> tuple[Any, dict[str, int]]:
-    """Link an object; return what keeps it alive, and the addresses of its functions."""
+    """Link an object; return the engine that keeps it, and the addresses of its functions."""
     global _libraries
     with _lock:
         _libraries += 1
@@ -364,7 +364,7 @@ def _linked(
 
 
 def _external(source: LLVMSource) -> tuple[str, ...]:
-    """Functions that a module may call: those it declares, but for LLVM's and OpenMP's."""
+    """Functions that a module may call: all that it declares except LLVM's and OpenMP's."""
     names = re.findall(r"^declare [^@\n]*@([\w.]+)\(", source.text, re.MULTILINE)
     return tuple(n for n in names if n not in SYMBOLS and not n.startswith("llvm."))
 
@@ -377,7 +377,7 @@ def _missing(names: Sequence[str]) -> list[str]:
 
 @functools.cache
 def _parallel_functions(openmp: OpenMP | None) -> tuple[Any, dict[str, int]]:
-    """Link what parallel loops call; return what keeps it alive, and the addresses.
+    """Link the functions of parallel loops; return the engine that keeps them, and the addresses.
 
     Without OpenMP the loops run on one thread.
     """

@@ -1,4 +1,4 @@
-"""What code for a processor that LLVM knows by name needs, found out in a process of its own.
+"""Features that code for one of LLVM's named processors needs, found in a child process.
 
 LLVM ends the process where it is to write 64-bit code for a processor that has only 32 bits.
 """

@@ -219,7 +219,7 @@ stay:
 }}
 """
 
-# What the runtime says of a team; a loop on the calling thread alone is a team of one.
+# The runtime's facts about a team; a loop on the calling thread alone is a team of one.
 _QUERY = """
 define i32 @omp_get_{what}() nounwind {{
   %runtime = load ptr, ptr @{what}

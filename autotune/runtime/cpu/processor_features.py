@@ -71,13 +71,13 @@ def known_cpus() -> list[str]:
 
 
 def missing_features(needed: list[str]) -> list[str]:
-    """Return those of `needed` that this machine has not; all of them where it is not known."""
+    """Return the features of `needed` that this machine lacks; all of them if that is not known."""
     flags = cpu_flags()
     return [name for name in needed if _LINUX_NAMES.get(name, name) not in flags]
 
 
 def unlisted_features(features: Mapping[str, bool]) -> list[str]:
-    """Return those of LLVM's features of this machine that Linux does not list, as AVX10's.
+    """Return the features that LLVM finds on this machine but Linux does not list, such as AVX10.
 
     Code that may need one could not be told to run here. None where Linux lists nothing.
     """

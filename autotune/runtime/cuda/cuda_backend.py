@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def preload() -> None:
-    """Import what the other functions import when they are called."""
+    """Import the modules that the other functions import late."""
     from autotune.runtime.cuda import gpu_source
     from autotune.runtime.cuda.device import cuda_device
 
@@ -39,7 +39,7 @@ def facts(target: Target) -> dict[str, Any]:
 
 
 def compile_binary(function: PrimFunc, target: Target, arch: str | None = None) -> GpuProgram:
-    """Compile a function in final form with NVRTC, by default for what the target names."""
+    """Compile a function in final form with NVRTC, by default for the target's architecture."""
     from autotune.runtime.cuda.gpu_source import gpu_source
 
     return gpu_source(function).compiled(arch or arch_for(target))

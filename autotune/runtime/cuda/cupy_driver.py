@@ -129,7 +129,7 @@ def runs_on(compiled_for: str, there: str) -> bool:
 
 @functools.cache
 def limits_of(number: int) -> GpuLimits:
-    """Return what a launch on a GPU may ask for.
+    """Return the limits of a launch on a GPU.
 
     Raises TargetError as `checked_device`.
     """
@@ -189,7 +189,7 @@ def stream_handle(stream: Any, device: int) -> int:
 
 
 def device_of_address(address: int) -> int | None:
-    """Return the number of the GPU whose memory an address is in; None if it is in none's."""
+    """Return the number of the GPU whose memory contains an address; None if it is no GPU's."""
     try:
         found = cupy().cuda.runtime.pointerGetAttributes(address)
     except RuntimeError:

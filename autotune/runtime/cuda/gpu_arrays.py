@@ -139,7 +139,7 @@ def _from_interface(array: Any, wanted: int) -> GpuArray | None:
     device = device_of_address(address)
     if device is None and math.prod(shape):
         return None
-    device = wanted if device is None else device  # an empty array is nowhere
+    device = wanted if device is None else device  # an empty array has no memory
     return GpuArray(address, shape, dtype, device, not read_only, array, strides)
 
 
@@ -152,7 +152,7 @@ def _known(dtype: str) -> str:
 def _unless_contiguous(
     shape: tuple[int, ...], strides: tuple[int, ...] | None
 ) -> tuple[int, ...] | None:
-    """Return strides, in elements, unless they are those of rows one after another."""
+    """Return strides, in elements; None if the array is contiguous."""
     expected = 1
     for extent, stride in zip(reversed(shape), reversed(strides or ()), strict=False):
         if extent > 1 and stride != expected and 0 not in shape:

@@ -35,7 +35,7 @@ class GpuConstants:
 
     @property
     def count(self) -> int:
-        """Number of arrays that the function takes after those of its calls."""
+        """Number of arrays that the function takes in addition to the arguments of a call."""
         outputs = () if self.prepare is None else self.prepare.signature.parameters
         return len(self.kept) + sum(p.is_output for p in outputs)
 
@@ -137,7 +137,7 @@ class GPUFunction:
         TargetError
             If there is no GPU that can be used, or it is another than this is compiled for.
         """
-        self._require_gpu()  # what is missing is told before what is wrong with arrays
+        self._require_gpu()  # report a missing GPU before mistakes in the arrays
         device = device_of(arrays[0]) if arrays else 0
         stream = cupy_driver.stream_handle(None, device)
         held, sizes = self._checked(arrays, device, stream)

@@ -19,7 +19,7 @@ from autotune.target import Target
 
 Extents = tuple[Extent, Extent, Extent]
 
-#: Bytes of which every array's address is a multiple.
+#: The address of every array is a multiple of this number of bytes.
 ALIGNMENT = 16
 
 
@@ -39,7 +39,7 @@ class GpuLaunch:
     sizes: tuple[str, ...] = ()
 
     def at(self, sizes: Mapping[str, int]) -> LaunchSizes | None:
-        """Return the numbers for given sizes; None if that is no blocks: nothing is to be done."""
+        """Return the numbers for given sizes; None if there are no blocks, so nothing to do."""
         grid, block = ([extent_value(e, sizes) for e in es] for es in (self.grid, self.block))
         if 0 in grid:
             return None
@@ -73,7 +73,7 @@ class GpuProgram:
 
     @property
     def resources(self) -> list[dict[str, Any]]:
-        """What each kernel takes of the device, as plain data."""
+        """Registers and memory of each kernel, as plain data."""
         return [
             {
                 "name": launch.symbol,

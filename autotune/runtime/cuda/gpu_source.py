@@ -18,7 +18,7 @@ from autotune.runtime.signature import ArrayParameter, Signature, extent_of, siz
 
 
 def gpu_source(function: PrimFunc) -> GpuSource:
-    """Return a function in final form for GPUs as text, whatever it was made from."""
+    """Return a function in final form for GPUs as text, whether loops or a template's text."""
     return (raw_source if is_raw(function) else kernel_source)(function)
 
 

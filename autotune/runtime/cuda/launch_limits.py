@@ -13,7 +13,7 @@ from autotune.target import GpuLimits, Target
 
 Extents = tuple[int, int, int]
 
-# Registers are given to a warp in multiples of so many, and to four warps at a time.
+# Registers are given to a warp in multiples of this number, and to four warps at a time.
 _REGISTER_UNIT = 256
 _WARP_UNIT = 4
 
@@ -44,7 +44,7 @@ class LaunchSizes:
 
 
 def limits_of_arch(arch: str) -> GpuLimits:
-    """Return what a launch may ask for on an architecture, such as "sm_90"."""
+    """Return the limits of a launch on an architecture, such as "sm_90"."""
     limits = Target("cuda", {"arch": arch}).gpu
     assert limits is not None
     return limits
@@ -70,11 +70,11 @@ def check_launch(
     limits: GpuLimits,
     where: str,
 ) -> None:
-    """Raise LaunchError, with limit and value, if a launch cannot be.
+    """Raise LaunchError, with limit and value, if a launch is impossible.
 
     `kernel`: its name.
-    `usage`: what each thread and block takes beside.
-    `where`: what the limits are those of, such as "sm_90".
+    `usage`: registers and memory of each thread and block.
+    `where`: the architecture of the limits, such as "sm_90".
     """
     threads = math.prod(sizes.block)
     _at_most(kernel, f"a block of {_product(sizes.block)} threads", threads, limits.threads, where)

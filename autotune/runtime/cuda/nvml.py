@@ -11,7 +11,7 @@ from typing import Any
 
 
 def clock_reader(pci_bus_id: str) -> tuple[Callable[[], dict[str, int] | None], str | None]:
-    """Return what reads the present clocks of a GPU, and why it cannot, if it cannot.
+    """Return a reader of the present clocks of a GPU, and the reason if it cannot read them.
 
     `pci_bus_id`: such as "0000:3b:00.0".
 

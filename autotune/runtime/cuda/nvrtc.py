@@ -33,7 +33,7 @@ _STANDARD_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 
 @dataclass(frozen=True)
 class Usage:
-    """What one kernel takes, of the device and of its callers."""
+    """The resources and parameters of one kernel."""
 
     #: Of each thread.
     registers: int
@@ -66,7 +66,7 @@ class Cubin:
     symbols: Mapping[str, str]
 
     def usage(self, name: str) -> Usage:
-        """Return what the kernel takes that has this name or symbol."""
+        """Return the resources of the kernel with this name or symbol."""
         return self.kernels[self.symbols.get(name, name)]
 
     def to_bytes(self) -> bytes:
@@ -77,7 +77,7 @@ class Cubin:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Cubin:
-        """Rebuild what `to_bytes` returned."""
+        """Rebuild from the result of `to_bytes`."""
         line, _, code = data.partition(b"\n")
         head = json.loads(line)
         kernels = {
@@ -136,7 +136,7 @@ def compile_cubin(
 
 
 def _is_cubin(data: bytes) -> bool:
-    """Whether some bytes are what `Cubin.to_bytes` returns."""
+    """Whether some bytes are a result of `Cubin.to_bytes`."""
     try:
         return Cubin.from_bytes(data).code.startswith(_ELF)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
@@ -144,7 +144,7 @@ def _is_cubin(data: bytes) -> bool:
 
 
 def _standard(flags: Sequence[str]) -> list[str]:
-    """Return the options that every kernel is compiled with, but for those that `flags` replace."""
+    """Return the options that every kernel is compiled with, except those that `flags` replace."""
     chosen = {flag.partition("=")[0] for flag in flags}
     words = [flag for flag in _STANDARD_FLAGS if flag.partition("=")[0] not in chosen]
     include = load_toolkit()[0].include
@@ -160,7 +160,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def parse_usage(log: str) -> dict[str, Usage]:
-    """Return what each kernel takes, by its symbol, from a log made with --ptxas-options=-v."""
+    """Return the resources of each kernel, by its symbol, from a log of --ptxas-options=-v."""
     parts = _ENTRY.split(log)
     return {name: _usage(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
@@ -213,7 +213,7 @@ def version() -> tuple[int, int]:
 
 @functools.cache
 def compiler_identity() -> str:
-    """Return what tells one build of the compiler from another, for keys of caches."""
+    """Return an identification of the compiler's build, for keys of caches."""
     toolkit, _ = load_toolkit()
     files = [toolkit.library]
     if toolkit.include is not None:
@@ -240,7 +240,7 @@ def check_arch(arch: str) -> None:
 
 
 def _call(function: str, *args: object) -> list[Any]:
-    """Call a function of NVRTC; return what it returns behind its status."""
+    """Call a function of NVRTC; return its results without the status."""
     values: list[Any]
     status, *values = getattr(load_toolkit()[1], function)(*args)
     if status:
@@ -295,7 +295,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
 def kernel_infos(code: bytes) -> dict[str, dict[str, Any]]:
-    """Return what a cubin says of its kernels, by their symbols: some fields of `Usage`.
+    """Return the facts about the kernels of a cubin, by their symbols: some fields of `Usage`.
 
     A cubin is an ELF file; of each kernel it has a section ``.nv.info.SYMBOL`` of attributes, which
     NVIDIA's own tools read (``cuobjdump -elf``) and whose format has been the same since sm_70.

@@ -69,7 +69,7 @@ _CODE: Final[dict[str, Callable[..., str]]] = {
     "builtin_logsoftmax": lambda x: _LOG_SOFTMAX,
     "scatter": _scatter,
 }
-#: Functions that `statements_of` and `random_statements` expand.
+#: Functions that `statements_of` and `random_generator.py` expand.
 EXPANDED_FUNCTIONS: Final = (*_CODE, "prng_step")
 
 

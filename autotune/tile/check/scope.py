@@ -17,7 +17,7 @@ What: TypeAlias = Literal["tensor", "dimension", "random"]
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The rank of a tensor: `least`, or that of one of `unknown` if it is larger.
+    """The rank of a tensor: `least`, or the rank of one of `unknown` if it is larger.
 
     `unknown` are names of inputs that the header gives no dimensions.
     """

@@ -77,7 +77,7 @@ def default_model(seed: int) -> CostModel:
 
 
 class ModelTuner(Tuner):
-    """Proposes what is expected to better the best time most, as far as its model can be trusted.
+    """Proposes the candidates with the largest expected gain, as far as its model can be trusted.
 
     `features`: what the trees read of a candidate; the knobs themselves by default.
     `prior`: what other measurements say of the space: it proposes from the first measurement on,
@@ -127,7 +127,7 @@ class ModelTuner(Tuner):
             yield
 
     def think(self) -> None:
-        """Fit the model to what the latest proposals were made from, for the next ones.
+        """Fit the model to the observations behind the latest proposals, for the next ones.
 
         Rank a large space by it, and treat what was proposed as fantasies, but for
         what may be held back.
@@ -137,7 +137,7 @@ class ModelTuner(Tuner):
             self._acquisition.fantasize(np.setdiff1d(self.pending, self._held))
 
     def _fit_pending(self) -> None:
-        """Fit the model to what the latest proposals were made from, unless that is done."""
+        """Fit the model to the observations behind the latest proposals, unless that is done."""
         if self._owed:
             self._owed, self._proposed_from = False, None
             surrogate = self._surrogate
@@ -185,7 +185,7 @@ class ModelTuner(Tuner):
         return len(self._told) >= start and working >= START_VALID
 
     def _start(self, n: int, rng: np.random.Generator) -> list[int]:
-        """Return the default configuration, and random ones as unlike as can be.
+        """Return the default configuration, and random ones that differ as much as possible.
 
         With a prior, what it likes best.
         """
@@ -248,7 +248,7 @@ class ModelTuner(Tuner):
         return self._search(rng) if self._acquisition is None else self._acquisition
 
     def _trees_at_once(self) -> bool:
-        """Whether the trees learn before a proposal: when they should have long ago.
+        """Whether the trees learn before a proposal, because they are long overdue.
 
         Otherwise they do after it, beside the builds.
         """
@@ -263,7 +263,7 @@ class ModelTuner(Tuner):
             self._acquisition = Acquisition(self._surrogate, whole)
 
     def _rank(self) -> None:
-        """Rank a large space by what was learned."""
+        """Rank a large space with the trained models."""
         if self._trees.models and self._candidates.whole() is None:
             told = self._surrogate.told
             measured = np.array([o.index for o in told], dtype=np.int64)
@@ -275,7 +275,7 @@ class ModelTuner(Tuner):
         return np.random.default_rng([self.seed, len(told), 2])
 
     def _search(self, rng: np.random.Generator) -> Acquisition:
-        """Return the acquisition for a part of a large space, climbing to what promises most."""
+        """Return the acquisition for a part of a large space, after climbing to good candidates."""
         best = [o.index for o in self.working]
         candidates = self._candidates.some(best, self.seen, rng)
         acquisition = Acquisition(self._surrogate, candidates)

@@ -53,7 +53,7 @@ def score(
 
 
 def columns_read(models: Sequence[CostModel], width: int) -> IndexVector:
-    """Return the places, ascending, of those of `width` columns that any of the models reads."""
+    """Return the positions, ascending, of the columns (of `width`) that any model reads."""
     read = [model.columns for model in models]
     known = [columns for columns in read if columns is not None]
     return np.unique(np.concatenate(known)) if len(known) == len(read) else np.arange(width)
@@ -111,13 +111,13 @@ SAMPLE = 1 << 16  # Random configurations that say what share of a space is feas
 class PopulationSettings:
     """How a population evolves."""
 
-    # Candidates scored in all, fewer only if the generations do not find so many.
+    # Candidates scored in all; fewer only if the generations do not find as many.
     scored: int = 1 << 17
     draws: int = 1 << 17  # Random configurations; those that are feasible are scored first.
-    # The best share of those scored so far, and no fewer than so many, have children.
+    # The best share of the candidates scored so far, and at least this number, have children.
     parent_share: float = 0.05
     parents: int = 4096
-    children: int = 1 << 16  # Bred in each generation; what is feasible and new of them is scored.
+    children: int = 1 << 16  # Children of each generation; the feasible and new ones are scored.
     generations: int = 4
 
 
@@ -156,7 +156,7 @@ def evolve(
 def _children(
     space: Space, parents: IndexVector, count: int, rng: np.random.Generator
 ) -> IndexVector:
-    """Return the feasible ones of so many children, distinct and ascending."""
+    """Return the feasible ones of `count` children, distinct and ascending."""
     positions = space.positions(parents)
     offspring: list[IndexVector] = []
     jobs = [
@@ -192,7 +192,7 @@ class RankingSettings:
     # In a space of more configurations no attempt is made to find all that are feasible.
     looked_at: int = 1 << 24
     population: PopulationSettings = field(default_factory=PopulationSettings)
-    # The best share of what was scored, and no fewer than so many, are scored by all models.
+    # All models score the best share of the scored candidates, and at least this number.
     pool_share: float = 0.02
     pool_min: int = 8192
     kept: int = 4096  # So many of these are returned.
@@ -215,7 +215,7 @@ class SpaceRanker:
         self._models: tuple[CostModel, ...] = ()
 
     def prepare(self) -> None:
-        """Find what is feasible, and make ready for its features."""
+        """Find the feasible candidates, and prepare their features."""
         whole = self._whole
         scored = self._settings.population.scored if whole is None else len(whole)
         self._features.prepare(scored)
@@ -278,9 +278,9 @@ class SpaceRanker:
 class CandidateSettings:
     """How many candidates are judged."""
 
-    whole: int = 30_000  # A space of at most so many feasible candidates is judged whole.
+    whole: int = 30_000  # A space of at most this number of feasible candidates is judged whole.
     random: int = 4096  # Random candidates of a larger one.
-    incumbents: int = 8  # The one-knob changes of the best so many candidates are judged, too.
+    incumbents: int = 8  # The one-knob changes of this number of best candidates are judged, too.
     # Of the cost models, whose best candidates are judged, too.
     ranking: RankingSettings = field(default_factory=RankingSettings)
 

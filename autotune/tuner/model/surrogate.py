@@ -51,7 +51,7 @@ class Audit:
         return AuditResult(len(pairs), rank_correlation(guessed, speed))
 
     def _pairs(self, told: Mapping[int, Observation]) -> Iterable[tuple[float, float]]:
-        """Yield (guess, logarithm of the speed) of what worked, in the order of the guesses."""
+        """Yield (guess, logarithm of the speed) of valid candidates, in order of the guesses."""
         for index, guess in self._guesses.items():
             observation = told.get(index)
             if observation is not None and observation.ok:
@@ -104,7 +104,7 @@ class Surrogate:
         self.works = np.zeros(0, dtype=np.int64)
         self.fails = np.zeros(0, dtype=np.int64)
         self._log_s = np.zeros(0)
-        self.told: list[Observation] = []  # what was taken in last
+        self.told: list[Observation] = []  # the latest observations
         self._known = self._learned = 0
 
     def take(self, told: Sequence[Observation], rng: np.random.Generator) -> None:
@@ -124,7 +124,7 @@ class Surrogate:
 
     @property
     def tried(self) -> IndexVector:
-        """What was measured, and counts: works and failures."""
+        """The measured candidates that count: valid ones and failures."""
         return np.concatenate([self.works, self.fails])
 
     @property
@@ -138,7 +138,7 @@ class Surrogate:
         return self._known < OFTEN or self._known >= AT_ONCE * self._learned
 
     def learn(self, rng: np.random.Generator, trends: bool = True) -> None:
-        """Fit the parameters to what was taken in; `rng` chooses what to fit them to.
+        """Fit the parameters to the observations; `rng` chooses among them.
 
         `trends` says whether the trends learn, too.
         """
@@ -207,13 +207,13 @@ class Surrogate:
         return True
 
     def log_times(self, values: FloatVector) -> FloatVector:
-        """Return the logarithms of the times that values stand for, slow ones squeezed."""
+        """Return the logarithms of times, with slow ones squeezed."""
         out: FloatVector = values * self.scale + self._squeezed().mean()
         return out
 
     @property
     def scale(self) -> float:
-        """What 1 in the values is in the logarithm of the time, among the fast ones."""
+        """The unit of the values as a difference of the logarithms of fast times."""
         return float(self._squeezed().std()) or 1.0
 
     def _squeezed(self) -> FloatVector:
@@ -238,7 +238,7 @@ def failure_rate(failed: FloatVector) -> float:
 
 
 def _some(values: FloatVector, most: int, rng: np.random.Generator) -> IndexVector:
-    """Return the rows of at most so many values: the least half, and random ones; ascending."""
+    """Return at most `most` rows: the half with the least values, and random ones; ascending."""
     if len(values) <= most:
         return np.arange(len(values), dtype=np.int64)
     order = np.argsort(values, kind="stable")

@@ -1,4 +1,4 @@
-"""What measurements of other sizes, operators or devices say of a space: a trend to begin with."""
+"""Transfer learning: measurements of other sizes, operators or devices give an initial trend."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TransferPrior:
         return cls(space, model, encoder, len(useful), len(rows))
 
     def learn(self, told: Sequence[Observation]) -> None:
-        """Do nothing: own measurements decide how far this trend is followed, not what it is."""
+        """Do nothing: own measurements decide how far this trend is trusted, not its values."""
 
     def fitted(self, indices: IndexVector) -> FloatVector:
         """Return the values at measured candidates; own measurements had no part in them."""

@@ -14,11 +14,11 @@ from autotune.tuner.base import Observation
 
 FOLDS = 3  # A measured candidate is judged by a model that learned from the other folds.
 
-# So many measurements, of so many different times, are the least to learn from.
+# Least number of measurements, with as many different times, to learn from.
 LEAST, MIN_DISTINCT = 24, 3
 
-LONG = 1000  # An array of so many candidates is long: it is asked for again and again as it is.
-GROWTH = 1.3  # The models are trained again when so many times as much is known.
+LONG = 1000  # An array of this number of candidates is long: it is asked for repeatedly.
+GROWTH = 1.3  # The models are trained again when the observations have grown by this factor.
 MAX_KEPT_BYTES = 1 << 26  # Size up to which the features of a long array are kept.
 THREADS = 2  # Models trained at a time.
 
@@ -83,7 +83,7 @@ class TreeTrend:
         self._features = features
         self._make_model = make_model
         self._seed = seed
-        # The model that learned from everything, then those of the folds; none at first.
+        # The model trained on all observations, then the models of the folds; none at first.
         self.models: tuple[CostModel, ...] = ()
         self._judged: dict[int, float] = {}
         self._learned = 0
@@ -156,7 +156,7 @@ class TreeTrend:
         return out
 
     def _matrix(self, indices: IndexVector) -> FloatMatrix:
-        """Return the features of candidates; those of one long array are kept, within limits."""
+        """Return the features of candidates; those of one long array are cached, within limits."""
         if self._rows is not None and self._rows[0] is indices:
             return self._rows[1]
         matrix = self._features.matrix(indices)

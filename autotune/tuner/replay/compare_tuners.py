@@ -104,7 +104,7 @@ def run_job(job: ReplayJob) -> list[Trace]:
 
 
 def _others(job: ReplayJob) -> list[Record]:
-    """Return what a job may learn from: not the measurements that it is about to look for.
+    """Return the measurements that a job may learn from, without its own.
 
     Those of one workload and device are left out together if most of what worked is the same.
     """

@@ -22,7 +22,7 @@ REPLAY_BATCH = 1
 
 @dataclass(frozen=True)
 class Trace:
-    """What a tuner measured, in order."""
+    """The measurements of a tuner, in order."""
 
     indices: tuple[int, ...]  # Candidates, by index in the recording's space.
     costs_s: FloatVector  # float64 (n,): Recorded times in seconds; NaN for failures.
@@ -92,7 +92,7 @@ def trace_of(
 
 
 def observation_of(index: int, result: MeasureResult) -> Observation:
-    """Return what a tuner is told of a result."""
+    """Return the observation that a tuner gets of a result."""
     if result.error is not None:
         return Observation(index, None, str(result.error.code))
     return Observation(index, result.cost_s)

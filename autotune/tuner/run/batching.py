@@ -12,12 +12,12 @@ from autotune.tuner.base import Tuner
 from autotune.tuner.run.limits import Limits
 from autotune.tuner.run.trials import Trials
 
-# For each candidate held back, at least so many of a batch are chosen after the latest results.
+# For each candidate held back, at least this number of a batch are chosen after the last results.
 FRESH = 7
 
 
 class BatchProposer:
-    """The batches of one workload: the default configuration first, then what its tuner proposes.
+    """The batches of one workload: the default configuration first, then its tuner's proposals.
 
     The first candidates of a batch are built while the tuner chooses the rest. For this the last
     proposals of a batch are held back for the next one (`Tuner.held_back`).
@@ -68,7 +68,7 @@ class BatchProposer:
         self._build(self._legal(self.next))
 
     def prebuild_held_back(self) -> None:
-        """Start to build the candidates that are held back, now that the builders are idle."""
+        """Start to build the held-back candidates, because the builders are idle."""
         self._build(self._held)
 
     def _default(self) -> list[int]:
@@ -80,7 +80,7 @@ class BatchProposer:
         return [default]
 
     def _held_back(self, wanted: int) -> int:
-        """Return how many to hold back of a batch: none that would never be measured."""
+        """Return the number of candidates to hold back of a batch; all are measured later."""
         if self._builders is None or self.overlap:
             return 0
         return min(self._tuner.held_back, wanted // (FRESH + 1), self.left - wanted)
@@ -92,7 +92,7 @@ class BatchProposer:
         return list(dict.fromkeys(indices + asked))
 
     def _legal(self, indices: Sequence[int]) -> list[MeasureInput]:
-        """Return what builders can be given of some configurations, if there is anything for it."""
+        """Return the configurations that no rule refuses; none if there are no builders."""
         if self._builders is None:
             return []
         legal = [index for index in indices if not self._task.refusal(index)]

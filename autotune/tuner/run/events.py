@@ -42,11 +42,11 @@ class Started:
 
 @dataclass(frozen=True)
 class MachineKnown:
-    """What the machine can do was measured."""
+    """The peak performance of the machine was measured."""
 
     machine: Ceiling
     # The least time of one run of this workload, in seconds: its operations at the peak, or its
-    # arrays' bytes at the copying rate, whatever takes longer; None if neither is known.
+    # arrays' bytes at the copying rate, the longer of both; None if neither is known.
     ceiling_s: float | None
     job: str = ""
 
@@ -87,12 +87,12 @@ class Compared:
 
 @dataclass(frozen=True)
 class TuneSummary:
-    """What a run achieved on one workload."""
+    """The result of a run for one workload."""
 
     trials: int  # Records of the workload in the log now.
     measured: int  # How many of them this run added.
     failures: Mapping[str, int]  # Failed records by error code.
-    # What a build goes by: the record that a final comparison chose; without any, the fastest.
+    # The record that a build uses: the choice of the final comparison; without one, the fastest.
     best: Record | None
     # Times of the space's default configuration, one per round of that comparison or one per
     # repeat; None if it failed or was not timed.
@@ -104,7 +104,7 @@ class TuneSummary:
     # Proposals of this run that were not built, no trials, by the rule that rejects them. Only what
     # the space does not know beforehand is proposed and refused.
     refused: Mapping[str, int] = field(default_factory=dict)
-    # Why this run held no final comparison, in words; empty if it did, or had no reason to.
+    # Why this run made no final comparison, in words; empty if it did, or did not need one.
     no_finals: str = ""
 
     @property

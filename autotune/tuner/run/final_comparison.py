@@ -44,7 +44,7 @@ PLANNED_FRESH, PLANNED = 12, 20
 # a screening before them.
 ROUNDS_SHARE = 0.5
 
-LOST = 2  # The comparison ends after so many rounds failed for reasons other than a finalist.
+LOST = 2  # The comparison ends after this number of rounds failed without a finalist's fault.
 
 # Seconds that each finalist is timed for in a round, at least and at most.
 SHORTEST_S, LONGEST_S = 0.012, 0.3
@@ -59,7 +59,7 @@ CHECKING = 8
 
 BEGIN_S = 0.01  # Assumed seconds to begin a round.
 ENTER_S = 0.002  # Assumed seconds to load one finalist.
-BUILDERS = 2  # So many finalists are assumed to be built beside each other.
+BUILDERS = 2  # This number of finalists is assumed to be built at the same time.
 
 # Bytes of constant inputs that are assumed to be laid out anew in a second, into new pages. That is
 # done for each finalist, when it is loaded and in each round.
@@ -68,7 +68,7 @@ PREPARED_BYTES_S = 5e8
 # Checking one finalist is assumed to take this share of the time that the right answers take.
 ENTER_SHARE = 0.05
 
-# Each finalist is called at least so many times in a round: to see its time, then in its turns.
+# Least calls of a finalist in a round: to estimate its time, then in its turns.
 CALLS = 6
 
 # Safety factor of the planned time of a round, when it must fit into the time that is left.
@@ -106,7 +106,7 @@ class FinalComparison:
     clock: Callable[[], float] = time.monotonic
     # Why there was no comparison, in words; empty if there was, or nothing to compare.
     why_not: str = field(default="", init=False)
-    rounds: int = field(default=0, init=False)  # Rounds that were held.
+    rounds: int = field(default=0, init=False)  # Completed rounds.
 
     def run(self) -> None:
         """Time the finalists until their order is settled or the budget is spent; log that.
@@ -119,7 +119,7 @@ class FinalComparison:
         self._begin = self.clock()
         self._measurer = self.measurer
         self._results: dict[int, dict[int, MeasureResult]] = {}  # of each finalist, by round
-        self._worked: dict[int, list[MeasureResult]] = {}  # the same, and those of the screening
+        self._worked: dict[int, list[MeasureResult]] = {}  # the same, including the screening
         self._failed: dict[int, MeasureResult] = {}
         self._tries = self._lost = 0
         opening_s = self._measurer.opening_s or 0.0
@@ -204,7 +204,7 @@ class FinalComparison:
         return self.trials.best_s or 0.0
 
     def _least_s(self, count: int, each_s: float = SHORTEST_S) -> float:
-        """Seconds that a round of so many finalists takes at least."""
+        """Least seconds that a round of `count` finalists takes."""
         return count * max(each_s, CALLS * self._call_s)
 
     # -- rounds ----------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class FinalComparison:
     def _round(
         self, indices: list[int], seconds: float, fresh: bool
     ) -> Mapping[int, MeasureResult]:
-        """Run a round; return its results, none if not all worked, and remove who has failed."""
+        """Run a round; return its results, none if a finalist failed, which is then removed."""
         configs = [self.task.space.config(index) for index in indices]
         opening_s = self._measurer.opening_s or 0.0
         check = (self._checks and not self._worked) or opening_s < seconds / 4
@@ -293,7 +293,7 @@ class FinalComparison:
             self._worked.setdefault(index, []).append(result)
         return results
 
-    # -- what it came to -------------------------------------------------------------------
+    # -- the result ------------------------------------------------------------------------
 
     def _conclude(self) -> None:
         """Log the comparison, if it decides anything, and who has failed in any case."""
@@ -305,7 +305,7 @@ class FinalComparison:
             self.why_not = "too few finalists worked in the final comparison"
         else:
             self.why_not = "the final comparison was too short to decide anything"
-        # Rank 0 is that of the configuration which is chosen, also where none is.
+        # Rank 0 belongs to the chosen configuration, also if the comparison chose none.
         ranks |= {i: rank for rank, i in enumerate(sorted(self._failed), max(1, len(ranks)))}
         name = secrets.token_hex(8)
         found = []

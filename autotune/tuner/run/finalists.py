@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 # arrays alone changes a ratio between processes, usually by up to so much, at worst by twice that.
 TIE = 0.02
 MIN_ROUNDS = 3  # With fewer rounds nothing is decided.
-ENOUGH_ROUNDS = 5  # With so many rounds it may be over early.
+ENOUGH_ROUNDS = 5  # After this number of rounds the comparison may end early.
 MAX_ROUNDS = 30  # Most rounds, if their range is not narrow before.
 
 # Confidence level of a range: the probability that it holds the true median of the rounds.
@@ -37,7 +37,7 @@ FAR = (2.0, 1.5)
 
 FEW = 4  # So many finalists, without the default, are left for the rounds.
 
-# The screening keeps one of so many each time (successive halving; Jamieson and Talwalkar, 2016).
+# The screening keeps one in this many (successive halving; Jamieson and Talwalkar, 2016).
 KEPT = 4
 
 
@@ -57,7 +57,7 @@ class ConfidenceInterval:
 
     @classmethod
     def of(cls, ratios: Sequence[float]) -> ConfidenceInterval | None:
-        """Return what some rounds say; None if there are none."""
+        """Return the ratio and its range from some rounds; None if there are none."""
         if not ratios:
             return None
         ordered = sorted(ratios)
@@ -90,12 +90,12 @@ def _left_out(rounds: int) -> int:
 
 @dataclass
 class FinalistComparison:
-    """The finalists of a workload and what rounds have shown so far."""
+    """The finalists of a workload, and the results of the rounds so far."""
 
-    finalists: list[int]  # Configurations, those that failed since left out.
+    finalists: list[int]  # Configurations, without those that have failed since.
     # The default configuration, which is one of them; None if it does not work.
     default: int | None
-    # Seconds of each configuration that was timed in a round, those of earlier comparisons first.
+    # Seconds of each configuration that was timed in a round, earlier comparisons first.
     rounds: list[Mapping[int, float]] = field(default_factory=list)
 
     def ratio(self, faster: int, slower: int) -> ConfidenceInterval | None:
@@ -197,7 +197,7 @@ class FinalistComparison:
 
 
 def screening_sizes(finalists: int) -> list[int]:
-    """Return how many there are at each pass of a screening; none if they are few already."""
+    """Return the number of finalists at each pass of a screening; empty if they are few already."""
     sizes: list[int] = []
     while finalists > FEW + 1:
         sizes.append(finalists)
@@ -208,11 +208,11 @@ def screening_sizes(finalists: int) -> list[int]:
 def screened(
     passes: Sequence[Mapping[int, float]], always: Collection[int], count: int
 ) -> list[int]:
-    """Return whom a screening keeps, in the order they were in; of equals the first ones.
+    """Return the finalists that a screening keeps, in their order; of equal ones the first.
 
-    passes: costs of each pass; whoever is in the last was in all.
-    always: who stays in any case, fast or slow.
-    count: how many are kept, these included.
+    passes: costs of each pass; the finalists of the last one are in all of them.
+    always: finalists that are always kept.
+    count: number of finalists to keep, including these.
     """
     last = passes[-1]
     total = {index: sum(math.log(costs[index]) for costs in passes) for index in last}

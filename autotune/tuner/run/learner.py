@@ -1,4 +1,4 @@
-"""The tuner's side of a session: it is told results, and works beside the builds."""
+"""The tuner's side of a session: it gets results, and works during the builds."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Learner:
         # By what share of the best time the tuner expects all further measurements to better it.
         self.gain: float | None = None
         self.at_once = at_once
-        # The tuner's work beside the present builds.
+        # The tuner's work during the present builds.
         self.background = BackgroundTask(lambda _: None)
         self._tuner = tuner
         self._trials_left = trials_left
@@ -84,7 +84,7 @@ class Learner:
         self._untold.append(observation)
 
     def learn(self, goes_on: bool) -> None:
-        """Tell the tuner what is new; estimate the gain, if that is due and the run goes on."""
+        """Give the tuner the new results; estimate the gain if that is due and the run goes on."""
         untold, self._untold = self._untold, []
         self._tuner.tell(untold)
         self._due = True
@@ -92,12 +92,12 @@ class Learner:
             self._estimate()
 
     def beside_builds(self, unmeasured: int) -> BackgroundTask:
-        """Return what the tuner does beside builds, when so many of a batch are not measured."""
+        """Return the tuner's work during builds; `unmeasured` candidates of the batch are left."""
         self.background = BackgroundTask(lambda waited_for: self._work(unmeasured, waited_for))
         return self.background
 
     def _work(self, unmeasured: int, waited_for: Callable[[], bool]) -> None:
-        """Do what proposals after this batch will need."""
+        """Do the work that proposals after this batch will need."""
         self._estimate()
         if self._trials_left() > unmeasured:
             self._tuner.think()

@@ -29,11 +29,11 @@ _FORM = re.compile(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*(%?)\s*(of\s+)?([a-z/]+)\s*", r
 
 @dataclass(frozen=True)
 class Goal:
-    """What the best time is to reach."""
+    """The goal for the best time."""
 
     value: float  # How many `unit`, or which share of it; > 0.
     # "s", "GFLOPS" and the like; or "copy", "peak" or "ceiling": the bytes of the arrays at the
-    # measured copying rate, the operations at the measured peak, or whatever takes longer.
+    # measured copying rate, the operations at the measured peak, or the longer of both.
     unit: str
 
     @classmethod
@@ -61,11 +61,11 @@ class Goal:
 
     @property
     def needs_ceiling(self) -> bool:
-        """Whether it is a share of what the machine can do."""
+        """Whether it is a share of the machine's peak."""
         return self.unit in _SHARES
 
     def check(self, flops: float | None) -> None:
-        """Raise UsageError if a kernel of so many operations cannot be held against this goal."""
+        """Raise UsageError if this goal needs operations that the kernel does not have."""
         if flops is None and (self.unit in _FLOPS or self.unit == "peak"):
             raise UsageError(
                 f"goal {str(self)!r}: the template does not say how many operations it needs; "
@@ -105,7 +105,7 @@ class Goal:
 
 BATCH = 8  # Candidates asked for at once: the model learns after each batch.
 
-# The expected gain must stay low over so many measurements: a model may be sure too early.
+# The expected gain must stay low over this many measurements: a model may be sure too early.
 CALM = 8
 
 LATEST = 4  # Batches over which the pace is taken.
@@ -113,7 +113,7 @@ LATEST = 4  # Batches over which the pace is taken.
 
 @dataclass(frozen=True)
 class Limits:
-    """When a workload is tuned no further; what comes first counts.
+    """When the tuning of a workload ends; the limit that is reached first counts.
 
     UsageError if a number makes no sense.
     """
@@ -183,9 +183,9 @@ class Patience:
 class Deadline:
     """The end of a run's time.
 
-    seconds: time there is; None for any.
+    seconds: length of the run; None if it is not limited.
     clock: returns monotonic seconds.
-    begin: when the time began, by this clock; by default now.
+    begin: the begin of the run, by this clock; by default now.
     """
 
     def __init__(

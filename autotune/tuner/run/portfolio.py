@@ -15,7 +15,7 @@ from autotune.tuner.run.events import Event, EventCallback, Measured, TuneSummar
 from autotune.tuner.run.limits import Deadline
 from autotune.tuner.run.session import Session
 
-# Each so many batches one goes to the workload that has waited longest: guesses may be wrong.
+# One in this many batches goes to the workload that has waited longest: guesses may be wrong.
 FAIR = 4
 
 INFORMED = 16  # Trials below which a workload comes before all guessing.
@@ -24,7 +24,7 @@ MAX_OPEN = 4  # Workloads that may keep worker processes at the same time.
 
 @dataclass(frozen=True)
 class Prospect:
-    """What the choice of the next workload depends on."""
+    """The facts that decide which workload is next."""
 
     weight: float  # How much its time matters.
     # The best time after each trial, in seconds; None before the first that worked.
@@ -37,7 +37,7 @@ class Prospect:
 
     @property
     def expected_gain(self) -> float:
-        """The tuner's estimate; without one, what the latest doubling of the trials has gained.
+        """The tuner's estimate; without one, the gain of the latest doubling of the trials.
 
         For the best of random draws that is about what the next doubling will gain. It is taken
         to be one over the number of trials at least, Ansor's hope that time falls as 1/t.
@@ -105,7 +105,7 @@ class Portfolio:
             session.learner.at_once |= len(self._sessions) > 1
 
     def run(self) -> list[TuneSummary]:
-        """Tune to the end; return what was achieved on each.
+        """Tune to the end; return the result of each workload.
 
         One of several workloads that cannot be measured is given up, and its summary says so.
 

@@ -123,7 +123,7 @@ class Session:
     # -- the course of it ------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take in what the log holds."""
+        """Read the log."""
         self._recall()
         self._learn()
         default = self.trials.default_record
@@ -154,7 +154,7 @@ class Session:
         self._sum_up()
 
     def close(self) -> None:
-        """Let others measure what was claimed here."""
+        """Release the claimed configurations, so that other runs may measure them."""
         self.trials.close()
 
     # -- the loop --------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Session:
         self._end_if_exhausted(known)
 
     def _propose(self) -> list[int]:
-        """Return the next batch; where the tuner has no more, what other runs had claimed."""
+        """Return the next batch; if the tuner has no more, claimed ones of other runs."""
         batch = self._batches.next_batch()
         self._exhausted = not batch
         if self._exhausted:
@@ -208,7 +208,7 @@ class Session:
     def _run_and_check(
         self, candidates: Sequence[MeasureInput]
     ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-        """Run candidates one after the other, as long as they are wanted.
+        """Run candidates one after the other, until a limit is reached.
 
         The runner checks each answer before and after it takes the time.
         """
@@ -234,7 +234,7 @@ class Session:
             self._announce(record, result)
 
     def _learn(self) -> None:
-        """Tell the tuner what is new."""
+        """Give the tuner the new results."""
         self.learner.learn(goes_on=self.stop.limit is None)
 
     # -- what the phases need --------------------------------------------------------------
@@ -255,7 +255,7 @@ class Session:
             self.ended = events.End.EXHAUSTED
 
     def _requeue(self, batch: Sequence[int]) -> None:
-        """Let the next batch begin with what was not measured of this one."""
+        """Put the unmeasured candidates of this batch first in the next one."""
         done = {*self.trials.by_index, *self._deferred, *self.refused}
         self._batches.cut_off = [index for index in batch if index not in done]
 
@@ -344,7 +344,7 @@ class Session:
         self._sum_up()
 
     def _sum_up(self) -> None:
-        """Say what was achieved: what a build goes by, and the default beside it."""
+        """Report the result: the record that a build will use, and the default."""
         assert self.ended is not None
         best = self.trials.chosen
         default = self.trials.default_beside(best)

@@ -66,7 +66,7 @@ class StopConditions:
 
     @property
     def limit(self) -> End | None:
-        """Which limit is reached, if one is, whatever is expected of going on."""
+        """The limit that is reached, if one is; expected gains do not count here."""
         best_s = self._trials.best_s
         if self._goal_s is not None and best_s is not None and best_s <= self._goal_s:
             return End.GOAL
@@ -105,7 +105,7 @@ class StopConditions:
     # -- what the machine can do -----------------------------------------------------------
 
     def measure_machine(self) -> None:
-        """Let the measurer find out what the machine can do, once."""
+        """Let the measurer measure the machine's peak, once."""
         if not self._is_measured:
             self._is_measured = True
             self._set_ceiling(self._measurer.ceiling())
@@ -121,7 +121,7 @@ class StopConditions:
             return
         try:
             now = self._measurer.ceiling()
-        except AutotuneError as error:  # what is known is still the best that is known
+        except AutotuneError as error:  # the known record is still the best
             _log.warning("%s: %s", self._task.workload, error)
             return
         if now is not None:
@@ -142,7 +142,7 @@ class StopConditions:
         return False
 
     def _set_ceiling(self, ceiling: Ceiling | None) -> None:
-        """Take in what the machine can do, None if that is not known; announce what is new."""
+        """Store the speeds of the machine, None if they are not known; announce new ones."""
         goal = self._limits.goal
         if ceiling is not None:
             self.ceiling_s = ceiling.of_work(*self._work) or None  # no time without any work

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Draft(NamedTuple):
-    """What a record of a configuration says beside its result."""
+    """The fields of a configuration's record other than its result."""
 
     config: dict[str, Any]
     fingerprints: dict[str, str]
@@ -102,7 +102,7 @@ class Trials:
         return int(self._common["seed"])
 
     def default_beside(self, record: Record | None) -> Record | None:
-        """Return the default's record that one is to be held against: of the same comparison."""
+        """Return the record of the default from the same comparison as a given record."""
         if record is None or record.final is None:
             return self.default_record
         found = [
@@ -116,12 +116,12 @@ class Trials:
 
     @property
     def chosen(self) -> Record | None:
-        """The record that a build goes by; None if nothing worked."""
+        """The record that a build uses; None if no candidate worked."""
         finals = [record for _, record in self.finals]
         return next(iter(ranked([*finals, *self.recorded])), None)
 
     def new_records(self) -> list[tuple[int, Record]]:
-        """Take in what others have logged since the last look.
+        """Read the records that other runs have logged since the last time.
 
         Return the trials among it, with their configurations.
         """
@@ -145,7 +145,7 @@ class Trials:
 
     @contextlib.contextmanager
     def claims(self) -> Iterator[None]:
-        """At the end let others measure what was claimed in between and is not measured."""
+        """At the end release the claims made in between that were not measured."""
         try:
             yield
         finally:
@@ -163,9 +163,9 @@ class Trials:
         return record
 
     def add_finals(self, found: Sequence[tuple[int, MeasureResult, dict[str, Any]]]) -> None:
-        """Log what configurations took in a final comparison, all of them or none.
+        """Log the times of configurations in a final comparison, all of them or none.
 
-        found: configuration, its times, and what its record says of the comparison.
+        found: configuration, times, and the record's facts about the comparison.
         """
         records = [self._record(*one) for one in found]
         self._journal.add_all(records)
@@ -184,7 +184,7 @@ class Trials:
         self._journal.close()
 
     def draft(self, index: int) -> _Draft:
-        """Return what a record of this configuration says beside its result."""
+        """Return the fields of this configuration's record other than its result."""
         found = self._drafts.get(index)
         if found is None:
             found = self._drafts[index] = _Draft(

@@ -7,9 +7,9 @@ import numpy as np
 from autotune.tuner.search.k_nearest import NeighbourTuner
 from autotune.tuner.search.mutations import crossover, mutated, unseen
 
-TOURNAMENT = 3  # A parent is the best of so many drawn from the population.
+TOURNAMENT = 3  # A parent is the best of this number of candidates drawn from the population.
 MUTATIONS = 0.8  # Mean number of mutated knobs of a child.
-OFFSPRING = 4  # Children per measurement, of which the most promising one is measured.
+OFFSPRING = 4  # Children per measurement; the most promising of them is measured.
 TRIES = 64  # Attempts at a new child, before a random candidate takes its place.
 
 

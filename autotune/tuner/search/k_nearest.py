@@ -1,4 +1,4 @@
-"""A k-nearest-neighbour surrogate, and the search that measures what it predicts to be best."""
+"""A k-nearest-neighbour surrogate, and the search that measures its best predictions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class KNearestSurrogate:
 
 
 class NeighbourTuner(Tuner):
-    """Draws candidates from the best ones measured; measures those with the best neighbours."""
+    """Draws candidates near the best measured ones; measures the ones with the best neighbours."""
 
     START: ClassVar[int]
     """Candidates measured before any are drawn, the default first: they spread over the space."""

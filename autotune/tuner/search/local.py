@@ -1,4 +1,4 @@
-"""Local search: small changes and mixtures of the best, chosen by what was measured near them."""
+"""Local search: small changes and mixtures of the best, chosen by measurements near them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from autotune.tuner.search.k_nearest import NeighbourTuner
 from autotune.tuner.search.mutations import crossover, mutated, one_knob_neighbors, unseen
 
 DECAY = 0.7  # The k-th best of them is chosen with a weight of DECAY^k.
-POOL = 32  # The best of so many moves is made.
+POOL = 32  # The best of this number of moves is made.
 CROSS_SHARE = 0.25  # Share of moves that mix two of the best candidates.
 LEAP_SHARE = 0.2  # Share of moves that change two knobs; the others change one.
 
 
 class LocalTuner(NeighbourTuner):
-    """Moves from the best candidates to what their measured surroundings speak for.
+    """Moves from the best candidates to neighbours with good measurements around them.
 
     What lies far from all measurements counts as better than it looks, so that the search leaves
     a neighbourhood before it has exhausted it, and finds its way back.

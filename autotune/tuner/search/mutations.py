@@ -85,7 +85,7 @@ def _other_values(
 
 
 def _around(knob: Knob, here: IndexVector) -> tuple[IndexVector, IndexVector, IndexVector]:
-    """Return neighbours one after the other, how many each has, and whose are those of `here`."""
+    """Return the neighbours in a row, the number for each, and the owner of each in `here`."""
     if len(knob) <= MAX_KEPT:
         return *knob.adjacency, here
     positions, place = np.unique(here, return_inverse=True)

@@ -1,7 +1,7 @@
-"""Optuna's samplers as tuners: the one home of Optuna.
+"""Optuna's samplers as tuners; only this file imports Optuna.
 
-The sampler proposes a position per knob. What breaks a constraint or was seen before is refused,
-and it proposes again; in the end the nearest configuration that is free takes its place.
+The sampler proposes a position per knob. A proposal that violates a constraint or was made before
+is refused, and the sampler proposes again; at last the nearest free configuration is taken.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SAMPLERS: dict[str, tuple[str, dict[str, Any]]] = {
     "random": ("RandomSampler", {}),
 }
 
-_NEEDS = {"gp": "torch", "cmaes": "cmaes", "qmc": "scipy"}  # What a sampler needs beside Optuna.
+_NEEDS = {"gp": "torch", "cmaes": "cmaes", "qmc": "scipy"}  # Packages that a sampler needs, too.
 _ONE_OBJECTIVE = ("cmaes",)  # Samplers that cannot minimise two things.
 REFUSALS = 8  # Proposals refused in a row before the nearest free configuration is taken.
 NEAREST_OF = 4096  # Free configurations among which the nearest is looked for.
@@ -41,7 +41,7 @@ SecondObjective = Callable[[int], float]
 
 
 def check_sampler(name: str) -> None:
-    """Raise UsageError unless the sampler is known and what it needs is installed."""
+    """Raise UsageError unless the sampler is known and its packages are installed."""
     if name not in SAMPLERS:
         raise UsageError(
             f"unknown Optuna sampler {name!r}: expected one of {', '.join(sorted(SAMPLERS))}"
@@ -90,9 +90,9 @@ class OptunaTuner(Tuner):
         self._running: dict[int, Any] = {}
 
     def pareto(self) -> list[Observation]:
-        """Return the observations that no other one betters in time and second objective.
+        """Return the Pareto front of time and second objective.
 
-        Ordered by time. With one objective, the best alone.
+        It is ordered by time. With one objective it is the best observation.
         """
         front: list[Observation] = []
         least: list[float] | None = None
@@ -270,6 +270,6 @@ def _quiet() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what went wrong without the database's advice on how to look it up."""
+    """Return the error without the database's advice on how to look it up."""
     inner = error.__cause__ or error
     return str(getattr(inner, "orig", None) or inner).split("\n")[0]

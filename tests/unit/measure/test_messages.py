@@ -193,7 +193,7 @@ def test_asking_a_worker_that_is_gone_is_no_error_before_it_is_waited_for(ends):
 def test_an_interrupt_that_comes_just_before_the_waiting_is_not_waited_with_for_long(
     asked, monkeypatch
 ):
-    class Nursery:
+    class Forks:
         deadline = math.inf
 
         def fileno(self):
@@ -214,7 +214,7 @@ def test_an_interrupt_that_comes_just_before_the_waiting_is_not_waited_with_for_
     waits = []
     monkeypatch.setattr(select, "poll", Poller)
     with pytest.raises(KeyboardInterrupt):
-        WorkerPool(Nursery()).next_outcome([asked[0]])  # whose answer has 60 s
+        WorkerPool(Forks()).next_outcome([asked[0]])  # whose answer has 60 s
     assert waits == [0, 5000]
 
 

@@ -140,10 +140,12 @@ def test_a_plug_in_that_cannot_be_imported_leaves_the_others_listed(
 def test_installed_templates_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [
         importlib.metadata.EntryPoint(
-            "other", "autotune.operators.matmul:matmul", template_lookup.GROUP
+            "other", "autotune.operators.contractions.matmul:matmul", template_lookup.GROUP
         ),
         importlib.metadata.EntryPoint("cuda/far", "nowhere:far", template_lookup.GROUP),
-        importlib.metadata.EntryPoint("odd", "autotune.operators.matmul:te", template_lookup.GROUP),
+        importlib.metadata.EntryPoint(
+            "odd", "autotune.operators.contractions.matmul:te", template_lookup.GROUP
+        ),
     ]
     monkeypatch.setattr(template_lookup, "entry_points", lambda group: points)
     listed = {(entry.name, entry.target) for entry in list_templates()}
@@ -247,7 +249,7 @@ def test_a_template_for_one_kind_is_found_before_that_for_every_kind() -> None:
 
 
 def test_an_entry_point_may_be_for_any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    location = "autotune.operators.dense:dense"
+    location = "autotune.operators.contractions.dense:dense"
     points = [importlib.metadata.EntryPoint("any/layer", location, template_lookup.GROUP)]
     monkeypatch.setattr(template_lookup, "entry_points", lambda group: points)
     assert find_template("layer", "llvm") is find_template("layer", "cuda")

@@ -1,4 +1,4 @@
-"""Keepers, their ends and limits: what processes that run untrusted code have in common."""
+"""Supervisors, their ends and limits: what processes that run untrusted code have in common."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ if pid == 0:
     os.close(_kept)
     supervise(partial(flee, lifeline), lifeline, seconds)
 _, status = os.waitpid(pid, 0)
-print("keeper", os.waitstatus_to_exitcode(status), flush=True)
+print("supervisor", os.waitstatus_to_exitcode(status), flush=True)
 """
 
 
@@ -64,16 +64,16 @@ def test_a_supervisor_ends_as_its_child_once_nothing_is_left_of_it(end, code):
     with keeping(end) as process:
         assert process.stdout is not None
         # The pipe ends, too: nobody holds it open any more.
-        assert process.stdout.read() == f"keeper {code}\n"
+        assert process.stdout.read() == f"supervisor {code}\n"
 
 
-@pytest.mark.parametrize("whom", ["tuner", "keeper", "child"])
+@pytest.mark.parametrize("whom", ["tuner", "supervisor", "child"])
 def test_nothing_is_left_whoever_is_killed(whom):
     with keeping("stay") as process:
         (supervisor,) = psutil.Process(process.pid).children()
         fled = supervisor.children()
         (child,) = (one for one in fled if os.getsid(one.pid) == one.pid)
-        if whom == "keeper":
+        if whom == "supervisor":
             supervisor.terminate()  # when it is killed, those above see to it
         else:
             {"tuner": process, "child": child}[whom].kill()

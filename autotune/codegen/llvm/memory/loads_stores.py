@@ -193,7 +193,7 @@ class LoadsStores:
         return result
 
     def _masked_load(self, load: Load, index: Linear, mask: Mask) -> str:
-        """Load the active lanes; shift what is loaded already if the first ones are not active."""
+        """Load the active lanes; shift an earlier load if the first lanes are not active."""
         behind = mask.behind
         key = self._consecutive(load.buffer, index + constant(behind), load.lanes)
         ahead = self.builder.recall(key) if behind else None
@@ -225,7 +225,7 @@ class LoadsStores:
     ) -> str:
         """Access the lanes of a mask: at a pointer, or at a vector of pointers.
 
-        `value`: what is stored, or what the other lanes of what is loaded have.
+        `value`: the stored value, or the value of the other lanes of a load.
         """
         kind, masks = memory_type(dtype, lanes), f"<{lanes} x i1>"
         pointers, short = ("ptr", "p0")

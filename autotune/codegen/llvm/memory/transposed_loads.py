@@ -46,7 +46,7 @@ class TransposedLoads:
     _loads: dict[Stmt, tuple[Load, ...]] = field(init=False, default_factory=dict)
 
     def prepare(self, loop: For) -> None:
-        """Load ahead what the iterations of an unrolled loop of constant length load in columns."""
+        """Load in advance the columns that an unrolled loop of constant length reads."""
         if not isinstance(loop.extent, Const) or not _is_straight(loop.body):
             return
         count = int(loop.extent.value)

@@ -1,4 +1,4 @@
-"""An NVIDIA GPU as a device: CuPy's arrays on a stream of its own, whose events tell the time."""
+"""An NVIDIA GPU as a device: CuPy's arrays on a separate stream, timed by events."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class ChecksummedCopy:
 
     @property
     def intact(self) -> bool:
-        """Whether it holds what it did, as far as its sum tells."""
+        """Whether its contents are unchanged, as far as their sum shows."""
         return self._summed() == self._sum
 
     def _summed(self) -> int:
@@ -173,7 +173,7 @@ class CudaDevice:
         return array.astype(self.xp.float32) if dtypes.is_half(dtype) else array
 
     def upload(self, array: DeviceArray, values: Host) -> None:
-        """Fill an array from the CPU, once whatever uses it has ended."""
+        """Fill an array from the CPU, after all work on it has ended."""
         self.stream.synchronize()
         array.set(values)
 

@@ -44,7 +44,7 @@ def gpu_facts(target: Target) -> dict[str, Any]:
 
 @functools.cache
 def _asked(target: str) -> dict[str, Any]:
-    """Return what the child says; its end, if it says nothing."""
+    """Return the output of the child process, or the way it ended if it printed nothing."""
     words = [sys.executable, "-P", "-m", "autotune.runtime.cuda.device.device_properties", target]
     try:
         done = subprocess.run(
@@ -72,7 +72,7 @@ def _asked(target: str) -> dict[str, Any]:
 
 
 def main(words: Sequence[str]) -> None:
-    """Print what there is to know as a line of JSON."""
+    """Print the properties as a line of JSON."""
     try:
         answer = _facts(Target.parse(words[0]))
     except (AutotuneError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Kernels that tell what a GPU can do at best: it multiplies and adds, and it copies."""
+"""Kernels that measure the peak of a GPU: for multiply-adds, and for copying."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autotune.runtime.object_cache import default_cache
 CHAINS = 8  # Multiply-adds of a thread that do not wait for each other.
 
 THREADS = 256
-BLOCKS = 8  # Blocks of so many threads for each multiprocessor: as many as one holds.
+BLOCKS = 8  # Threads of a block; a multiprocessor gets as many blocks as it holds.
 STEPS = 1 << 14  # Multiply-adds in a row; they last about 1 ms.
 
 _SHARE_OF_MEMORY = 0.25

@@ -10,7 +10,7 @@ import numpy as np
 from autotune import te
 from autotune.operators.elements import Array
 from autotune.operators.operator_arguments import check_arguments
-from autotune.operators.rnn_cell import TYPES, product_flops, state_products, zeros
+from autotune.operators.scans.rnn_cell import TYPES, product_flops, state_products, zeros
 from autotune.template import template
 
 

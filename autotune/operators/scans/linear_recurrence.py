@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from autotune import te
 from autotune.operators.operator_arguments import check_arguments
-from autotune.operators.rnn_cell import TYPES
+from autotune.operators.scans.rnn_cell import TYPES
 from autotune.template import template
 
 

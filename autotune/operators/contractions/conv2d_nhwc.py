@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from autotune.operators.conv2d_nchw import flops
-from autotune.operators.conv2d_nchw import reference as nchw_reference
+from autotune.operators.contractions.conv2d_nchw import flops
+from autotune.operators.contractions.conv2d_nchw import reference as nchw_reference
 from autotune.operators.elements import Array
 from autotune.operators.images import convolution
 from autotune.template import template
