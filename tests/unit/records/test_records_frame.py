@@ -3,8 +3,10 @@
 import gzip
 import json
 import math
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -203,6 +205,14 @@ def test_parts_of_a_log_are_whole_lines(tmp_path):
             assert start >= place
             assert start in (0, len(text)) or text[start - 1 : start] == b"\n"
             assert b"\n" not in text[max(place, 1) - 1 : max(start, 1) - 1]
+
+
+def test_the_columns_are_those_that_the_documentation_lists():
+    page = (Path(__file__).parents[3] / "docs" / "logs.md").read_text()
+    listed = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) ?\| (.*) \|$", page, re.MULTILINE)
+    units = [field.unit if field.unit not in ("", "1") else "" for field in FIELDS]
+    wanted = [(f.name, f.dtype, unit, f.meaning) for f, unit in zip(FIELDS, units, strict=True)]
+    assert listed == wanted
 
 
 def test_importing_records_does_not_import_pandas():
