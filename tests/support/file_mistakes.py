@@ -5,7 +5,9 @@ from __future__ import annotations
 from support.command_mistake import MATMUL, SIZE, Mistake, N, Row
 
 TWICE = ["templates.py:good", "templates.py:good"]
-HASTY = "from autotune.cli.options import task_arguments; task_arguments._MIN_IMPORT_S /= 60"
+HASTY = (
+    "from autotune.cli.options import task_arguments; task_arguments._MIN_IMPORT_S /= 60"
+)
 FULL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
 LITTLE_MEMORY = "import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))"
 
