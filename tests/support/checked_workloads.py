@@ -238,9 +238,8 @@ def layer_norm(m: int = 6, n: int = 48, dtype: str = "float32") -> Task:
         V = te.compute((m,), lambda i: te.sum(D[i, r] * D[i, r], axis=r), name="V")
         Y = te.compute(
             (m, n),
-            lambda i, j: (
-                D[i, j] * te.rsqrt(V[i] / n + 1e-5) * G[j].astype(wide) + B[j].astype(wide)
-            ).astype(dtype),
+            lambda i, j: (D[i, j] * te.rsqrt(V[i] / n + 1e-5) * G[j].astype(wide)
+                          + B[j].astype(wide)).astype(dtype),
             name="Y",
         )
         return [X, G, B], [Y]

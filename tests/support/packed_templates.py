@@ -207,9 +207,9 @@ def packed_conv2d(
     )
     O = te.compute(  # noqa: E741 - the operator's name in the literature
         (n, o, oh, ow),
-        lambda b, oc, y, x: T[b, oc // tile_o, y, x // tile_x, x % tile_x, oc % tile_o].astype(
-            dtype
-        ),
+        lambda b, oc, y, x: T[
+            b, oc // tile_o, y, x // tile_x, x % tile_x, oc % tile_o
+        ].astype(dtype),
         name="O",
     )
 

@@ -136,18 +136,10 @@ class _Drawer:
         tensor, m = source.tensor, self.m
         if tensor.name == "X" and self.pick(True, False, False):
             if self.pick(True, False):
-                return (
-                    f"X[m-t, {text}]",
-                    lambda t, i: tensor[self.steps - t, index(i)],
-                    lambda x, s, t: x[m - t][which],
-                    0,
-                )
-            return (
-                f"X[t+1, {text}]",
-                lambda t, i: tensor[t + 1, index(i)],
-                lambda x, s, t: x[t + 1][which],
-                0,
-            )
+                return f"X[m-t, {text}]", lambda t, i: tensor[self.steps - t, index(i)], \
+                    lambda x, s, t: x[m - t][which], 0
+            return f"X[t+1, {text}]", lambda t, i: tensor[t + 1, index(i)], \
+                lambda x, s, t: x[t + 1][which], 0
         back = self.back(source, in_cell)
         return (
             f"{source.name}[t-{back}, {text}]",
@@ -197,7 +189,9 @@ class _Drawer:
         behind = max(back for *_, back in terms)
         return _Source(name, tensor, width, columns, row, behind, in_cell=in_cell)
 
-    def total(self, name: str, source: _Source, width: Any, columns: int, dtype: str) -> _Source:
+    def total(
+        self, name: str, source: _Source, width: Any, columns: int, dtype: str
+    ) -> _Source:
         back = self.back(source, source.in_cell)
         k = te.reduce_axis((0, source.width), name="k")
         tensor = te.compute(
@@ -216,7 +210,10 @@ class _Drawer:
         behind = source.behind + back
         return _Source(name, tensor, width, columns, row, behind, in_cell=source.in_cell)
 
-    def window(self, name: str, source: _Source, width: Any, columns: int, dtype: str) -> _Source:
+
+    def window(
+        self, name: str, source: _Source, width: Any, columns: int, dtype: str
+    ) -> _Source:
         """Draw a stage that sums a source over several steps."""
         least = int(source.is_state)
         last = max(least, self.back(source, source.in_cell))
@@ -253,7 +250,7 @@ def random_scans(draw: Any) -> RandomScan:
         numbers.append(draw(st.sampled_from([2, 5])))
     symbolic = draw(st.booleans())
     steps, *widths = map(te.var, "mnl") if symbolic else (m, *numbers)
-    del widths[len(numbers) :]
+    del widths[len(numbers):]
     drawer = _Drawer(draw, first, steps, m)
     X = te.placeholder((steps + 1, widths[0]), "int32", name="X")
     given = _Source("X", X, widths[0], numbers[0], lambda x, states, t: x[t], in_cell=False)
@@ -280,27 +277,19 @@ def random_scans(draw: Any) -> RandomScan:
         text, expr, row, _ = drawer.term(given, state.width, state.columns, in_cell=False)
         drawer.description.append(f"{state.name} begins with {text}")
         dtype = state.tensor.dtype
-        inits.append(
-            te.compute(
-                (first, state.width),
-                lambda t, i, expr=expr, dtype=dtype: expr(t, i).astype(dtype),
-                name=f"i{state.name}",
-            )
-        )
+        inits.append(te.compute(
+            (first, state.width),
+            lambda t, i, expr=expr, dtype=dtype: expr(t, i).astype(dtype),
+            name=f"i{state.name}",
+        ))
         starts.append(row)
-    scans = te.scan(inits, [u.tensor for u in updates], [s.tensor for s in states], inputs=[X])
+    scans = te.scan(
+        inits, [u.tensor for u in updates], [s.tensor for s in states], inputs=[X]
+    )
     needed = {stage.op for stage in te.create_schedule(scans[0].op).stages}
     return RandomScan(
-        X,
-        scans,
-        inits,
-        [u.tensor for u in updates],
+        X, scans, inits, [u.tensor for u in updates],
         [c.tensor for c in inner if c.tensor.op in needed],
-        (m, *numbers),
-        symbolic,
-        first,
-        starts,
-        [u.row for u in updates],
-        drawer.description,
+        (m, *numbers), symbolic, first, starts, [u.row for u in updates], drawer.description,
         drawer.mixes,
     )

@@ -230,7 +230,9 @@ def _lstm(x: Array, u: Array, total: Callable[..., Array]) -> tuple[Array, Array
     h = np.zeros((len(x), *x.shape[2:]), x.dtype)
     c = np.zeros_like(h)
     for t in range(1, len(x)):
-        i, o, f, g = (x[t, q] + total(products(h[t - 1], u[q], x.dtype.name)) for q in range(4))
+        i, o, f, g = (
+            x[t, q] + total(products(h[t - 1], u[q], x.dtype.name)) for q in range(4)
+        )
         i, f, o = map(_stable_sigmoid, (i, f, o))
         c[t] = fused(f, c[t - 1], i * tanh_by_exp(g))
         h[t] = o * tanh_by_exp(c[t])
@@ -278,66 +280,37 @@ def _half_in_float(a: Array, b: Array) -> None:
 def workloads() -> Iterator[Workload]:
     """Yield all workloads with kernels of them."""
     t = w.of_template
-    yield Workload(
-        "gelu with a tail",
-        lambda: t("bias_gelu", m=128, n=512),
-        {f"off by {off}": by(_bias_gelu(off)) for off in (0, 0.3, -0.3)},
-    )
+    yield Workload("gelu with a tail", lambda: t("bias_gelu", m=128, n=512),
+                   {f"off by {off}": by(_bias_gelu(off)) for off in (0, 0.3, -0.3)})
     yield Workload("half of integers", w.halves, {"in float32": _half_in_float})
     for dtype in ("float32", "float64", "float16", "bfloat16"):
         for m, k in ((8, 5), (6, 64), (4, 700)):
-            yield Workload(
-                f"matmul {dtype} {k}",
-                lambda d=dtype, m=m, k=k: t("matmul", m=m, n=m, k=k, dtype=d),
-                MATMUL,
-                k < 99,
-            )
-            yield Workload(
-                f"row sums {dtype} {k}",
-                lambda d=dtype, m=m, k=k: w.row_sums(m, k, d),
-                ROW_SUMS,
-                k < 99,
-            )
+            yield Workload(f"matmul {dtype} {k}",
+                           lambda d=dtype, m=m, k=k: t("matmul", m=m, n=m, k=k, dtype=d),
+                           MATMUL, k < 99)
+            yield Workload(f"row sums {dtype} {k}",
+                           lambda d=dtype, m=m, k=k: w.row_sums(m, k, d), ROW_SUMS, k < 99)
         for n in (2, 40, 500):
             yield Workload(
-                f"softmax {dtype} {n}",
-                lambda d=dtype, n=n: t("softmax", m=6, n=n, dtype=d),
-                {
-                    "online": by(online_softmax),
-                    **{
-                        name: by(lambda x, of=of: _softmax(x, np.exp, of))
-                        for name, of in SUMS.items()
-                    },
-                    **{
-                        f"exp2, {name}": by(lambda x, of=of: _softmax(x, exp_by_exp2, of))
-                        for name, of in SUMS.items()
-                    },
-                },
-                n < 99,
-            )
+                f"softmax {dtype} {n}", lambda d=dtype, n=n: t("softmax", m=6, n=n, dtype=d),
+                {"online": by(online_softmax),
+                 **{name: by(lambda x, of=of: _softmax(x, np.exp, of))
+                    for name, of in SUMS.items()},
+                 **{f"exp2, {name}": by(lambda x, of=of: _softmax(x, exp_by_exp2, of))
+                    for name, of in SUMS.items()}}, n < 99)
             yield Workload(
-                f"layer norm {dtype} {n}",
-                lambda d=dtype, n=n: w.layer_norm(n=n, dtype=d),
-                {
-                    "one pass": by(norm_of_squares),
-                    **{name: by(lambda *a, of=of: _norm(*a, of)) for name, of in SUMS.items()},
-                },
-                n < 99,
-            )
+                f"layer norm {dtype} {n}", lambda d=dtype, n=n: w.layer_norm(n=n, dtype=d),
+                {"one pass": by(norm_of_squares),
+                 **{name: by(lambda *a, of=of: _norm(*a, of)) for name, of in SUMS.items()}},
+                n < 99)
         for function, ways in ELEMENTS.items():
-            yield Workload(
-                f"{function} {dtype}",
-                lambda f=function, d=dtype: w.elements(f, d),
-                {name: by(of) for name, of in ways.items()},
-            )
-        yield Workload(
-            f"division {dtype}", lambda d=dtype: w.division(d), {"reciprocal": by(_fast_divide)}
-        )
-        yield Workload(
-            f"to float32 {dtype}",
-            lambda d=dtype: w.mixed_matmul(d, "float64" if d == "float64" else "float32"),
-            MATMUL,
-        )
+            yield Workload(f"{function} {dtype}",
+                           lambda f=function, d=dtype: w.elements(f, d),
+                           {name: by(of) for name, of in ways.items()})
+        yield Workload(f"division {dtype}", lambda d=dtype: w.division(d),
+                       {"reciprocal": by(_fast_divide)})
+        yield Workload(f"to float32 {dtype}", lambda d=dtype: w.mixed_matmul(
+            d, "float64" if d == "float64" else "float32"), MATMUL)
     for dtype in ("float32", "float64"):
         for m, n in ((3, 5), (200, 12), (2000, 2)):
             for axis in (0, 1):
@@ -345,49 +318,26 @@ def workloads() -> Iterator[Workload]:
                 yield Workload(
                     f"cumsum {dtype} {shape} {axis}",
                     lambda d=dtype, s=shape, x=axis: t("cumsum", **s, axis=x, dtype=d),
-                    {
-                        "blocks": cumsum_by_blocks(axis),
-                        "long": cumsum_by_blocks(axis, 64),
-                        "exact": by(lambda x, a=axis: np.cumsum(x, axis=a, dtype=np.longdouble)),
-                    },
-                    m < 999,
-                )
+                    {"blocks": cumsum_by_blocks(axis), "long": cumsum_by_blocks(axis, 64),
+                     "exact": by(lambda x, a=axis: np.cumsum(x, axis=a, dtype=np.longdouble))},
+                    m < 999)
             yield Workload(
                 f"recurrence {dtype} {m}",
                 lambda d=dtype, m=m, n=n: t("linear_recurrence", m=m, n=n, dtype=d),
-                {
-                    "fused": by(lambda a, x: _recurrence(a, x, fused)),
-                    "exact": by(
-                        lambda a, x: _recurrence(
-                            a.astype(np.longdouble),
-                            x.astype(np.longdouble),
-                            lambda a, h, x: a * h + x,
-                        )
-                    ),
-                    "blocks": by(recurrence_by_blocks),
-                },
-                m < 999,
-            )
+                {"fused": by(lambda a, x: _recurrence(a, x, fused)),
+                 "exact": by(lambda a, x: _recurrence(
+                     a.astype(np.longdouble), x.astype(np.longdouble), lambda a, h, x: a * h + x)),
+                 "blocks": by(recurrence_by_blocks)}, m < 999)
         for steps, batch, units in ((2, 1, 4), (16, 2, 24), (64, 1, 48), (200, 1, 16)):
             yield Workload(
                 f"rnn {dtype} {steps} {units}",
                 lambda d=dtype, s=steps, b=batch, u=units: t(
-                    "rnn_cell", steps=s, batch=b, units=u, dtype=d
-                ),
-                {
-                    **{
-                        name: by(lambda x, u, of=of: _rnn(x, u, tanh_by_exp, of))
-                        for name, of in SUMS.items()
-                    },
-                    "fused": by(_rnn_fused),
-                },
-                steps < 20,
-            )
+                    "rnn_cell", steps=s, batch=b, units=u, dtype=d),
+                {**{name: by(lambda x, u, of=of: _rnn(x, u, tanh_by_exp, of))
+                    for name, of in SUMS.items()}, "fused": by(_rnn_fused)}, steps < 20)
             yield Workload(
                 f"lstm {dtype} {steps} {units}",
                 lambda d=dtype, s=steps, b=batch, u=units: t(
-                    "lstm_cell", steps=s, batch=b, units=u, dtype=d
-                ),
+                    "lstm_cell", steps=s, batch=b, units=u, dtype=d),
                 {name: by(lambda x, u, of=of: _lstm(x, u, of), 2) for name, of in SUMS.items()},
-                steps < 20,
-            )
+                steps < 20)

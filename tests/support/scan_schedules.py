@@ -83,6 +83,7 @@ class _ScanScheduler(Scheduler):
         elif axes:
             stage.unroll(self.pick(axes))
 
+
     def do_hint(self, _: Stage) -> None:
         """Keep the last steps in rings, store past the caches, fetch inputs ahead."""
         axes = self.free(self.scan)

@@ -159,7 +159,9 @@ def random_case(rng: random.Random) -> Case:
         return random_case(rng)  # an index that nothing mentions is none
     aggregation = rng.choice("+*><=")
     code = _code(rng, aggregation, combination, output, output_shape, reads, shapes, limits)
-    return Case(code, names, shapes, aggregation, combination, output, output_shape, reads, limits)
+    return Case(
+        code, names, shapes, aggregation, combination, output, output_shape, reads, limits
+    )
 
 
 def _forms(rng: random.Random, n: int, slots: int) -> list[Form]:

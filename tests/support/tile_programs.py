@@ -57,7 +57,9 @@ def _conv(x: Any, k: Any, dilation: tuple[int, int] = (1, 1)) -> Any:
 def _grouped(x: Any, k: Any) -> Any:
     """Dilated (2, 3) convolution in groups; the kernel is HWGIO."""
     groups, size = k.shape[2], k.shape[3]
-    parts = [_conv(x[..., g * size : (g + 1) * size], k[:, :, g], (2, 3)) for g in range(groups)]
+    parts = [
+        _conv(x[..., g * size : (g + 1) * size], k[:, :, g], (2, 3)) for g in range(groups)
+    ]
     return np.concatenate(parts, axis=-1)
 
 

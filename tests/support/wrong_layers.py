@@ -240,11 +240,8 @@ RMS: dict[str, Kernel] = {
 RMS_SINGLE: dict[str, Kernel] = {
     "root of 12 bits": by(lambda x, g: x / noisy(_rms(x)) * g),
     "squares in bfloat16": by(
-        lambda x, g: (
-            x
-            * g
-            / np.sqrt(serial_sums(x * x, "bfloat16").astype(x.dtype)[:, None] / x.shape[1] + 1e-5)
-        )
+        lambda x, g: x * g
+        / np.sqrt(serial_sums(x * x, "bfloat16").astype(x.dtype)[:, None] / x.shape[1] + 1e-5)
     ),
     "last row 1e-4": spoiled(lambda x, g: x / _rms(x) * g, _last_row(1.0001)),
 }
@@ -267,12 +264,8 @@ SOFTMAX: dict[str, Kernel] = {
     "logarithms": by(lambda x: np.log(_softmax(x))),
     "of twice the values": by(lambda x: _softmax(2 * x)),
     "sums of the row before": by(
-        lambda x: (
-            np.exp(x - x.max(axis=1, keepdims=True))
-            / np.roll(
-                np.exp(x - x.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True), 1, axis=0
-            )
-        )
+        lambda x: np.exp(x - x.max(axis=1, keepdims=True))
+        / np.roll(np.exp(x - x.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True), 1, axis=0)
     ),
     "exp by its series": by(
         lambda x: (lambda e: e / e.sum(axis=1, keepdims=True))(
@@ -344,8 +337,7 @@ def attentions(causal: bool) -> dict[str, Kernel]:
         ),
         "queries exchanged": attended(causal, change=lambda q, k, v: (q[:, :, ::-1], k, v)),
         "no last element of heads": attended(
-            causal,
-            change=lambda q, k, v: (q[..., :-1], k[..., :-1], v),
+            causal, change=lambda q, k, v: (q[..., :-1], k[..., :-1], v),
             scale=lambda d: 1 / math.sqrt(d + 1),
         ),
         "exp2": attended(causal, weigh=np.exp2),

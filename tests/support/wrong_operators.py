@@ -145,7 +145,7 @@ SOFTMAX: dict[str, Kernel] = {
     "not divided": softmax_by(_exps),
     "sum without the last": softmax_by(lambda x: _softmax(_exps(x), _exps(x)[:, :-1])),
     "sum of half": softmax_by(lambda x: _softmax(_exps(x), _exps(x)[:, : x.shape[1] // 2])),
-    "along columns": softmax_by(lambda x: np.exp(x) / np.exp(x).sum(axis=0)),
+    "along columns": softmax_by(lambda x: (np.exp(x) / np.exp(x).sum(axis=0))),
     "exp2": softmax_by(lambda x: _softmax(np.exp2(x - x.max(axis=1, keepdims=True)))),
     "maximum without the last": softmax_by(
         lambda x: _softmax(np.exp(x - x[:, :-1].max(axis=1, keepdims=True)))
@@ -161,7 +161,6 @@ SOFTMAX: dict[str, Kernel] = {
 
 def conv_by(change: Callable[[Array, Array], tuple[Array, Array]], **fixed: int) -> Kernel:
     """Convolve changed data and weights."""
-
     def kernel(d: Array, f: Array, o: Array) -> None:
         data, weights = change(as_computed(d).copy(), as_computed(f).copy())
         write([o], [convolution(data, weights, **fixed)])
@@ -270,12 +269,8 @@ NORM: dict[str, Kernel] = {
     "no offset": norm_by(lambda x, g, b: _centred(x) / _deviation(x) * g),
     "no weights": norm_by(lambda x, g, b: _centred(x) / _deviation(x) + b),
     "mean in half": norm_by(
-        lambda x, g, b: (
-            (x - serial_sums(x, "float16").astype(x.dtype)[:, None] / x.shape[1])
-            / _deviation(x)
-            * g
-            + b
-        )
+        lambda x, g, b: (x - serial_sums(x, "float16").astype(x.dtype)[:, None] / x.shape[1])
+        / _deviation(x) * g + b
     ),
 }
 

@@ -22,7 +22,9 @@ def conv1d(x: Any, k: Any, stride: int = 1, pads: tuple[int, int] = (0, 0)) -> A
     return sum(x[:, j : j + stride * (count - 1) + 1 : stride] @ k[j] for j in range(len(k)))
 
 
-def conv2d(x: Any, k: Any, stride: int = 1, pads: Any = ((0, 0), (0, 0)), dilation: int = 1) -> Any:
+def conv2d(
+    x: Any, k: Any, stride: int = 1, pads: Any = ((0, 0), (0, 0)), dilation: int = 1
+) -> Any:
     """Convolve NHWC by HWIO."""
     x = np.pad(x, ((0, 0), *pads, (0, 0)))
     sizes = zip(x.shape[1:3], k.shape[:2], strict=True)

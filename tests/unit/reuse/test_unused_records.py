@@ -74,7 +74,10 @@ def test_the_command_line_says_the_same(record, tmp_path, capsys, name):
     assert main(["best", "matmul", *SET, "--log", str(log)]) == 3
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert why_nothing(Task.from_reference("matmul", SIZES, "llvm"), others(record)[name]) in said
+    assert (
+        why_nothing(Task.from_reference("matmul", SIZES, "llvm"), others(record)[name])
+        in said
+    )
 
 
 def test_many_other_workloads_are_named_in_part(task, record):
