@@ -163,7 +163,8 @@ class _Search:
                 for index, record in records
                 if (own := current_index(made_by, record)) is not None or not near.same_schedules
             ]
-        except AutotuneError:  # today's template refuses such arguments
+        except AutotuneError:
+            self._pass_over(False, "today's template refuses such sizes", len(records))
             return []
         if not found and near.same_shape and records:
             self._outdated.append((near, group, records))
