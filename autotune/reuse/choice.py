@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from autotune.errors import AutotuneError, InstantiationError
 from autotune.reuse.doubts import doubt
@@ -174,7 +174,8 @@ class _Search:
                 for index, record in records
                 if (own := current_index(made_by, record)) is not None or not near.same_schedules
             ]
-        except AutotuneError:  # today's template refuses such arguments
+        except AutotuneError:
+            self._pass_over(False, "today's template refuses such sizes", len(records))
             return []
         if not found and near.same_shape and records:
             self._outdated.append((near, group, records))
@@ -229,11 +230,12 @@ class _Search:
         if outdated := [group for _, group, _ in self._outdated if group.fingerprint is not None]:
             self._notify(f"{_records(outdated, workload)} {_OLD} and not used")
         for (same_shape, problem), count in self._problems.items():
-            of = workload if same_shape else f"shapes near {workload}"
+            of = str(workload) if same_shape else f"shapes near {workload}"
             self._notify(f"{counted(count, 'record')} of {of} passed over: {problem}")
 
 
-class _Candidate(NamedTuple):
+@dataclass(frozen=True)
+class _Candidate:
     """A record that may be used."""
 
     made_by: Task  # The record's own workload.

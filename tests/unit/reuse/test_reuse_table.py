@@ -368,3 +368,10 @@ def test_old_records_of_a_near_shape_are_said_to_be_of_one(task, near, both, cap
         f"2 records of shapes near {task.workload} passed over: measured with an earlier version "
         "of this template"
     )
+
+
+def test_sizes_that_the_template_refuses_are_counted(task, both, caplog):
+    record = measured(task, both[0], device=HERE)
+    huge = {"template": "matmul", "args": {**record.args, "k": 2**70}}
+    assert choose(task, [replace(record, workload=huge)], Grade.SHAPE) is None
+    assert "passed over: today's template refuses such sizes" in caplog.text
