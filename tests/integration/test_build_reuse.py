@@ -23,7 +23,7 @@ from autotune.template import template
 
 @template("copied", reference=lambda a: a)
 def copied(cfg, n: int):
-    """Copy each element as the largest of itself and smaller values; a knob says how many."""
+    """Copy each element as the largest of itself and some lesser ones, as many as a knob says."""
     A = te.placeholder((n,), "float32", name="A")
     copies = cfg.define_knob("copies", [1, 64])
     r = te.reduce_axis((0, copies), name="r")
