@@ -23,8 +23,12 @@ from autotune.schedule.stage import Attach, Stage
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation
 
-#: Registers that a tile leaves for what it reads.
+#: Registers that a tile leaves for what it reads, and its most vectors if it has several rows.
 _OPERANDS: Final = 6
+_WIDE: Final = 4
+
+#: How much longer columns take whose last task has fewer of them: all have conditions.
+_RAGGED: Final = 1.5
 
 
 class ScanCells:
@@ -143,8 +147,12 @@ class CellLoops:
 
         def cost(size: int) -> tuple[bool, float]:
             """Count columns with those past the end, other operands, and what leaves a cache."""
-            each = size + 2 * unit + size * size / (8 * unit)
-            return size > most, -(-length // size) * each
+            is_ragged, count, used = size < length and length % size > 0, -(-length // size), size
+            if is_ragged and unit > 1:  # whole tiles are computed, as many vectors in each
+                tiles = -(-size // (_WIDE * unit))
+                used = tiles * -(-size // (tiles * unit)) * unit
+            each = used + 2 * unit + used * used / (8 * unit)
+            return size > most, count * each * (_RAGGED if is_ragged else 1)
 
         return int(self.cfg.define_knob("step_columns", sizes, min(sizes, key=cost)))
 
@@ -280,7 +288,7 @@ class CellLoops:
         registers = (32 if wide else 16) - _OPERANDS
         tall = 1 if u is None else self._length(op, u)
         is_row = all(extent(a) == 1 for a in axes[:-1])  # whatever the columns of a task are
-        counts = [1, 2, 4, 8, 16] if is_row else [1, 2, 3, 4]
+        counts = [1, 2, 4, 8, 16] if is_row else [*range(1, _WIDE + 1)]
         rows, vectors = _best_tile(tall, most, copies, registers, counts)
         count = knobs.define_knob("step_vectors", counts, vectors)
         self.cfg.add_constraint(count <= power_of_two(most), "a tile is no wider than the result")
