@@ -20,6 +20,7 @@ from autotune.rules.stage_graph import extent, power_of_two, reads_in
 from autotune.rules.threads import lanes_in, memory_seconds, serial_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
+from autotune.system.available_cpus import thread_count
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation
 
@@ -141,18 +142,20 @@ class CellLoops:
         unit = lanes if axis is update.axis[-1] else 1
         length, counts = extent(axis), (1, 2, 4, 8) if unit == 1 else (2, 4, 8)
         even = (-(-length // -(-length // (n * unit))) for n in counts)
-        sizes = sorted({-(-size // unit) * unit for size in even})
+        sizes = sorted({-(-size // unit) * unit for size in [*even, length]})
         tasks = math.prod(extent(a) for a in self.cell.columns[update]) // length
         most = length + unit if tasks > 1 else max(length // 2, unit)
+        threads = thread_count(self.cfg.target.threads)
 
         def cost(size: int) -> tuple[bool, float]:
             """Count columns with those past the end, other operands, and what leaves a cache."""
-            is_ragged, count, used = size < length and length % size > 0, -(-length // size), size
+            is_ragged, used = size < length and length % size > 0, size
             if is_ragged and unit > 1:  # whole tiles are computed, as many vectors in each
                 tiles = -(-size // (_WIDE * unit))
                 used = tiles * -(-size // (tiles * unit)) * unit
             each = used + 2 * unit + used * used / (8 * unit)
-            return size > most, count * each * (_RAGGED if is_ragged else 1)
+            rounds = -(-tasks * -(-length // size) // threads)
+            return size > most, rounds * each * (_RAGGED if is_ragged else 1)
 
         return int(self.cfg.define_knob("step_columns", sizes, min(sizes, key=cost)))
 
