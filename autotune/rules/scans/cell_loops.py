@@ -20,11 +20,16 @@ from autotune.rules.stage_graph import extent, power_of_two, reads_in
 from autotune.rules.threads import lanes_in, memory_seconds, serial_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
+from autotune.system.available_cpus import thread_count
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation
 
-#: Registers that a tile leaves for what it reads.
+#: Registers that a tile leaves for what it reads, and its most vectors if it has several rows.
 _OPERANDS: Final = 6
+_WIDE: Final = 4
+
+#: How much longer columns take whose last task has fewer of them: all have conditions.
+_RAGGED: Final = 1.5
 
 
 class ScanCells:
@@ -137,14 +142,20 @@ class CellLoops:
         unit = lanes if axis is update.axis[-1] else 1
         length, counts = extent(axis), (1, 2, 4, 8) if unit == 1 else (2, 4, 8)
         even = (-(-length // -(-length // (n * unit))) for n in counts)
-        sizes = sorted({-(-size // unit) * unit for size in even})
+        sizes = sorted({-(-size // unit) * unit for size in [*even, length]})
         tasks = math.prod(extent(a) for a in self.cell.columns[update]) // length
         most = length + unit if tasks > 1 else max(length // 2, unit)
+        threads = thread_count(self.cfg.target.threads)
 
         def cost(size: int) -> tuple[bool, float]:
             """Count columns with those past the end, other operands, and what leaves a cache."""
-            each = size + 2 * unit + size * size / (8 * unit)
-            return size > most, -(-length // size) * each
+            is_ragged, used = size < length and length % size > 0, size
+            if is_ragged and unit > 1:  # whole tiles are computed, as many vectors in each
+                tiles = -(-size // (_WIDE * unit))
+                used = tiles * -(-size // (tiles * unit)) * unit
+            each = used + 2 * unit + used * used / (8 * unit)
+            rounds = -(-tasks * -(-length // size) // threads)
+            return size > most, rounds * each * (_RAGGED if is_ragged else 1)
 
         return int(self.cfg.define_knob("step_columns", sizes, min(sizes, key=cost)))
 
@@ -280,7 +291,7 @@ class CellLoops:
         registers = (32 if wide else 16) - _OPERANDS
         tall = 1 if u is None else self._length(op, u)
         is_row = all(extent(a) == 1 for a in axes[:-1])  # whatever the columns of a task are
-        counts = [1, 2, 4, 8, 16] if is_row else [1, 2, 3, 4]
+        counts = [1, 2, 4, 8, 16] if is_row else [*range(1, _WIDE + 1)]
         rows, vectors = _best_tile(tall, most, copies, registers, counts)
         count = knobs.define_knob("step_vectors", counts, vectors)
         self.cfg.add_constraint(count <= power_of_two(most), "a tile is no wider than the result")

@@ -349,3 +349,18 @@ def test_weights_that_a_core_cannot_keep_are_divided_among_threads(
     task = Task.from_reference("rnn_cell", args, "llvm -mcpu=skylake-avx512 -threads=2")
     values = dict(task.space.config(task.default_index).values)
     assert ("threads" in values and values["threads"] > 1) is shared
+
+
+@pytest.mark.parametrize(
+    ("length", "threads", "columns"),
+    [(128, 2, 64), (197, 2, 208), (197, 64, 64)],
+    ids=["parts alike", "none left over", "parts for many threads"],
+)
+def test_columns_are_divided_into_parts_that_are_alike_or_not_at_all(
+    length: int, threads: int, columns: int
+) -> None:
+    sizes = {"b": 1, "heads": 12, "s": length, "d": 64}
+    target = f"llvm -mcpu=skylake-avx512 -threads={threads}"
+    task = Task.from_reference("attention", sizes, target)
+    values = task.space.config(task.default_index).values
+    assert values[f"step_columns_block{values['block']}"] == columns
