@@ -25,7 +25,7 @@ COMMANDS = {
     "bench": "Compare schedules with one another and with NumPy or CuPy, over sizes or over two "
     "knobs.",
     "build": "Compile the best configuration into a shared library.",
-    "dispatch": "Make one library for many shapes, of few kernels.",
+    "dispatch": "Make one library for many shapes, of the fewest kernels that suit all of them.",
     "templates": "List the named templates and their arguments.",
     "show": "Print a search space, or a configuration's schedule, loops or code.",
     "doctor": "Check what is installed and which targets work here, and measure a small kernel.",

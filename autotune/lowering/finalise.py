@@ -11,7 +11,7 @@ from autotune.ir.algebra.intervals import Bounds
 from autotune.ir.algebra.polynomials import joined, to_expr, to_poly
 from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import BinaryOp, Const, Expr, KnobVar, Var, is_const
+from autotune.ir.expr import BinaryOp, Const, Expr, KnobVar, SizeVar, Var, is_const
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
 from autotune.ir.visitor import AccessRewriter, recursive, stmt_exprs, transform, walk, walk_expr
 from autotune.lowering.guards.facts import has_conditions
@@ -27,17 +27,19 @@ from autotune.lowering.vector.alignment_peeling import peel_for_alignment
 from autotune.lowering.vector.unroll import mark_unrolled
 from autotune.lowering.vector.vectorize import vectorize
 
+# What is known of knobs, or of sizes.
+Values = Mapping[KnobVar, int] | Mapping[SizeVar, int]
+
 
 @recursive
-def analyse(function: PrimFunc, knobs: Mapping[Var, int] | None = None) -> PrimFunc:
+def analyse(function: PrimFunc, knobs: Values | None = None) -> PrimFunc:
     """Substitute values of knobs or sizes; remove guards that always hold; all loops stay.
 
     Features and listings use this form. In it, variables of loops of length 1 are 0.
 
     Raises InstantiationError if the values break one of the function's requirements.
     """
-    values = dict(knobs or {})
-    simplifier = Simplifier(_ranges(values))
+    simplifier = Simplifier(_ranges({} if knobs is None else knobs))
     message = _refusal(function, simplifier)
     if message:
         raise InstantiationError(message)
@@ -70,7 +72,7 @@ def _refusal(function: PrimFunc, simplifier: Simplifier) -> str:
     return ""
 
 
-def _ranges(knobs: Mapping[Var, int]) -> dict[Var, Bounds]:
+def _ranges(knobs: Values) -> dict[Var, Bounds]:
     return {knob: (value, value) for knob, value in knobs.items()}
 
 

@@ -24,6 +24,7 @@ from autotune.measure.interleaved_timing import reallocated, time_interleaved
 from autotune.operators.template_lookup import find_template
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.shape_dispatch.candidates import Candidate
+from autotune.system.environment_variables import own_environment
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.trace.fingerprint import code_hash
@@ -177,7 +178,10 @@ class BenchProcess:
         self._timeout_s = timeout_s
         code = "from autotune.shape_dispatch.comparison import serve; serve()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=own_environment(),
         )
         self.call("open", reference, target)
 

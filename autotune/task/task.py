@@ -18,11 +18,11 @@ import numpy.typing as npt
 from autotune import te
 from autotune.errors import UsageError, error_text
 from autotune.ir import dtypes
-from autotune.ir.expr import Const, Expr, KnobVar
+from autotune.ir.expr import Buffer, Const, Expr, KnobVar, SizeVar
 from autotune.ir.ops import const
 from autotune.ir.printer import expr_text
 from autotune.ir.stmt import PrimFunc
-from autotune.ir.visitor import substitute, walk_expr
+from autotune.ir.visitor import free_vars, substitute, walk_expr
 from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.lowering.split_constants import PreparedFunction, split_constants
 from autotune.operators.template_lookup import find_template
@@ -270,6 +270,8 @@ class Task:
         SpaceError if nothing is legal, or nothing was found that is, with the reasons.
         """
         space, tried = self.space, Counter[str]()
+        if self.open_sizes and self.constant:
+            _ = self.prepared_of(space.config(space.default_index).values)
         for index in itertools.islice(space.by_distance(space.default_index), MAX_TRIED):
             refused = self.refusal(index)
             if not refused:
@@ -321,7 +323,20 @@ class Task:
 
     def prepared_of(self, values: Mapping[str, object]) -> PreparedFunction:
         """As `final_of`, with what depends only on constant inputs as a function of its own."""
-        return split_constants(self.function_of(values), self.constant).final_form(self.target)
+        function = self.function_of(values)
+        for position in self.constant if self.open_sizes else ():
+            self._refuse_open_constant(function.params[position])
+        return split_constants(function, self.constant).final_form(self.target)
+
+    def _refuse_open_constant(self, constant: Buffer) -> None:
+        """Raise UsageError if an input that does not change has open sizes."""
+        own = [v for extent in constant.shape for v in free_vars(extent)]
+        names = sorted({v.name for v in own if isinstance(v, SizeVar)})
+        if names:
+            raise UsageError(
+                f"input {constant.name!r} of {self.workload} does not change, so its sizes must be "
+                f"numbers, not a list: {', '.join(names)}"
+            )
 
     def steps_of(self, index: int) -> list[Any] | None:
         """Return the schedule steps of a configuration as plain data; None if it has no schedule.

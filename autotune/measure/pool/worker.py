@@ -73,8 +73,8 @@ class Runner:
         self._bench = benches[0] if len(benches) == 1 else SeveralShapes(benches)
         if device.is_host:
             refuse_forks()  # from now on there are only kernels to run
-        bench = self._bench
-        told = {"reference": bench.reference, "notes": bench.notes, "checks": bench.checks}
+        own = self._bench
+        told = {"reference": own.reference, "notes": own.notes, "checks": own.checks}
         return Message(told)
 
     def _run(self, request: dict[str, Any], payload: bytes) -> Message:

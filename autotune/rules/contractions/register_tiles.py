@@ -382,10 +382,10 @@ def _convert(stage: Stage, lanes: int) -> None:
     """Write the loops of an operand that is converted as a whole."""
     size = math.prod(map(extent, stage.op.axis))
     if open_sizes(stage.op):
-        first, *_, last = stage.op.axis if len(stage.op.axis) > 1 else [None, *stage.op.axis]
+        *front, last = stage.op.axis
         stage.vectorize(stage.split(last, factor=lanes)[1])
-        if size >= PARALLEL and first is not None:
-            stage.parallel(first)
+        if size >= PARALLEL and front:
+            stage.parallel(front[0])
         return
     outer, inner = stage.split(stage.fuse(*stage.op.axis), factor=lanes)
     stage.vectorize(inner)

@@ -111,3 +111,11 @@ def test_a_kernel_is_tuned_over_a_list_of_sizes(tmp_path):
 def test_lists_of_several_arguments_need_the_same_length():
     with pytest.raises(UsageError, match="same length; m has 2, n has 1"):
         task_of(m=[4, 16], n=[8])
+
+
+def test_inputs_that_do_not_change_have_no_open_sizes():
+    matmul = find_template("matmul", "llvm")
+    args = {"m": [4, 16], "n": [8, 24], "k": 16}
+    with pytest.raises(UsageError, match=r"'B' .* does not change, .* not a list: n"):
+        _ = Task(matmul, args, "llvm", constant=(1,)).default_index
+    assert Task(matmul, {**args, "n": 8}, "llvm", constant=(1,)).default_index >= 0
