@@ -110,8 +110,14 @@ def _started(fd: int, start: int, end: int) -> subprocess.Popen[bytes] | None:
     )
     words = [sys.executable, "-P", "-c", code, *map(str, (fd, start, end))]
     try:
+        # In a session of its own, an interrupt of this process does not reach it.
         return subprocess.Popen(
-            words, pass_fds=[fd], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+            words,
+            pass_fds=[fd],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
     except OSError:
         return None

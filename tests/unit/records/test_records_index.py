@@ -138,6 +138,18 @@ def test_an_index_is_used_again_and_only_grows_with_its_log(log, monkeypatch):
     assert read == [log.path.stat().st_size - before]
 
 
+def test_an_index_that_knows_more_than_there_was_is_not_made_anew(log, monkeypatch):
+    with log.path.open("ab") as file:
+        file.write(make(3).to_json_line().encode())
+    earlier = index.LogReader(log)
+    log.append([make(4)])  # completes the last line
+    wanted = contents(open_index(log))
+    read = bytes_read(monkeypatch)
+    monkeypatch.setattr(index, "LogReader", lambda _: earlier)
+    assert contents(open_index(log)) == wanted
+    assert read == []
+
+
 def test_a_last_line_counts_without_its_newline_and_not_if_it_is_torn(log):
     whole = log.path.read_bytes()
     log.path.write_bytes(whole + make(3).to_json_line().encode())
