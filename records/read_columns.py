@@ -6,6 +6,7 @@ again, and nothing of it is copied.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import subprocess
@@ -125,6 +126,7 @@ def _started(fd: int, start: int, end: int) -> subprocess.Popen[bytes] | None:
 
 def help_reading() -> None:
     """Read a part of a log: what helpers do."""
+    gc.disable()  # what is read has no cycles
     part = read_part(*map(int, sys.argv[1:]))
     pickle.dump(part, sys.stdout.buffer, protocol=pickle.HIGHEST_PROTOCOL)
     sys.stdout.buffer.flush()
