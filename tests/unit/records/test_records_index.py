@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from records import Record, RecordError, RecordStore, RecordWarning, append_only_log, index, log_set
@@ -106,6 +106,7 @@ def bytes_read(monkeypatch):
 
 
 @given(st.integers(0, 2**32 - 1))
+@settings(max_examples=int(os.environ.get("AUTOTUNE_EXAMPLES", 40)), deadline=None)
 def test_an_index_that_grows_in_steps_gives_what_the_whole_log_gives(tmp_path_factory, seed):
     random_ = random.Random(seed)
     path = tmp_path_factory.mktemp("logs") / "log.jsonl"
