@@ -95,7 +95,7 @@ def open_index(store: RecordStore) -> RecordSource:
     """
     reader = LogReader(store)
     index = LogIndex(reader)
-    rest = reader.unfinished(index.lines + 1)
+    rest = reader.unfinished(index.lines + 1) if index.end == reader.end else []
     if index.skipped.first and not rest and not index.groups():
         store.refuse(index.skipped.first)
     store.tell_skipped(index.skipped.first, index.skipped.count)
@@ -112,6 +112,7 @@ class LogIndex:
         covered = self._covered(self._database)
         assert covered is not None
         self.lines = covered.lines
+        self.end = covered.end
         self.skipped = Skipped.from_json(covered.skipped)
 
     def groups(
@@ -262,16 +263,17 @@ class LogIndex:
         found, log = _Covered(*row), self._reader
         if (found.size, found.modified_ns) == (log.size, log.modified_ns):
             return found
-        # One that has not grown was changed otherwise.
-        goes_on = found.size != log.size and found.end <= log.size
-        return found if goes_on and (found.head, found.tail) == log.ends(found.end) else None
+        if found.size == log.size:
+            return None  # changed without growing
+        return found if (found.head, found.tail) == log.ends(found.end) else None
 
     def _is_current(self, covered: _Covered | None) -> bool:
+        """Whether there is nothing to take in; others may have read more than there was."""
+        if covered is None:
+            return False
         log = self._reader
-        return covered is not None and (covered.size, covered.modified_ns) == (
-            log.size,
-            log.modified_ns,
-        )
+        same = (covered.size, covered.modified_ns) == (log.size, log.modified_ns)
+        return same or covered.end > log.end
 
     def _take(self, database: sqlite3.Connection, covered: _Covered | None) -> None:
         """Read the lines that an index does not know yet, and store what they are."""

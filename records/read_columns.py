@@ -6,6 +6,7 @@ again, and nothing of it is copied.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import subprocess
@@ -110,8 +111,14 @@ def _started(fd: int, start: int, end: int) -> subprocess.Popen[bytes] | None:
     )
     words = [sys.executable, "-P", "-c", code, *map(str, (fd, start, end))]
     try:
+        # In a session of its own, an interrupt of this process does not reach it.
         return subprocess.Popen(
-            words, pass_fds=[fd], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+            words,
+            pass_fds=[fd],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
     except OSError:
         return None
@@ -119,6 +126,7 @@ def _started(fd: int, start: int, end: int) -> subprocess.Popen[bytes] | None:
 
 def help_reading() -> None:
     """Read a part of a log: what helpers do."""
+    gc.disable()  # what is read has no cycles
     part = read_part(*map(int, sys.argv[1:]))
     pickle.dump(part, sys.stdout.buffer, protocol=pickle.HIGHEST_PROTOCOL)
     sys.stdout.buffer.flush()

@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from records import Record, RecordError, RecordStore, RecordWarning, append_only_log, index, log_set
@@ -106,6 +106,7 @@ def bytes_read(monkeypatch):
 
 
 @given(st.integers(0, 2**32 - 1))
+@settings(max_examples=int(os.environ.get("AUTOTUNE_EXAMPLES", 40)), deadline=None)
 def test_an_index_that_grows_in_steps_gives_what_the_whole_log_gives(tmp_path_factory, seed):
     random_ = random.Random(seed)
     path = tmp_path_factory.mktemp("logs") / "log.jsonl"
@@ -136,6 +137,18 @@ def test_an_index_is_used_again_and_only_grows_with_its_log(log, monkeypatch):
     log.append([make(7)])
     check(log.path)
     assert read == [log.path.stat().st_size - before]
+
+
+def test_an_index_that_knows_more_than_there_was_is_not_made_anew(log, monkeypatch):
+    with log.path.open("ab") as file:
+        file.write(make(3).to_json_line().encode())
+    earlier = index.LogReader(log)
+    log.append([make(4)])  # completes the last line
+    wanted = contents(open_index(log))
+    read = bytes_read(monkeypatch)
+    monkeypatch.setattr(index, "LogReader", lambda _: earlier)
+    assert contents(open_index(log)) == wanted
+    assert read == []
 
 
 def test_a_last_line_counts_without_its_newline_and_not_if_it_is_torn(log):
