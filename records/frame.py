@@ -44,13 +44,13 @@ def read_frame(path: Path, fields: Sequence[Field]) -> pd.DataFrame:
 
 def frame_of(paths: Paths) -> pd.DataFrame:
     """Return the records of logs as a frame; see `records.to_frame`."""
-    parts = [(str(path), read_columns(path)) for path in log_files(paths)]
-    logs = np.repeat(np.arange(len(parts), dtype=np.int32), [found.count for _, found in parts])
-    data: dict[str, Any] = {"log": _categories([name for name, _ in parts], logs)}
-    columns = [found.columns() for _, found in parts]
+    parts = [(str(path), part) for path in log_files(paths) for part in read_columns(path)]
+    numbers: dict[str, int] = {}
+    logs = [numbers.setdefault(name, len(numbers)) for name, _ in parts]
+    rows = np.repeat(np.array(logs, np.int32), [part.count for _, part in parts])
+    data: dict[str, Any] = {"log": _categories(list(numbers), rows)}
     for field in FIELDS[1:]:
-        pieces = [found.pop(field.name) for found in columns]
-        data[field.name] = _joined(field, pieces)
+        data[field.name] = _joined(field, [part.columns.pop(field.name) for _, part in parts])
     return pd.DataFrame(data, copy=False)
 
 

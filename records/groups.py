@@ -7,6 +7,7 @@ an index beside them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from records.json_lines import canonical_json
 from records.query import ranked
-from records.record import Record
+from records.record import Record, to_plain
 
 MOST_TRIALS = 64  # Trials of a group that a source returns, the fastest ones.
 
@@ -67,8 +68,13 @@ class RecordGroup:
 class RecordSource(Protocol):
     """Where records are looked up."""
 
-    def groups(self, template: str | None = None) -> Sequence[RecordGroup]:
-        """Return the groups of a template, or all, in order of first appearance."""
+    def groups(
+        self, template: str | None = None, args: Mapping[str, Any] | None = None
+    ) -> Sequence[RecordGroup]:
+        """Return the groups of a template and its arguments, in order of first appearance.
+
+        None stands for all.
+        """
 
     def records_of(self, group: RecordGroup) -> list[Record]:
         """Return those of a group that may be used: see `useful`. None of a group it has not."""
@@ -83,9 +89,16 @@ class RecordList:
             self._members.setdefault(group_key(record), []).append(record)
         self._groups = [_group(group) for group in self._members.values()]
 
-    def groups(self, template: str | None = None) -> Sequence[RecordGroup]:
-        """Return the groups of a template, or all, in order of first appearance."""
-        return [group for group in self._groups if template in (None, group.template)]
+    def groups(
+        self, template: str | None = None, args: Mapping[str, Any] | None = None
+    ) -> Sequence[RecordGroup]:
+        """Return the groups of a template and its arguments: see `RecordSource`."""
+        return [
+            group
+            for group in self._groups
+            if template in (None, group.template)
+            and (args is None or group.args == to_plain(args, "args"))
+        ]
 
     def records_of(self, group: RecordGroup) -> list[Record]:
         """Return those of a group that may be used: see `useful`."""
@@ -98,10 +111,13 @@ class _Merged:
     def __init__(self, sources: Sequence[RecordSource]) -> None:
         self._sources = sources
 
-    def groups(self, template: str | None = None) -> Sequence[RecordGroup]:
-        """Return the groups of a template, or all, in order of first appearance."""
+    def groups(
+        self, template: str | None = None, args: Mapping[str, Any] | None = None
+    ) -> Sequence[RecordGroup]:
+        """Return the groups of a template and its arguments: see `RecordSource`."""
         found: dict[str, RecordGroup] = {}
-        for group in (group for source in self._sources for group in source.groups(template)):
+        own = (source.groups(template, args) for source in self._sources)
+        for group in itertools.chain.from_iterable(own):
             known = found.get(group.key)
             found[group.key] = group if known is None else _joined(known, group)
         return list(found.values())
@@ -145,6 +161,20 @@ def make_group_key(
 ) -> str:
     """Return the key of the group with these records."""
     return canonical_json([template, args, list(constant), target, device, fingerprint])
+
+
+def args_key(args: Mapping[str, Any]) -> str:
+    """Return what is equal for equal arguments, as Python compares them: 1, 1.0 and true."""
+    return canonical_json(_without_types(to_plain(args, "args")))
+
+
+def _without_types(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_types(inside) for name, inside in value.items()}
+    if isinstance(value, list):
+        return [_without_types(inside) for inside in value]
+    whole = isinstance(value, bool) or (isinstance(value, float) and value.is_integer())
+    return int(value) if whole else value
 
 
 def useful(records: Sequence[Record]) -> list[Record]:

@@ -12,13 +12,22 @@ import json
 import logging
 import sqlite3
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from records.append_only_log import RecordStore
-from records.groups import MOST_TRIALS, RecordGroup, RecordList, RecordSource, group_key, merged
-from records.index_members import LogReader, Members, Skipped
+from records.groups import (
+    MOST_TRIALS,
+    RecordGroup,
+    RecordList,
+    RecordSource,
+    args_key,
+    group_key,
+    merged,
+)
+from records.index_members import Members, read_members
+from records.log_reader import LogReader, Skipped
 from records.record import Record
 from records.record_errors import RecordError
 
@@ -38,10 +47,10 @@ CREATE TABLE covered (
     skipped TEXT
 );
 CREATE TABLE groups (
-    number INTEGER PRIMARY KEY, key TEXT UNIQUE, template TEXT, common TEXT, trials INTEGER,
-    ok INTEGER, finals INTEGER, best_s REAL, first_s REAL, last_s REAL
+    number INTEGER PRIMARY KEY, key TEXT UNIQUE, template TEXT, args TEXT, common TEXT,
+    trials INTEGER, ok INTEGER, finals INTEGER, best_s REAL, first_s REAL, last_s REAL
 );
-CREATE INDEX templates ON groups (template);
+CREATE INDEX workloads ON groups (template, args);
 CREATE TABLE lines (number INTEGER, final INTEGER, cost_s REAL, start INTEGER, length INTEGER);
 CREATE INDEX of_group ON lines (number, final, cost_s, start);
 """
@@ -86,8 +95,8 @@ def open_index(store: RecordStore) -> RecordSource:
     """
     reader = LogReader(store)
     index = LogIndex(reader)
-    rest = reader.unfinished(index.lines + 1)
-    if not rest and not index.groups():
+    rest = reader.unfinished(index.lines + 1) if index.end == reader.end else []
+    if index.skipped.first and not rest and not index.groups():
         store.refuse(index.skipped.first)
     store.tell_skipped(index.skipped.first, index.skipped.count)
     return merged([index, RecordList(rest)]) if rest else index
@@ -103,15 +112,19 @@ class LogIndex:
         covered = self._covered(self._database)
         assert covered is not None
         self.lines = covered.lines
+        self.end = covered.end
         self.skipped = Skipped.from_json(covered.skipped)
 
-    def groups(self, template: str | None = None) -> Sequence[RecordGroup]:
-        """Return the groups of a template, or all, in order of first appearance."""
+    def groups(
+        self, template: str | None = None, args: Mapping[str, Any] | None = None
+    ) -> Sequence[RecordGroup]:
+        """Return the groups of a template and its arguments: see `RecordSource`."""
+        key = None if args is None else args_key(args)
         try:
-            return self._groups(template)
+            return self._groups(template, key)
         except _FAULTS as error:
             self._make_anew(error)
-            return self._groups(template)
+            return self._groups(template, key)
 
     def records_of(self, group: RecordGroup) -> list[Record]:
         """Return those of a group that may be used: see `records.groups.useful`."""
@@ -126,12 +139,14 @@ class LogIndex:
                 f"{self._reader.store.path} was changed while it was read: try again"
             ) from error
 
-    def _groups(self, template: str | None) -> list[RecordGroup]:
-        where, of = ("", ()) if template is None else ("WHERE template = ?", (template,))
+    def _groups(self, template: str | None, args: str | None) -> list[RecordGroup]:
+        wanted = {"template": template, "args": args}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        where = "WHERE " + " AND ".join(f"{name} = ?" for name in given) if given else ""
         rows = self._database.execute(
             "SELECT common, trials, ok, finals, best_s, first_s, last_s FROM groups "
             f"{where} ORDER BY number",
-            of,
+            tuple(given.values()),
         ).fetchall()
         return [
             RecordGroup(
@@ -248,24 +263,25 @@ class LogIndex:
         found, log = _Covered(*row), self._reader
         if (found.size, found.modified_ns) == (log.size, log.modified_ns):
             return found
-        # One that has not grown was changed otherwise.
-        goes_on = found.size != log.size and found.end <= log.size
-        return found if goes_on and (found.head, found.tail) == log.ends(found.end) else None
+        if found.size == log.size:
+            return None  # changed without growing
+        return found if (found.head, found.tail) == log.ends(found.end) else None
 
     def _is_current(self, covered: _Covered | None) -> bool:
+        """Whether there is nothing to take in; others may have read more than there was."""
+        if covered is None:
+            return False
         log = self._reader
-        return covered is not None and (covered.size, covered.modified_ns) == (
-            log.size,
-            log.modified_ns,
-        )
+        same = (covered.size, covered.modified_ns) == (log.size, log.modified_ns)
+        return same or covered.end > log.end
 
     def _take(self, database: sqlite3.Connection, covered: _Covered | None) -> None:
         """Read the lines that an index does not know yet, and store what they are."""
         log = self._reader
         if covered is None:
-            news = log.read(0, 0, Skipped())
+            news = read_members(log, 0, 0, Skipped())
         else:
-            news = log.read(covered.end, covered.lines, Skipped.from_json(covered.skipped))
+            news = read_members(log, covered.end, covered.lines, Skipped.from_json(covered.skipped))
         for key, members in news.members.items():
             _store(database, key, members)
         database.execute("DELETE FROM covered")
@@ -282,8 +298,13 @@ def _store(database: sqlite3.Connection, key: str, members: Members) -> None:
     ).fetchone()
     if known is None:
         number = database.execute(
-            "INSERT INTO groups (key, template, common) VALUES (?, ?, ?)",
-            (key, members.common["template"], json.dumps(members.common)),
+            "INSERT INTO groups (key, template, args, common) VALUES (?, ?, ?, ?)",
+            (
+                key,
+                members.common["template"],
+                args_key(members.common["args"]),
+                json.dumps(members.common),
+            ),
         ).lastrowid
         before: tuple[Any, ...] = (0, 0, 0, None, None, None)
     else:

@@ -92,7 +92,7 @@ def log_to_append(path: str | os.PathLike[str]) -> RecordStore:
     what = None
     if path == PRETUNED or Path(path).is_dir():
         what = "a folder of logs"
-    elif os.fspath(path).endswith(".gz") or foreign_format(path) == _COMPRESSED:
+    elif os.fspath(path).endswith(".gz") or foreign_format(Path(path)) == _COMPRESSED:
         what = "a compressed log"
     if what is not None:
         raise RecordError(f"{path} is {what}: records are appended to a single, uncompressed log")

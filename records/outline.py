@@ -153,19 +153,31 @@ class _Reader:
 
     def __init__(self) -> None:
         self._shared: dict[tuple[bytes, bytes], Shared] = {}
+        # What the line before began with, and had in its middle, up to what is its own.
+        self._last: tuple[bytes, bytes, Shared] | None = None
         self._steps: set[bytes] = set()
-        self._layouts: dict[tuple[str, ...], bool | None] = {}
-        self._knobs: dict[tuple[tuple[str, ...], tuple[type, ...]], bool] = {}
+        self._layouts: dict[tuple[Any, ...], bool | None] = {}
+        self._knobs: dict[tuple[Any, ...], bool] = {}
 
     def parts(self, line: bytes) -> Parts | None:
         """Return the parts of a line; None if a record has to be made to know what it is."""
+        if self._last is not None:
+            head, middle, shared = self._last
+            if line.startswith(head):
+                config_at = len(head) - len(_CONFIG)
+                policy_at = line.find(_POLICY, config_at)
+                if line.startswith(middle, policy_at):
+                    seed_at = policy_at + len(middle) - len(_SEED)
+                    return self._parts(line, config_at, policy_at, seed_at, shared)
         config_at = line.find(_CONFIG)
         policy_at = line.find(_POLICY, config_at)
         seed_at = line.find(_SEED, policy_at)
-        shared = self._shared.get((line[:config_at], line[policy_at:seed_at]))
-        if shared is None:
+        known = self._shared.get((line[:config_at], line[policy_at:seed_at]))
+        if known is None:
             return None
-        return self._parts(line, config_at, policy_at, seed_at, shared)
+        begin, end = config_at + len(_CONFIG), seed_at + len(_SEED)
+        self._last = line[:begin], line[policy_at:end], known
+        return self._parts(line, config_at, policy_at, seed_at, known)
 
     def _parts(
         self, line: bytes, config_at: int, policy_at: int, seed_at: int, shared: Shared
@@ -196,6 +208,8 @@ class _Reader:
         if min(config_at, policy_at, seed_at) < 0:
             return
         head, middle = line[:config_at], line[policy_at:seed_at]
+        if (head, middle) in self._shared:
+            return
         parsed: Any = parse_plain(head + b"}"), parse_plain(b"{" + middle[1:] + b"}")
         if not all(type(part) is dict for part in parsed):
             return
@@ -234,27 +248,22 @@ class _Reader:
         values = config["values"]
         if type(config["index"]) is not int or type(values) is not dict:
             return False
-        # Knobs by name and the types of their values.
-        key = tuple(values), tuple(map(type, values.values()))
+        key = (*values, *map(type, values.values()))
         plain = self._knobs.get(key)
         if plain is None:
-            plain = all(map(str.isprintable, values)) and _SCALARS.issuperset(key[1])
+            plain = all(map(str.isprintable, values)) and _SCALARS.issuperset(key[len(values) :])
             _remember(self._knobs, key, plain)
         if not plain and not (all(map(str.isprintable, values)) and _are_exact(values)):
             return False
         return _are_costs(own["costs_s"]) if "costs_s" in own else _is_error(own["error"])
 
     def _is_more(self, more: dict[str, Any], text: bytes) -> bool:
-        layout = tuple(more)
+        layout = (*more, *map(type, more.values()))
         if layout not in self._layouts:
             _remember(self._layouts, layout, _shallow(more))
         shallow = self._layouts[layout]
         if shallow is None or (not shallow and parse_plain(text) is None):
             return False
-        for name, value in more.items():
-            types = _MORE_TYPES.get(name)
-            if types is not None and type(value) not in types:
-                return False
         prints = more.get("fingerprints")
         return prints is None or _TEXT.issuperset(map(type, prints.values()))
 
@@ -269,10 +278,13 @@ def _remember(known: dict[Any, Any], key: object, value: object) -> None:
 
 
 def _shallow(more: dict[str, Any]) -> bool | None:
-    """Whether the fields with these names hold no lists; None if a record must tell what they are.
+    """Whether fields with these names and types hold no lists; None if a record must tell.
 
     A record has no field of the others.
     """
+    for name, value in more.items():
+        if type(value) not in _MORE_TYPES.get(name, {type(value)}):
+            return None
     others = more.keys() - _MORE_TYPES.keys()
     if not {"seed", "timestamp"} <= more.keys() or not others.isdisjoint(_FIELDS | {"schema"}):
         return None

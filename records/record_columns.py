@@ -226,6 +226,7 @@ def _row_of_record(record: Record) -> tuple[Any, ...]:
     )
 
 
+_VALUES = b'"values":'
 _NO_COSTS = (math.nan, math.nan, math.nan, 0)
 
 
@@ -246,9 +247,10 @@ def _prints(prints: Mapping[str, str]) -> tuple[str | None, ...]:
 
 def _values_text(config: bytes, values: Mapping[str, Any]) -> str | None:
     """Return the knob values as JSON; the text of a line is that already, unless it has escapes."""
-    if b"\\" in config or not config.isascii() or b" " in config:
+    begin = config.find(_VALUES)
+    if begin < 0 or b"\\" in config or not config.isascii():
         return as_text(json.dumps(values, separators=(",", ":"), ensure_ascii=False))
-    return config[config.index(b'"values":') + 9 : -1].decode("ascii")
+    return config[begin + len(_VALUES) : -1].decode("ascii")
 
 
 def _shared_of(record: Record) -> Shared:

@@ -76,7 +76,7 @@ def choose(
         Told each reason, in one line.
     """
     reuse = Grade(reuse)
-    search = _Search(task, as_source(records), notify)
+    search = _Search(task, as_source(records), notify, other_shapes=reuse.rank >= Grade.SHAPE.rank)
     found = search.best(
         lambda near: near.rank <= reuse.rank or (any_device and near.same_shape),
         outdated=reuse is Grade.ANY,
@@ -86,14 +86,25 @@ def choose(
 
 
 class _Search:
-    """One search for a record, and what it passes over."""
+    """One search for a record, and what it passes over.
 
-    def __init__(self, task: Task, source: RecordSource, notify: Callable[[str], object]) -> None:
+    `other_shapes`: whether records of other shapes may be admitted; else they are not looked at.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        source: RecordSource,
+        notify: Callable[[str], object],
+        other_shapes: bool,
+    ) -> None:
         self._task = task
         self._source = source
         self._notify = notify
         here = present_device(task)
-        near = ((match(task, here, g), g) for g in source.groups(task.workload.template))
+        workload = task.workload
+        groups = source.groups(workload.template, None if other_shapes else workload.args)
+        near = ((match(task, here, group), group) for group in groups)
         self._near = sorted(
             ((found, group) for found, group in near if found is not None),
             key=lambda pair: pair[0],

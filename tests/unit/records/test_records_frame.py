@@ -3,15 +3,25 @@
 import gzip
 import json
 import math
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import records
-from records import Record, RecordError, RecordStore, RecordWarning, record_columns
+from records import (
+    Record,
+    RecordError,
+    RecordStore,
+    RecordWarning,
+    log_reader,
+    read_columns,
+    record_columns,
+)
 from records.record_columns import FIELDS
 
 ERROR = {"code": "RUN_TIMEOUT", "stage": "run", "message": "too\nslow"}
@@ -159,6 +169,50 @@ def test_lines_of_no_record_are_told_and_a_later_version_is_refused(log):
     log.write_bytes(b"no log\n")
     with pytest.raises(RecordError, match="is not a log of records"):
         records.to_frame(log)
+
+
+@pytest.fixture
+def helpers(monkeypatch):
+    """Let helpers read small logs, three at a time."""
+    monkeypatch.setattr(read_columns, "HELPED", 2)
+    monkeypatch.setattr(read_columns, "_cpus", lambda: 3)
+
+
+def test_several_processes_read_what_one_does(log, helpers):
+    with log.open("ab") as file:
+        file.write(b"no record\n\n" + make(8).to_json_line().encode())
+    with pytest.warns(RecordWarning, match=r"skipped 1 line \(number 13\) of no record"):
+        check(records.to_frame(log), [*RECORDS, *RECORDS, make(8)], log)
+    with log.open("ab") as file:
+        file.write(b'\n{"schema":99}\n')
+    with pytest.raises(RecordError, match="line 16: record of schema 99"):
+        records.to_frame(log)
+
+
+@pytest.mark.parametrize("executable", ["/bin/false", "/no/such/python", ""])
+def test_what_a_helper_cannot_read_is_read_here(log, helpers, monkeypatch, executable):
+    monkeypatch.setattr(sys, "executable", executable)
+    check(records.to_frame(log), [*RECORDS, *RECORDS], log)
+
+
+def test_parts_of_a_log_are_whole_lines(tmp_path):
+    path = tmp_path / "text"
+    text = b"a\n\nbcd\n" + b"e" * 40 + b"\nf\n"
+    path.write_bytes(text)
+    with path.open("rb") as file:
+        for place in range(len(text) + 1):
+            start = log_reader.whole_line_from(file.fileno(), place, len(text))
+            assert start >= place
+            assert start in (0, len(text)) or text[start - 1 : start] == b"\n"
+            assert b"\n" not in text[max(place, 1) - 1 : max(start, 1) - 1]
+
+
+def test_the_columns_are_those_that_the_documentation_lists():
+    page = (Path(__file__).parents[3] / "docs" / "logs.md").read_text()
+    listed = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) ?\| (.*) \|$", page, re.MULTILINE)
+    units = [field.unit if field.unit not in ("", "1") else "" for field in FIELDS]
+    wanted = [(f.name, f.dtype, unit, f.meaning) for f, unit in zip(FIELDS, units, strict=True)]
+    assert listed == wanted
 
 
 def test_importing_records_does_not_import_pandas():

@@ -10,10 +10,10 @@ import warnings
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from records import Record, RecordError, RecordStore, RecordWarning, index, log_set
+from records import Record, RecordError, RecordStore, RecordWarning, append_only_log, index, log_set
 from records.groups import RecordList, merged
 from records.index import LogIndex, open_index
 from records.log_set import open_logs
@@ -66,8 +66,11 @@ def some(random_, count):
 def contents(source):
     """All that a source can be asked."""
     groups = list(source.groups())
-    one = source.groups("conv")
-    return groups, [source.records_of(group) for group in groups], [group.key for group in one]
+    one, none = source.groups("conv"), source.groups("conv", {"n": 64.0, "dtype": "no"})
+    both = source.groups("matmul", {"n": 64.0, "dtype": "float32"})
+    assert both or not source.groups("matmul", {"dtype": "float32", "n": 64})
+    keys = [[group.key for group in some] for some in (one, none, both)]
+    return groups, [source.records_of(group) for group in groups], keys
 
 
 def check(path):
@@ -92,23 +95,24 @@ def beside(path):
 def bytes_read(monkeypatch):
     """Count the bytes of the log that are read to make or grow an index."""
     read = []
-    original = index.LogReader.read
+    original = index.read_members
 
-    def counting(self, start, *more):
-        read.append(self.end - start)
-        return original(self, start, *more)
+    def counting(log, start, *more):
+        read.append(log.end - start)
+        return original(log, start, *more)
 
-    monkeypatch.setattr(index.LogReader, "read", counting)
+    monkeypatch.setattr(index, "read_members", counting)
     return read
 
 
 @given(st.integers(0, 2**32 - 1))
+@settings(max_examples=int(os.environ.get("AUTOTUNE_EXAMPLES", 40)), deadline=None)
 def test_an_index_that_grows_in_steps_gives_what_the_whole_log_gives(tmp_path_factory, seed):
     random_ = random.Random(seed)
     path = tmp_path_factory.mktemp("logs") / "log.jsonl"
     for _ in range(random_.randint(1, 4)):
-        RecordStore(path).append(some(random_, random_.choice([1, 5, 60])))
         with path.open("ab") as file:
+            file.write(append_only_log.encode(some(random_, random_.choice([1, 5, 60]))))
             file.write(random_.choice([b"", b"", b"\n", b"no record\n", b'{"schema":1}\n']))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecordWarning)
@@ -133,6 +137,18 @@ def test_an_index_is_used_again_and_only_grows_with_its_log(log, monkeypatch):
     log.append([make(7)])
     check(log.path)
     assert read == [log.path.stat().st_size - before]
+
+
+def test_an_index_that_knows_more_than_there_was_is_not_made_anew(log, monkeypatch):
+    with log.path.open("ab") as file:
+        file.write(make(3).to_json_line().encode())
+    earlier = index.LogReader(log)
+    log.append([make(4)])  # completes the last line
+    wanted = contents(open_index(log))
+    read = bytes_read(monkeypatch)
+    monkeypatch.setattr(index, "LogReader", lambda _: earlier)
+    assert contents(open_index(log)) == wanted
+    assert read == []
 
 
 def test_a_last_line_counts_without_its_newline_and_not_if_it_is_torn(log):
