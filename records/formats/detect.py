@@ -117,8 +117,8 @@ def load_own(store: RecordStore, must_exist: bool = False) -> list[Record]:
         if kind is None:
             raise
         raise RecordError(
-            f"{store.path} is {kind}, which this cannot use: `autotune records summary`, `features "
-            "export` and `replay run` read it, and `run` can learn from it"
+            f"{store.path} is {kind}, which this cannot use: `autotune records import` makes a log "
+            "of it; `features export` and `replay run` read it, and `run` can learn from it"
         ) from error
 
 
