@@ -84,6 +84,8 @@ def parse_t1(data: bytes, name: str) -> TuningProblem:
         raise SpaceError(f"{name} is no T1 file: it is not JSON") from error
     try:
         return _problem(document)
+    except RecursionError as error:
+        raise SpaceError(f"{name} is nested too deeply") from error
     except SpaceError as error:
         why = str(error)  # names in it may be of any length
         why = why if len(why) <= _MAX_SAID else f"{why[: _MAX_SAID - 3]}..."
@@ -289,8 +291,8 @@ def _condition(constraint: Constraint) -> dict[str, Any]:
     text = getattr(constraint.predicate, "text", None)
     if not isinstance(text, str):
         raise SpaceError(
-            f"T1 cannot hold the constraint {shown(constraint.name)}: it is code of Python; give it as "
-            "an Expression"
+            f"T1 cannot hold the constraint {shown(constraint.name)}: it is code of Python; give it "
+            "as an Expression"
         )
     return {"Expression": text, "Parameters": names_of(parse_expression(text))}
 

@@ -217,7 +217,7 @@ def test_values_take_the_type_of_their_parameter():
         (changed("TuningParameters", "Values", "[1, 1]"), "knob 'x' has the value 1 twice"),
         (changed("TuningParameters", "Values", "[1e999]"), "inf is not a finite number"),
         (changed("TuningParameters", "Values", [float("nan")]), "nan is not a finite number"),
-        (changed("TuningParameters", "Values", [10**400]), "is not a finite number"),
+        (changed("TuningParameters", "Values", [10**400]), "knob 'x': 1000"),
         (changed("Conditions", "Expression", None), "Expression must be a text"),
         (changed("Conditions", "Expression", "exit()"), "only min, max, abs can be called"),
         (changed("Conditions", "Expression", "z > 1"), "'z', which is no parameter"),
@@ -235,6 +235,11 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path):
         read_t1(tmp_path / "none.json")
     with pytest.raises(SpaceError, match="it is not JSON"):
         parse_t1(b"\xff\xfe", "file")
+    deep = json.dumps(changed("TuningParameters", "Values", [7])).replace(
+        "[7]", "[" * 900 + "]" * 900
+    )
+    with pytest.raises(SpaceError, match="nested too deeply|not a finite number"):
+        parse_t1(deep.encode(), "file")
     with pytest.raises(SpaceError, match="cannot write"):
         write_t1(parsed(t1(0)), tmp_path / "none" / "t1.json")
 
