@@ -291,8 +291,8 @@ def _condition(constraint: Constraint) -> dict[str, Any]:
     text = getattr(constraint.predicate, "text", None)
     if not isinstance(text, str):
         raise SpaceError(
-            f"T1 cannot hold the constraint {shown(constraint.name)}: it is code of Python; give it "
-            "as an Expression"
+            f"T1 cannot hold the constraint {shown(constraint.name)}: it is code of Python; "
+            "give it as an Expression"
         )
     return {"Expression": text, "Parameters": names_of(parse_expression(text))}
 
