@@ -31,6 +31,7 @@ from search_spaces.knobs import ChoiceKnob
 from search_spaces.space import Space
 
 MAX_BYTES = 1 << 24  # Of a file; a larger one is no description of a problem.
+_MAX_SAID = 300  # Characters of what is wrong with one.
 
 _TYPES = {"int": int, "uint": int, "float": float, "bool": bool, "string": str}
 _KERNEL = ("Language", "KernelName", "KernelFile", "GlobalSize", "LocalSize")
@@ -83,8 +84,12 @@ def parse_t1(data: bytes, name: str) -> TuningProblem:
         raise SpaceError(f"{name} is no T1 file: it is not JSON") from error
     try:
         return _problem(document)
+    except RecursionError as error:
+        raise SpaceError(f"{name} is nested too deeply") from error
     except SpaceError as error:
-        raise SpaceError(f"{name}: {error}") from error
+        why = str(error)  # names in it may be of any length
+        why = why if len(why) <= _MAX_SAID else f"{why[: _MAX_SAID - 3]}..."
+        raise SpaceError(f"{name}: {why}") from error
 
 
 def _problem(document: object) -> TuningProblem:
@@ -133,9 +138,13 @@ def _typed(value: Any, kind: object) -> Any:
     wanted = _TYPES.get(kind) if isinstance(kind, str) else None
     if wanted is None or isinstance(value, str) or not isinstance(value, bool | int | float):
         return value
-    if wanted is str or wanted(value) != value:  # 2.5 is no int
+    if wanted is str:
         return value
-    return wanted(value)
+    try:
+        typed = wanted(value)
+    except (OverflowError, ValueError):  # an infinite number, or one that no float holds
+        return value
+    return typed if typed == value else value  # 2.5 is no int
 
 
 def parse_values(text: str) -> list[Any]:
@@ -267,7 +276,9 @@ def _parameter(knob: Knob) -> dict[str, Any]:
         kinds, values = {float}, [float(value) for value in values]  # type: ignore[arg-type]
     (kind,) = kinds if len(kinds) == 1 else (None,)
     if kind not in names:
-        raise SpaceError(f"T1 cannot hold knob {knob.name!r}: its values are not of one plain type")
+        raise SpaceError(
+            f"T1 cannot hold knob {shown(knob.name)}: its values are not of one plain type"
+        )
     return {
         "Name": knob.name,
         "Type": names[kind],
@@ -280,8 +291,8 @@ def _condition(constraint: Constraint) -> dict[str, Any]:
     text = getattr(constraint.predicate, "text", None)
     if not isinstance(text, str):
         raise SpaceError(
-            f"T1 cannot hold the constraint {constraint.name!r}: it is code of Python; give it as "
-            "an Expression"
+            f"T1 cannot hold the constraint {shown(constraint.name)}: it is code of Python; "
+            "give it as an Expression"
         )
     return {"Expression": text, "Parameters": names_of(parse_expression(text))}
 

@@ -33,6 +33,7 @@ MAX_DOCUMENT = 1 << 29  # Bytes of a file that is one JSON document, uncompresse
 
 _GZIP = b"\x1f\x8b"
 _MAX_DAMAGED = 64
+_REPLACED = "\ufffd"  # in place of bytes that are no UTF-8
 
 # The formats with a measurement per line.
 _OWN, _AUTOTVM = "autotune", "an AutoTVM log"
@@ -139,14 +140,14 @@ def _of_file(file: BinaryIO, kind: str | None, name: str) -> list[Record]:
         return RecordStore(name).parse(_lines_of(file))
     if kind == _AUTOTVM:
         return list(autotvm.records_of(_lines_of(file), name))
-    document = kernel_tuner.parse_json(_text_of(file, name))
+    text = _text_of(file, name)
+    document = kernel_tuner.parse_json(text)
     if isinstance(document, dict) and "cache" in document:
         return list(kernel_tuner.records_of(document, name))
     if isinstance(document, dict) and "results" in document:
         return list(t4.records_of(document, name))
-    raise RecordError(
-        f"{name} is of no known format: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
-    )
+    what = "is not text" if _REPLACED in text else "is of no known format"
+    raise RecordError(f"{name} {what}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
 
 
 def _is_database(path: Path) -> bool:

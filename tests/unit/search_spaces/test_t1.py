@@ -210,10 +210,14 @@ def test_values_take_the_type_of_their_parameter():
         ({"ConfigurationSpace": {}}, "TuningParameters must be a list"),
         ({"ConfigurationSpace": {"TuningParameters": []}}, "TuningParameters is empty"),
         (changed("TuningParameters", "Name", 3), "a parameter's Name must be a text, not '3'"),
+        (changed("TuningParameters", "Name", "x" * 5000), r"'y', which is|x\.\.\.|'x', which"),
         (changed("TuningParameters", "Name", "y"), "two knobs are named 'y'|no parameter"),
         (changed("TuningParameters", "Values", 3), "the Values of x must be a list"),
         (changed("TuningParameters", "Values", "[1"), r"'\[1' is no list of values"),
         (changed("TuningParameters", "Values", "[1, 1]"), "knob 'x' has the value 1 twice"),
+        (changed("TuningParameters", "Values", "[1e999]"), "inf is not a finite number"),
+        (changed("TuningParameters", "Values", [float("nan")]), "nan is not a finite number"),
+        (changed("TuningParameters", "Values", [10**400]), "knob 'x': 1000"),
         (changed("Conditions", "Expression", None), "Expression must be a text"),
         (changed("Conditions", "Expression", "exit()"), "only min, max, abs can be called"),
         (changed("Conditions", "Expression", "z > 1"), "'z', which is no parameter"),
@@ -223,6 +227,7 @@ def test_a_file_that_describes_no_space_is_one_line(document, message):
     with pytest.raises(SpaceError, match=message) as told:
         parsed(document)
     assert str(told.value).startswith("file: ")
+    assert len(str(told.value)) < 400
 
 
 def test_files_that_cannot_be_read_are_one_line(tmp_path):
@@ -230,6 +235,11 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path):
         read_t1(tmp_path / "none.json")
     with pytest.raises(SpaceError, match="it is not JSON"):
         parse_t1(b"\xff\xfe", "file")
+    deep = json.dumps(changed("TuningParameters", "Values", [7])).replace(
+        "[7]", "[" * 900 + "]" * 900
+    )
+    with pytest.raises(SpaceError, match=r"nested too deeply|not a finite number"):
+        parse_t1(deep.encode(), "file")
     with pytest.raises(SpaceError, match="cannot write"):
         write_t1(parsed(t1(0)), tmp_path / "none" / "t1.json")
 
