@@ -99,13 +99,12 @@ class _Search:
         self._task = task
         self._source = source
         self._notify = notify
-        here = present_device(task)
+        self._here = here = present_device(task)
         near = ((match(task, here, g), g) for g in source.groups(task.workload.template))
         self._near = sorted(
             ((found, group) for found, group in near if found is not None),
             key=lambda pair: pair[0],
         )
-        self._here = here
         self._elsewhere: list[tuple[Match, RecordGroup]] = []
         # Groups of the same workload, with those of their records that are in today's space.
         self._outdated: list[tuple[Match, RecordGroup, list[tuple[int, Record]]]] = []
