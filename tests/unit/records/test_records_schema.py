@@ -133,11 +133,11 @@ def mutated(draw):
             inside = inside[key]
         match draw(st.sampled_from(["change", "change", "remove", "add"])):
             case "change":
-                inside[last] = draw(ODD)
+                inside[last] = copy.deepcopy(draw(ODD))  # it may be changed next
             case "remove":
                 del inside[last]
             case "add" if isinstance(inside, dict):
-                inside[draw(st.sampled_from([*KEYS, "new", "a\n"]))] = draw(ODD)
+                inside[draw(st.sampled_from([*KEYS, "new", "a\n"]))] = copy.deepcopy(draw(ODD))
     return data
 
 
