@@ -103,4 +103,4 @@ def _problem(task: Task, record: Record) -> str:
         return ""
     if task.refusal(index):
         return NOT_ALLOWED
-    return DOUBTED if doubt(task, index, record) else ""
+    return DOUBTED if doubt(task, index, record, record.device) else ""
