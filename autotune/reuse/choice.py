@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from autotune.errors import AutotuneError
 from autotune.reuse.grades import Grade, Match, device_text, match, named_devices, present_device
-from autotune.reuse.problems import claim_problem, version_problem
+from autotune.reuse.problems import doubt_problem, refusal_problem, version_problem
 from autotune.reuse.task_finder import NOT_IN_SPACE
 from autotune.system.words import counted, named
 from autotune.task.task import Task
@@ -174,7 +174,9 @@ class _Search:
         found = {id(candidate.record): candidate for candidate in candidates}
         for record in ranked(candidate.record for candidate in found.values()):
             one = found[id(record)]
-            problem = claim_problem(one.made_by, record, self._here, self._task)
+            problem = doubt_problem(one.made_by, record, self._here) or refusal_problem(
+                self._task, record
+            )
             if problem is None:
                 config = self._task.space.config(self._task.space.index_of(record.config["values"]))
                 return Choice(record, config, one.grade, one.outdated)

@@ -8,7 +8,13 @@ from functools import lru_cache
 
 from autotune.errors import AutotuneError
 from autotune.reuse.grades import Grade, device_grade, present_device
-from autotune.reuse.problems import DOUBTED, NO_VERSION, NOT_ALLOWED, record_problem
+from autotune.reuse.problems import (
+    DOUBTED,
+    NO_VERSION,
+    NOT_ALLOWED,
+    record_problem,
+    refusal_problem,
+)
 from autotune.reuse.task_finder import NO_TEMPLATE, REASONS, TEMPLATE_FAILS, TaskFinder
 from autotune.task.task import Task
 from autotune.task.workload import Workload
@@ -68,6 +74,8 @@ class CurrentTemplates:
             return ELSEWHERE
         try:
             problem = record_problem(task, record, here)
+            if problem is None and record.ok:
+                problem = refusal_problem(task, record)
         except AutotuneError:
             return TEMPLATE_FAILS
         return "" if problem is None else problem.kind

@@ -34,16 +34,12 @@ _OLD = Problem(TEMPLATE_CHANGED, "measured with an earlier version of this templ
 
 
 def record_problem(task: Task, record: Record, here: Mapping[str, Any]) -> Problem | None:
-    """Return what is wrong with a record of a task's workload; None if it holds.
-
-    A failed record is not asked whether its configuration is still allowed.
+    """Return what is wrong with a record of a task's workload; None if it counts.
 
     `here`: the device that the task's target runs on.
     """
     problem = version_problem(task, record, same_schedules(here, record.device))
-    if problem is None and record.ok:
-        problem = claim_problem(task, record, here)
-    return problem
+    return problem or (doubt_problem(task, record, here) if record.ok else None)
 
 
 def version_problem(task: Task, record: Record, same_schedules: bool = True) -> Problem | None:
@@ -63,27 +59,28 @@ def version_problem(task: Task, record: Record, same_schedules: bool = True) -> 
     return None if made_by == task.fingerprints_of(index)["template"] else _OLD
 
 
-def claim_problem(
-    task: Task, record: Record, here: Mapping[str, Any], wanted: Task | None = None
-) -> Problem | None:
-    """Return why a successful record may not be built, or is not believed; None if it is.
+def doubt_problem(task: Task, record: Record, here: Mapping[str, Any]) -> Problem | None:
+    """Return why a successful record of a task's workload is not believed; None if it is."""
+    # On this kind of device, what the record does not tell of it is as here.
+    known = {} if device_grade(here, record.device)[0] is Grade.ANY else here
+    index = None
+    if version_problem(task, record) is None:  # else the schedule steps may be others
+        index = task.space.index_of(record.config["values"])
+    text = doubt(task, index, record, {**known, **record.device})
+    return Problem(DOUBTED, text) if text else None
 
-    `task`: the workload of the record, measured on the device `here` or another.
-    `wanted`: what is to be built by its knob values, if that is not the same workload.
+
+def refusal_problem(task: Task, record: Record) -> Problem | None:
+    """Return why a task is not built with a record's knob values; None if it is.
+
+    Asked last, because some milliseconds go by. The record may be of another shape.
     """
-    built = wanted or task
     try:
-        refused = built.refusal(built.space.index_of(record.config["values"]))
+        refused = task.refusal(task.space.index_of(record.config["values"]))
     except SpaceError:
         return _NO_CONFIG
     except InstantiationError as error:
         return Problem(NOT_ALLOWED, str(error))
     if refused:
-        return Problem(NOT_ALLOWED, f"its configuration is no longer allowed: {refused}")
-    # On this kind of device, what the record does not tell of it is as here.
-    known = {} if device_grade(here, record.device)[0] is Grade.ANY else here
-    index = None
-    if version_problem(task, record) is None:  # else its schedule steps may be others
-        index = task.space.index_of(record.config["values"])
-    text = doubt(task, index, record, {**known, **record.device})
-    return Problem(DOUBTED, text) if text else None
+        return Problem(NOT_ALLOWED, f"the configuration is no longer allowed: {refused}")
+    return None

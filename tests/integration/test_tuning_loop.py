@@ -115,7 +115,7 @@ def test_records_that_are_not_believed_are_counted_and_measured_again(task, stor
     assert {o.index: o.cost_s for o in tuner.observations} == {0: 1.0, 1: 2.0}
     assert summary.best.cost_s == 1.0
     assert caplog.messages == [
-        "4 records of plain(n=64) do not count: its time is less than any such device needs"
+        "4 records of plain(n=64) do not count: the time is less than any such device needs"
     ]
     again, measurer = run(task, store, 2)
     assert (again.measured, measurer.asked) == (0, [])

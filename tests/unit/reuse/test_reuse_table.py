@@ -211,7 +211,7 @@ def doubtful(task, both):
         "the configuration is not in today's space": replace(
             record, config={"index": 0, "values": {**record.config["values"], knob: value + 1009}}
         ),
-        "its schedule steps are not those of the template": replace(record, steps=steps),
+        "the schedule steps are not those of the template": replace(record, steps=steps),
         "without the version of its template": replace(record, fingerprints=None),
         "from other devices (an unknown device)": replace(record, device={}),
     }
