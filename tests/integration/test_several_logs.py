@@ -10,11 +10,11 @@ import pytest
 from support.dataset_records import record_of
 
 import autotune
-from autotune.errors import UsageError
+from autotune.errors import NoRecordError, UsageError
 from autotune.reuse.grades import present_device
 from autotune.target import Target
 from autotune.task.task import Task
-from records import RecordError, RecordStore, log_set
+from records import RecordError, RecordStore, RecordWarning, log_set
 
 SIZE = {"m": 16, "n": 16, "k": 16}
 WORDS = ["--set", "m=16", "n=16", "k=16"]
@@ -116,3 +116,69 @@ def test_what_cannot_be_read_or_appended_to_is_said_in_a_line(
     assert done.code == 2
     assert why in " ".join(done.err.split())
     assert done.err.count("\n") <= 3
+
+
+@pytest.fixture
+def none_ships(tmp_path, monkeypatch):
+    (tmp_path / "package" / "pretuned").mkdir(parents=True)
+    monkeypatch.setattr(log_set, "__file__", str(tmp_path / "package" / "log_set.py"))
+    monkeypatch.chdir(tmp_path)
+
+
+NONE_SHIPS = "no records ship with this version yet"
+
+
+def test_without_records_that_ship_a_build_does_what_missing_says(none_ships, call):
+    words = ["build", "matmul", *WORDS, "--log", "pretuned", "-o", "lib.so"]
+    built = call(*words)
+    assert "the default one" in built.out
+    assert NONE_SHIPS in built.err
+    strict = call(*words, "--strict")
+    assert strict.code == 1
+    assert "no record that can be used" in " ".join(strict.err.split())
+    with pytest.warns(UserWarning, match=f"{NONE_SHIPS}|building the default configuration"):
+        assert autotune.build("matmul", SIZE, records="pretuned").record is None
+    with pytest.warns(RecordWarning), pytest.raises(NoRecordError):
+        autotune.build("matmul", SIZE, records="pretuned", missing="error")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["best", "matmul", *WORDS, "--log", "pretuned"],
+        ["dispatch", "matmul", "--log", "pretuned", "--dry-run"],
+        ["replay", "run", "pretuned"],
+        ["records", "summary", "pretuned"],
+    ],
+)
+def test_without_records_that_ship_other_commands_say_so_in_a_line(none_ships, call, words):
+    done = call(*words)
+    assert done.code == 2
+    assert f"pretuned: {NONE_SHIPS}" in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "matmul", *WORDS, "--log", "pretuned"],
+        ["bench", "matmul", *WORDS, "--log", "pretuned"],
+        ["build", "matmul", *WORDS, "--log", "pretuned", "--missing", "tune"],
+        ["records", "import", "logs", "--out", "pretuned"],
+        ["records", "merge", "logs", "--out", "pretuned"],
+    ],
+)
+def test_nothing_is_written_to_the_records_that_ship(folder, tmp_path, monkeypatch, call, words):
+    monkeypatch.chdir(tmp_path)
+    done = call(*words)
+    assert done.code == 2
+    assert "pretuned stands for the records that ship" in " ".join(done.err.split())
+    assert not (tmp_path / "pretuned").exists()
+
+
+def test_dispatch_takes_folders_and_compressed_logs(folder, tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    for given in (["logs"], ["logs/a.jsonl", "logs/b.jsonl.gz"]):
+        done = call("dispatch", "matmul", "--log", *given, "--dry-run")
+        assert done.code == 1
+        assert "dispatch needs records of two shapes" in done.err
