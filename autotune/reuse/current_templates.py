@@ -94,7 +94,7 @@ def _problem(task: Task, record: Record) -> str:
         index = task.space.index_of(record.config["values"])
     except SpaceError:
         return NOT_IN_SPACE
-    made_by = (record.fingerprints or {}).get("template")
+    made_by = record.fingerprint
     if made_by is None:
         return NO_VERSION
     if made_by != task.fingerprints_of(index)["template"]:

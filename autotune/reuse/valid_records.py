@@ -66,5 +66,5 @@ def current_index(task: Task, record: Record, same_schedules: bool = True) -> in
         return None
     if not same_schedules:
         return index
-    made_by = (record.fingerprints or {}).get("template")
+    made_by = record.fingerprint
     return index if made_by == task.fingerprints_of(index)["template"] else None

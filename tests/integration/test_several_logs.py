@@ -10,6 +10,7 @@ import pytest
 from support.dataset_records import record_of
 
 import autotune
+from autotune.cli.main import main
 from autotune.errors import NoRecordError, UsageError
 from autotune.reuse.grades import present_device
 from autotune.target import Target
@@ -118,26 +119,36 @@ def test_what_cannot_be_read_or_appended_to_is_said_in_a_line(
     assert done.err.count("\n") <= 3
 
 
+NONE_SHIPS = "no records ship with this version yet"
+
+
 @pytest.fixture
-def none_ships(tmp_path, monkeypatch):
+def without_shipped(tmp_path, monkeypatch, capsys):
+    """Run commands in this process, of a version with which no records ship."""
     (tmp_path / "package" / "pretuned").mkdir(parents=True)
     monkeypatch.setattr(log_set, "__file__", str(tmp_path / "package" / "log_set.py"))
     monkeypatch.chdir(tmp_path)
 
+    def run(*words):
+        code = main(list(words))
+        said = capsys.readouterr()
+        return code, said.out, " ".join(said.err.split())
 
-NONE_SHIPS = "no records ship with this version yet"
+    return run
 
 
-def test_without_records_that_ship_a_build_does_what_missing_says(none_ships, call):
+def test_without_records_that_ship_a_build_does_what_missing_says(without_shipped):
     words = ["build", "matmul", *WORDS, "--log", "pretuned", "-o", "lib.so"]
-    built = call(*words)
-    assert "the default one" in built.out
-    assert NONE_SHIPS in built.err
-    strict = call(*words, "--strict")
-    assert strict.code == 1
-    assert "no record that can be used" in " ".join(strict.err.split())
-    with pytest.warns(UserWarning, match=f"{NONE_SHIPS}|building the default configuration"):
+    code, out, err = without_shipped(*words)
+    assert code == 0
+    assert "the default one" in out
+    assert NONE_SHIPS in err
+    code, _, err = without_shipped(*words, "--strict")
+    assert code == 1
+    assert "no record that can be used" in err
+    with pytest.warns(UserWarning) as told:
         assert autotune.build("matmul", SIZE, records="pretuned").record is None
+    assert any(NONE_SHIPS in str(warning.message) for warning in told)
     with pytest.warns(RecordWarning), pytest.raises(NoRecordError):
         autotune.build("matmul", SIZE, records="pretuned", missing="error")
 
@@ -151,11 +162,8 @@ def test_without_records_that_ship_a_build_does_what_missing_says(none_ships, ca
         ["records", "summary", "pretuned"],
     ],
 )
-def test_without_records_that_ship_other_commands_say_so_in_a_line(none_ships, call, words):
-    done = call(*words)
-    assert done.code == 2
-    assert f"pretuned: {NONE_SHIPS}" in done.err
-    assert done.err.count("\n") == 1
+def test_without_records_that_ship_other_commands_say_so_in_a_line(without_shipped, words):
+    assert without_shipped(*words) == (2, "", f"error: pretuned: {NONE_SHIPS}")
 
 
 @pytest.mark.parametrize(
@@ -182,3 +190,14 @@ def test_dispatch_takes_folders_and_compressed_logs(folder, tmp_path, monkeypatc
         done = call("dispatch", "matmul", "--log", *given, "--dry-run")
         assert done.code == 1
         assert "dispatch needs records of two shapes" in done.err
+
+
+def test_a_log_that_teaches_nothing_is_refused_before_anything_is_shown(tmp_path, call):
+    rubbish = tmp_path / "rub.jsonl"
+    rubbish.write_text("rubbish\n" * 5)
+    words = ["--log", str(tmp_path / "new.jsonl"), "--trials", "1"]
+    done = call("run", "matmul", *WORDS, *words, "--transfer", str(rubbish))
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith("error: ")
+    assert "rub.jsonl" in done.err

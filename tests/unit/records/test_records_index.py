@@ -192,6 +192,13 @@ def test_what_cannot_be_a_log_is_refused_as_loading_does(tmp_path, log):
         open_index(RecordStore(tmp_path / "missing"))
 
 
+def test_a_file_without_records_is_one_error_without_a_warning(tmp_path):
+    path = tmp_path / "rub.jsonl"
+    path.write_text("rubbish\n" * 23 + "rubbish")
+    with pytest.raises(RecordError, match=r"none of its lines is one \(line 1: "):
+        open_index(RecordStore(path))
+
+
 def test_the_index_of_another_log_is_thrown_away(log):
     others = RecordStore(log.path.with_name("other"))
     others.append(some(random.Random(2), 400))
