@@ -144,7 +144,7 @@ def test_without_records_that_ship_a_build_does_what_missing_says(without_shippe
     assert "the default one" in out
     assert NONE_SHIPS in err
     code, _, err = without_shipped(*words, "--strict")
-    assert code == 1
+    assert code == 3
     assert "no record that can be used" in err
     default = pytest.warns(UserWarning, match="building the default configuration")
     with pytest.warns(RecordWarning, match=NONE_SHIPS), default:
@@ -163,7 +163,7 @@ def test_without_records_that_ship_a_build_does_what_missing_says(without_shippe
     ],
 )
 def test_without_records_that_ship_other_commands_say_so_in_a_line(without_shipped, words):
-    assert without_shipped(*words) == (2, "", f"error: pretuned: {NONE_SHIPS}")
+    assert without_shipped(*words) == (2, "", f"autotune: pretuned: {NONE_SHIPS}")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_dispatch_takes_folders_and_compressed_logs(folder, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     for given in (["logs"], ["logs/a.jsonl", "logs/b.jsonl.gz"]):
         done = call("dispatch", "matmul", "--log", *given, "--dry-run")
-        assert done.code == 1
+        assert done.code == 3
         assert "dispatch needs records of two shapes" in done.err
 
 
@@ -199,5 +199,5 @@ def test_a_log_that_teaches_nothing_is_refused_before_anything_is_shown(tmp_path
     done = call("run", "matmul", *WORDS, *words, "--transfer", str(rubbish))
     assert done.code == 2
     assert done.out == ""
-    assert done.err.startswith("error: ")
+    assert done.err.startswith("autotune: ")
     assert "rub.jsonl" in done.err
