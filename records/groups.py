@@ -13,11 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
+from records.best_of_group import BestOfGroup
 from records.json_lines import canonical_json
-from records.query import ranked
 from records.record import Record, to_plain
-
-MOST_TRIALS = 64  # Trials of a group that a source returns, the fastest ones.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +52,56 @@ class RecordGroup:
     @cached_property
     def key(self) -> str:
         """What is equal for all records of the group, and only for these: see `group_key`."""
-        return make_group_key(
-            template=self.template,
-            args=self.args,
-            constant=self.constant,
-            target=self.target,
-            device=self.device,
-            fingerprint=self.fingerprint,
-        )
+        return group_key(self)
+
+
+class Grouped(Protocol):
+    """What tells of which group a record is: a record, its outline, or a group."""
+
+    @property
+    def template(self) -> str:
+        """Name of the template."""
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """Arguments of the template."""
+
+    @property
+    def constant(self) -> tuple[int, ...]:
+        """Positions of the inputs that did not change."""
+
+    @property
+    def target(self) -> str:
+        """What it was compiled for."""
+
+    @property
+    def device(self) -> Mapping[str, Any]:
+        """What it ran on."""
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the template."""
+
+
+def identity(of: Grouped) -> dict[str, Any]:
+    """Return what the records of a group have in common, by the names of `RecordGroup`."""
+    return {
+        "template": of.template,
+        "args": of.args,
+        "constant": of.constant,
+        "target": of.target,
+        "device": of.device,
+        "fingerprint": of.fingerprint,
+    }
+
+
+def group_key(of: Grouped, any_version: bool = False) -> str:
+    """Return what is equal for all records of a group: workload, target, device, fingerprint.
+
+    `any_version`: without the fingerprint, as the rows of summaries are.
+    """
+    named = [*identity(of).values()]
+    return canonical_json(named[:-1] if any_version else named)
 
 
 @runtime_checkable
@@ -138,31 +178,6 @@ def as_source(records: RecordSource | Iterable[Record]) -> RecordSource:
     return records if isinstance(records, RecordSource) else RecordList(records)
 
 
-def group_key(record: Record) -> str:
-    """Return what is equal for all records of a group: workload, device, fingerprint."""
-    return make_group_key(
-        template=record.template,
-        args=record.args,
-        constant=record.constant,
-        target=record.target,
-        device=record.device,
-        fingerprint=(record.fingerprints or {}).get("template"),
-    )
-
-
-def make_group_key(
-    *,
-    template: str,
-    args: Mapping[str, Any],
-    constant: Sequence[int],
-    target: str,
-    device: Mapping[str, Any],
-    fingerprint: str | None,
-) -> str:
-    """Return the key of the group with these records."""
-    return canonical_json([template, args, list(constant), target, device, fingerprint])
-
-
 def args_key(args: Mapping[str, Any]) -> str:
     """Return what is equal for equal arguments, as Python compares them: 1, 1.0 and true."""
     return canonical_json(_without_types(to_plain(args, "args")))
@@ -177,31 +192,31 @@ def _without_types(value: Any) -> Any:
     return int(value) if whole else value
 
 
-def useful(records: Sequence[Record]) -> list[Record]:
+def useful(records: Iterable[Record]) -> list[Record]:
     """Return the records of a group that decide what is built.
 
     These are all of final comparisons, in the order of the log, then the `MOST_TRIALS` fastest
     trials, the fastest first.
     """
-    trials = [record for record in records if record.is_trial]
-    return [r for r in records if not r.is_trial] + ranked(trials)[:MOST_TRIALS]
+    return _best(records).kept()
+
+
+def _best(records: Iterable[Record]) -> BestOfGroup[Record]:
+    best = BestOfGroup[Record]()
+    for record in records:
+        best.add(not record.is_trial, record.cost_s if record.ok else None, record)
+    return best
 
 
 def _group(records: Sequence[Record]) -> RecordGroup:
-    first = records[0]
-    trials = [record for record in records if record.is_trial]
+    best = _best(records)
     times = [record.timestamp for record in records]
     return RecordGroup(
-        template=first.template,
-        args=first.args,
-        constant=first.constant,
-        target=first.target,
-        device=first.device,
-        fingerprint=(first.fingerprints or {}).get("template"),
-        trials=len(trials),
-        ok=sum(record.ok for record in trials),
-        finals=len(records) - len(trials),
-        best_s=min((record.cost_s for record in trials if record.ok), default=None),
+        **identity(records[0]),
+        trials=best.trials,
+        ok=best.ok,
+        finals=len(best.finals),
+        best_s=min((cost_s for cost_s, _ in best.fastest()), default=None),
         first_s=min(times),
         last_s=max(times),
     )

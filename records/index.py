@@ -1,32 +1,37 @@
-"""An index beside a large log, so that a look-up reads a few of its lines; only here is sqlite3.
+"""An index beside a large log, so that a look-up reads a few of its lines.
 
 The log alone counts. The index may be deleted at any time; it is thrown away if the log is no
-longer the file that it was made of, and grows with the log. Where it cannot be written, one is made
-in memory.
+longer the file that it was made of, or not as it was written, and grows with the log. Where it
+cannot be written, one is made in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
+import os
 import sqlite3
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from records.append_only_log import RecordStore
-from records.groups import (
-    MOST_TRIALS,
-    RecordGroup,
-    RecordList,
-    RecordSource,
-    args_key,
-    group_key,
-    merged,
+from records.groups import RecordGroup, RecordList, RecordSource, args_key, group_key, merged
+from records.index_members import read_members
+from records.index_tables import (
+    FAULTS,
+    Covered,
+    Known,
+    WrongIndexError,
+    is_damage,
+    make_tables,
+    places_of,
+    read_known,
+    transaction,
+    write_group,
+    write_known,
 )
-from records.index_members import Members, read_members
 from records.log_reader import LogReader, Skipped
 from records.record import Record
 from records.record_errors import RecordError
@@ -35,55 +40,7 @@ _log = logging.getLogger(__name__)
 
 SUFFIX = ".index.sqlite"  # Of the index, behind the whole name of the log.
 
-_VERSION = 1
 _WAIT_S = 30.0  # Seconds to wait for another process that writes the index.
-
-_TABLES = """
-DROP TABLE IF EXISTS covered;
-DROP TABLE IF EXISTS groups;
-DROP TABLE IF EXISTS lines;
-CREATE TABLE covered (
-    end INTEGER, lines INTEGER, head TEXT, tail TEXT, size INTEGER, modified_ns INTEGER,
-    skipped TEXT
-);
-CREATE TABLE groups (
-    number INTEGER PRIMARY KEY, key TEXT UNIQUE, template TEXT, args TEXT, common TEXT,
-    trials INTEGER, ok INTEGER, finals INTEGER, best_s REAL, first_s REAL, last_s REAL
-);
-CREATE INDEX workloads ON groups (template, args);
-CREATE TABLE lines (number INTEGER, final INTEGER, cost_s REAL, start INTEGER, length INTEGER);
-CREATE INDEX of_group ON lines (number, final, cost_s, start);
-"""
-
-# All in one, so that nobody changes the index in between.
-_LINES_OF = """
-SELECT groups.finals, groups.ok, lines.start, lines.length
-FROM groups LEFT JOIN lines ON lines.number = groups.number WHERE groups.key = ?
-ORDER BY lines.final DESC, lines.cost_s, lines.start
-"""
-
-# Of SQLite's errors those that say that a file is no index of this version.
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
-
-
-class _WrongIndexError(Exception):
-    """An index that does not fit its log."""
-
-
-# What shows that something is wrong with an index.
-_FAULTS = (sqlite3.Error, _WrongIndexError, ValueError, KeyError, TypeError)
-
-
-class _Covered(NamedTuple):
-    """Up to where an index knows its log; a row of the table."""
-
-    end: int  # Bytes.
-    lines: int
-    head: str  # Digest of its first bytes.
-    tail: str  # Digest of the last ones before `end`.
-    size: int  # Of the file at that time.
-    modified_ns: int
-    skipped: str  # Lines of no record, as JSON.
 
 
 def open_index(store: RecordStore) -> RecordSource:
@@ -95,9 +52,9 @@ def open_index(store: RecordStore) -> RecordSource:
     """
     reader = LogReader(store)
     index = LogIndex(reader)
+    if not index.groups():
+        return RecordList(store.load())  # says what is wrong, if something is
     rest = reader.unfinished(index.lines + 1) if index.end == reader.end else []
-    if index.skipped.first and not rest and not index.groups():
-        store.refuse(index.skipped.first)
     store.tell_skipped(index.skipped.first, index.skipped.count)
     return merged([index, RecordList(rest)]) if rest else index
 
@@ -108,109 +65,101 @@ class LogIndex:
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
         self._path = Path(f"{reader.store.path}{SUFFIX}")
-        self._database = self._opened()
-        covered = self._covered(self._database)
-        assert covered is not None
-        self.lines = covered.lines
-        self.end = covered.end
-        self.skipped = Skipped.from_json(covered.skipped)
+        self._open()
+
+    @property
+    def lines(self) -> int:
+        """Number of lines that it knows."""
+        return self._known.covered.lines
+
+    @property
+    def end(self) -> int:
+        """Bytes of the log that it knows."""
+        return self._known.covered.end
+
+    @property
+    def skipped(self) -> Skipped:
+        """Lines of no record."""
+        return Skipped.from_json(self._known.covered.skipped)
 
     def groups(
         self, template: str | None = None, args: Mapping[str, Any] | None = None
     ) -> Sequence[RecordGroup]:
         """Return the groups of a template and its arguments: see `RecordSource`."""
         key = None if args is None else args_key(args)
-        try:
-            return self._groups(template, key)
-        except _FAULTS as error:
-            self._make_anew(error)
-            return self._groups(template, key)
+        return [
+            row.group()
+            for row in self._known.groups.values()
+            if template in (None, row.template) and key in (None, row.args)
+        ]
 
     def records_of(self, group: RecordGroup) -> list[Record]:
         """Return those of a group that may be used: see `records.groups.useful`."""
         try:
             return self._records_of(group)
-        except _FAULTS as error:
-            self._make_anew(error)
+        except FAULTS as error:
+            _log.info("%s is made anew: %s", self._path, error)
+            self._database.close()
+            if is_damage(error):
+                self._remove()
+            self._open()
         try:
             return self._records_of(group)
-        except _FAULTS as error:
+        except FAULTS as error:
             raise RecordError(
                 f"{self._reader.store.path} was changed while it was read: try again"
             ) from error
 
-    def _groups(self, template: str | None, args: str | None) -> list[RecordGroup]:
-        wanted = {"template": template, "args": args}
-        given = {name: value for name, value in wanted.items() if value is not None}
-        where = "WHERE " + " AND ".join(f"{name} = ?" for name in given) if given else ""
-        rows = self._database.execute(
-            "SELECT common, trials, ok, finals, best_s, first_s, last_s FROM groups "
-            f"{where} ORDER BY number",
-            tuple(given.values()),
-        ).fetchall()
-        return [
-            RecordGroup(
-                **_common_of(common),
-                trials=trials,
-                ok=ok,
-                finals=finals,
-                best_s=best_s,
-                first_s=first_s,
-                last_s=last_s,
-            )
-            for common, trials, ok, finals, best_s, first_s, last_s in rows
-        ]
-
     def _records_of(self, group: RecordGroup) -> list[Record]:
-        rows = self._database.execute(_LINES_OF, (group.key,)).fetchall()
-        lines = [(start, length) for _, _, start, length in rows if start is not None]
-        if rows and len(lines) != rows[0][0] + min(rows[0][1], MOST_TRIALS):
-            raise _WrongIndexError(f"it knows {len(lines)} lines of a group of more or fewer")
-        return list(self._read(group, lines))
+        places = places_of(self._database, group.key)
+        if places is None and group.key in self._known.groups:
+            raise WrongIndexError("a group is missing")
+        return [self._read(group, place.start, place.length) for place in places or ()]
 
-    def _read(self, group: RecordGroup, lines: Sequence[tuple[int, int]]) -> Iterator[Record]:
-        for start, length in lines:
-            record = Record.from_line(self._reader.bytes_at(start, length))
-            if group_key(record) != group.key:
-                raise _WrongIndexError(f"the line at byte {start} is of something else")
-            yield record
+    def _read(self, group: RecordGroup, start: int, length: int) -> Record:
+        # The log may have grown since, and others may have taken that in.
+        if not 0 <= start < start + length <= os.fstat(self._reader.fd).st_size:
+            raise WrongIndexError(f"the line at byte {start} is not in the log")
+        record = Record.from_line(self._reader.bytes_at(start, length))
+        if group_key(record) != group.key:
+            raise WrongIndexError(f"the line at byte {start} is of something else")
+        return record
 
     # -- making and growing it -------------------------------------------------------------
-
-    def _make_anew(self, error: Exception) -> None:
-        """Replace an index that does not fit, or cannot be read."""
-        _log.info("%s is made anew: %s", self._path, error)
-        self._database.close()
-        if not isinstance(error, sqlite3.Error) or _is_damage(error):
-            self._remove()
-        self._database = self._opened()
 
     def _remove(self) -> None:
         with contextlib.suppress(OSError):
             self._path.unlink()
 
-    def _opened(self) -> sqlite3.Connection:
-        """Return the index, up to date; one in memory where none can be written beside the log."""
+    def _open(self) -> None:
+        """Open the index, up to date; one in memory where none can be written beside the log."""
         memory: sqlite3.Connection | None = None
         for _ in range(2):
             database: sqlite3.Connection | None = None
             try:
                 database = self._connected(self._path)
-                self._catch_up(database)
-                return database
-            except sqlite3.Error as error:
+                self._use(database)
+                return
+            except RecordError:
+                raise  # the log itself cannot be used
+            except FAULTS as error:
                 _log.info("%s: %s", self._path, error)
-                damaged = _is_damage(error)
+                damaged = is_damage(error)
                 if database is not None:
                     memory = None if damaged else self._copy(database)
                     database.close()
             if not damaged:
                 break
             self._remove()
-        if memory is None:
-            memory = self._connected(":memory:")
-        self._catch_up(memory)
-        return memory
+        if memory is not None:
+            with contextlib.suppress(sqlite3.Error, WrongIndexError):
+                self._use(memory)
+                return
+        self._use(self._connected(":memory:"))
+
+    def _use(self, database: sqlite3.Connection) -> None:
+        self._known = self._caught_up(database)
+        self._database = database
 
     def _connected(self, where: Path | str) -> sqlite3.Connection:
         # Transactions are begun and ended below.
@@ -230,115 +179,62 @@ class LogIndex:
             return None
         return memory
 
-    def _catch_up(self, database: sqlite3.Connection) -> None:
+    def _caught_up(self, database: sqlite3.Connection) -> Known:
         """Take in what the log has got since; start anew if it is another one.
 
-        sqlite3.Error if the index is damaged or cannot be written; it stays as it was then.
+        sqlite3.Error or WrongIndexError if the index is damaged or cannot be written; it stays as
+        it was then.
         """
         database.execute("PRAGMA trusted_schema = OFF")
-        if self._is_current(self._covered(database)):
-            return
-        database.execute("BEGIN IMMEDIATE")
-        try:
-            covered = self._covered(database)
-            if covered is None:
-                for statement in filter(str.strip, _TABLES.split(";")):
-                    database.execute(statement)
-                database.execute(f"PRAGMA user_version = {_VERSION}")
-            if covered is None or not self._is_current(covered):
-                self._take(database, covered)
-            database.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                database.execute("ROLLBACK")
-            raise
+        with transaction(database, "BEGIN"):
+            known = self._known_of(database)
+        if known is not None and self._is_current(known.covered):
+            return known
+        with transaction(database, "BEGIN IMMEDIATE"):
+            known = self._known_of(database)
+            if known is None:
+                make_tables(database)
+            if known is None or not self._is_current(known.covered):
+                known = self._take(database, known)
+        return known
 
-    def _covered(self, database: sqlite3.Connection) -> _Covered | None:
+    def _known_of(self, database: sqlite3.Connection) -> Known | None:
         """Return what of the log an index knows; None if it is of another log or version."""
-        if database.execute("PRAGMA user_version").fetchone() != (_VERSION,):
-            return None
-        row = database.execute("SELECT * FROM covered").fetchone()
-        if row is None:
-            return None
-        found, log = _Covered(*row), self._reader
-        if (found.size, found.modified_ns) == (log.size, log.modified_ns):
-            return found
-        if found.size == log.size:
-            return None  # changed without growing
-        return found if (found.head, found.tail) == log.ends(found.end) else None
+        known = read_known(database)
+        return known if known is not None and self._is_of_log(known.covered) else None
 
-    def _is_current(self, covered: _Covered | None) -> bool:
-        """Whether there is nothing to take in; others may have read more than there was."""
-        if covered is None:
-            return False
+    def _is_of_log(self, covered: Covered) -> bool:
         log = self._reader
-        same = (covered.size, covered.modified_ns) == (log.size, log.modified_ns)
-        return same or covered.end > log.end
+        if covered.inode != str(log.inode):
+            return False
+        if covered.size == log.size:
+            return covered.modified_ns == log.modified_ns  # changed without growing otherwise
+        return (covered.head, covered.tail) == log.ends(covered.end)
 
-    def _take(self, database: sqlite3.Connection, covered: _Covered | None) -> None:
+    def _is_current(self, covered: Covered) -> bool:
+        """Whether there is nothing to take in; others may have read more than there was."""
+        return covered.size == self._reader.size or covered.end > self._reader.end
+
+    def _take(self, database: sqlite3.Connection, known: Known | None) -> Known:
         """Read the lines that an index does not know yet, and store what they are."""
         log = self._reader
-        if covered is None:
+        groups = {} if known is None else dict(known.groups)
+        if known is None:
             news = read_members(log, 0, 0, Skipped())
         else:
-            news = read_members(log, covered.end, covered.lines, Skipped.from_json(covered.skipped))
+            before = known.covered
+            news = read_members(log, before.end, before.lines, Skipped.from_json(before.skipped))
         for key, members in news.members.items():
-            _store(database, key, members)
-        database.execute("DELETE FROM covered")
-        skipped = news.skipped.to_json()
-        row = _Covered(log.end, news.lines, *log.ends(log.end), log.size, log.modified_ns, skipped)
-        database.execute(f"INSERT INTO covered VALUES ({', '.join('?' * len(row))})", row)
-
-
-def _store(database: sqlite3.Connection, key: str, members: Members) -> None:
-    """Add new lines to their group; only lines that a build may need are kept."""
-    known = database.execute(
-        "SELECT number, trials, ok, finals, best_s, first_s, last_s FROM groups WHERE key = ?",
-        (key,),
-    ).fetchone()
-    if known is None:
-        number = database.execute(
-            "INSERT INTO groups (key, template, args, common) VALUES (?, ?, ?, ?)",
-            (
-                key,
-                members.common["template"],
-                args_key(members.common["args"]),
-                json.dumps(members.common),
-            ),
-        ).lastrowid
-        before: tuple[Any, ...] = (0, 0, 0, None, None, None)
-    else:
-        number, *rest = known
-        before = tuple(rest)
-    trials, ok, finals, best_s, first_s, last_s = before
-    counts = (trials + members.trials, ok + members.ok, finals + len(members.finals))
-    times = (
-        min((s for s in (best_s, members.best_s) if s is not None), default=None),
-        members.first_s if first_s is None else min(first_s, members.first_s),
-        members.last_s if last_s is None else max(last_s, members.last_s),
-    )
-    database.execute(
-        "UPDATE groups SET trials = ?, ok = ?, finals = ?, best_s = ?, first_s = ?, last_s = ? "
-        "WHERE number = ?",
-        (*counts, *times, number),
-    )
-    database.executemany(
-        "INSERT INTO lines VALUES (?, ?, ?, ?, ?)",
-        [(number, 0, *line) for line in members.fastest()]
-        + [(number, 1, None, *line) for line in members.finals],
-    )
-    database.execute(
-        "DELETE FROM lines WHERE rowid IN (SELECT rowid FROM lines WHERE number = ? AND final = 0 "
-        f"ORDER BY cost_s, start LIMIT -1 OFFSET {MOST_TRIALS})",
-        (number,),
-    )
-
-
-def _is_damage(error: sqlite3.Error) -> bool:
-    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    return code & 0xFF in _DAMAGED
-
-
-def _common_of(text: str) -> dict[str, Any]:
-    common: dict[str, Any] = json.loads(text)
-    return {**common, "constant": tuple(common["constant"])}
+            write_group(database, groups, key, members)
+        covered = Covered(
+            log.end,
+            news.lines,
+            *log.ends(log.end),
+            log.size,
+            log.modified_ns,
+            str(log.inode),
+            news.skipped.to_json(),
+        )
+        known = Known(covered, groups)
+        write_known(database, known)
+        return known

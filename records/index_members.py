@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from records.groups import MOST_TRIALS, make_group_key
+from records.best_of_group import BestOfGroup
+from records.groups import group_key, identity
 from records.log_reader import LogReader, Skipped
 from records.outline import Outline
 from records.record_errors import NewerSchemaError, RecordError
 
-_MOST_UNSORTED = 8 * MOST_TRIALS
 _MOST_KEYS = 1 << 16
 
 
@@ -20,34 +20,16 @@ class Members:
     """New lines of one group."""
 
     common: Mapping[str, Any]  # What they share.
-    trials: int = 0
-    ok: int = 0
-    best_s: float | None = None
     first_s: float = float("inf")
     last_s: float = float("-inf")
-    finals: list[tuple[int, int]] = field(default_factory=list)  # Where they begin, and lengths.
-    _timed: list[tuple[float, int, int]] = field(default_factory=list)
+    # Where lines begin, and their lengths.
+    best: BestOfGroup[tuple[int, int]] = field(default_factory=BestOfGroup)
 
     def add(self, found: Outline, start: int, length: int) -> None:
         """Take in a line."""
         self.first_s = min(self.first_s, found.timestamp)
         self.last_s = max(self.last_s, found.timestamp)
-        if found.final is not None:
-            self.finals.append((start, length))
-            return
-        self.trials += 1
-        if found.cost_s is None:
-            return
-        self.ok += 1
-        if self.best_s is None or found.cost_s < self.best_s:
-            self.best_s = found.cost_s
-        self._timed.append((found.cost_s, start, length))
-        if len(self._timed) > _MOST_UNSORTED:
-            self._timed = self.fastest()
-
-    def fastest(self) -> list[tuple[float, int, int]]:
-        """Return costs, places and lengths of the fastest trials, earlier ones first if equal."""
-        return sorted(self._timed)[:MOST_TRIALS]
+        self.best.add(found.final is not None, found.cost_s, (start, length))
 
 
 @dataclass
@@ -80,7 +62,7 @@ def read_members(log: LogReader, start: int, lines: int, skipped: Skipped) -> Ne
         else:
             key = keys.of(found)
             if key not in members:
-                members[key] = Members(_common(found))
+                members[key] = Members(identity(found))
             members[key].add(found, start, len(line))
         start += len(line) + 1
     return News(members, lines, skipped)
@@ -99,17 +81,5 @@ class _Keys:
         if known is None:
             if len(self._known) >= _MOST_KEYS:
                 self._known.clear()
-            known = self._known[place] = make_group_key(**_common(found)), found
+            known = self._known[place] = group_key(found), found
         return known[0]
-
-
-def _common(found: Outline) -> dict[str, Any]:
-    workload = found.workload
-    return {
-        "template": workload["template"],
-        "args": workload["args"],
-        "constant": tuple(workload.get("constant", ())),
-        "target": found.target,
-        "device": found.device,
-        "fingerprint": found.fingerprint,
-    }

@@ -75,6 +75,7 @@ class LogReader:
             raise RecordError(f"{store.path} was replaced while it was read: try again")
         self.size = status.st_size
         self.modified_ns = status.st_mtime_ns
+        self.inode = status.st_ino
         self.end = last_line_start(self.fd, self.size)  # Behind the last whole line.
 
     def lines(self, start: int = 0) -> Iterator[bytes]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from records.append_only_log import RecordStore
+from records.caller_warnings import warn
 from records.formats.detect import foreign_format, load_own, stream_any
 from records.groups import RecordList, RecordSource, merged
 from records.record import Record
-from records.record_errors import RecordError
+from records.record_errors import RecordError, RecordWarning
+
+_log = logging.getLogger(__name__)
 
 SUFFIXES = (".jsonl", ".jsonl.gz")  # Of the logs that a folder is searched for.
 
 PRETUNED = "pretuned"  # What stands for the records that ship.
+_NONE_SHIPS = f"{PRETUNED}: no records ship with this version yet"
 
 LARGE = 4 << 20  # Bytes of a log from which on it has an index.
 
@@ -27,20 +32,34 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def log_files(paths: Paths) -> list[Path]:
     """Return the files of some logs, each once: a folder stands for the logs in it, by name.
 
-    "pretuned" stands for the records that ship with this package.
+    "pretuned" stands for the records that ship with this package. A file that links or other paths
+    name again is the same one.
 
     RecordError if a folder has no log, or a path is neither a file nor a folder.
     """
-    found: list[Path] = []
-    for given in [paths] if isinstance(paths, str | os.PathLike) else paths:
-        found += _files_at(given)
-    return list(dict.fromkeys(found))
+    different: dict[str, Path] = {}
+    for path in _listed(paths):
+        for file in _files_at(path):
+            different.setdefault(os.path.realpath(file), file)
+    return list(different.values())
+
+
+def _listed(paths: Paths) -> list[str | os.PathLike[str]]:
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not isinstance(given, Iterable):
+        raise RecordError(f"logs must be a path or several, not {given!r}")
+    found = list(given)
+    for path in found:
+        if not isinstance(path, str | os.PathLike):
+            raise RecordError(f"the path of a log must be a text or a path, not {path!r}")
+    return found
 
 
 def _files_at(given: str | os.PathLike[str]) -> list[Path]:
     if not os.fspath(given):
         raise RecordError("the path of a log is empty: give a file or a folder of logs")
-    path = Path(__file__).parent / PRETUNED if given == PRETUNED else Path(given)
+    ships = given == PRETUNED
+    path = _shipped() if ships else Path(given)
     try:
         if not path.is_dir():
             path.stat()
@@ -53,9 +72,15 @@ def _files_at(given: str | os.PathLike[str]) -> list[Path]:
         raise RecordError(f"cannot read {path}: {why}") from error
     if not inside and foreign_format(path) is not None:
         return [path]  # another tool keeps its measurements in a folder
+    if not inside and ships:
+        raise RecordError(_NONE_SHIPS)
     if not inside:
         raise RecordError(f"{path} is a folder without logs ({' or '.join(SUFFIXES)})")
     return inside
+
+
+def _shipped() -> Path:
+    return Path(__file__).parent / PRETUNED
 
 
 def _is_log(path: Path) -> bool:
@@ -77,25 +102,33 @@ def open_logs(paths: Paths) -> RecordSource:
     """Return the records of logs of ours, compressed or not, as a source for builds.
 
     A large log that is not compressed gets an index beside it (`records.index`); the others are
-    loaded. Lines of no record are passed over with a `RecordWarning`.
+    loaded. Lines of no record are passed over with a `RecordWarning`; so is "pretuned" if no
+    records ship, as a build may do without.
 
     RecordError if a log cannot be read, or is a file of another tool.
     """
-    return merged(map(_opened, log_files(paths)))
+    given = _listed(paths)
+    if PRETUNED in given and not any(map(_is_log, _shipped().glob("*"))):
+        _log.warning(_NONE_SHIPS)
+        warn(_NONE_SHIPS, RecordWarning)
+        given = [path for path in given if path != PRETUNED]
+    return merged(map(_opened, log_files(given)))
 
 
 def log_to_append(path: str | os.PathLike[str]) -> RecordStore:
     """Return a log that records can be appended to; it need not exist.
 
-    RecordError if the path is that of a folder, or of a compressed file.
+    RecordError if the path is that of a folder, or of a compressed file, or "pretuned".
     """
     what = None
-    if path == PRETUNED or Path(path).is_dir():
-        what = "a folder of logs"
+    if path == PRETUNED:
+        what = "stands for the records that ship"
+    elif Path(path).is_dir():
+        what = "is a folder of logs"
     elif os.fspath(path).endswith(".gz") or foreign_format(Path(path)) == _COMPRESSED:
-        what = "a compressed log"
+        what = "is a compressed log"
     if what is not None:
-        raise RecordError(f"{path} is {what}: records are appended to a single, uncompressed log")
+        raise RecordError(f"{path} {what}: records are appended to a single, uncompressed log")
     return RecordStore(path)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from records.json_lines import parse_plain, parse_shallow
 from records.record import MAX_S, MIN_S, Record
@@ -29,6 +29,21 @@ class Outline(NamedTuple):
     final: Mapping[str, Any] | None
     timestamp: float
     seed: int
+
+    @property
+    def template(self) -> str:
+        """Name of the template."""
+        return cast(str, self.workload["template"])
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """Arguments of the template."""
+        return cast(Mapping[str, Any], self.workload["args"])
+
+    @property
+    def constant(self) -> tuple[int, ...]:
+        """Positions of the inputs that did not change."""
+        return tuple(self.workload.get("constant", ()))
 
     @property
     def ok(self) -> bool:
@@ -68,7 +83,7 @@ class Outline(NamedTuple):
             record.target,
             record.config,
             record.device,
-            (record.fingerprints or {}).get("template"),
+            record.fingerprint,
             record.cost_s if record.ok else None,
             record.error,
             record.final,

@@ -53,9 +53,9 @@ def read_columns(path: Path) -> list[Part]:
             raise RecordError(f"{path}, line {lines + number}: {why}")
         skipped.add_all(part.skipped, lines)
         lines += part.lines
-    parts.append(_part_of(reader.unfinished(lines + 1)))
     if not sum(part.count for part in parts):
-        reader.store.refuse(skipped.first)
+        return [_part_of(reader.store.load())]  # says what is wrong, if something is
+    parts.append(_part_of(reader.unfinished(lines + 1)))
     reader.store.tell_skipped(skipped.first, skipped.count)
     return parts
 

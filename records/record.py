@@ -154,6 +154,11 @@ class Record:
         return tuple(self.workload.get("constant", ()))
 
     @property
+    def fingerprint(self) -> str | None:
+        """Of the template; None where it has none."""
+        return (self.fingerprints or {}).get("template")
+
+    @property
     def index(self) -> int:
         """Index of the configuration in its space."""
         return cast(int, self.config["index"])

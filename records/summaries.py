@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from records.json_lines import canonical_json
+from records.best_of_group import BestOfGroup
+from records.groups import group_key
 from records.outline import Outline
 from records.query import ranked
 from records.record import Record
-
-# Trials that are remembered of a row: if the best ones have failed since, the next one counts.
-_REMEMBERED = 8
 
 
 @dataclass(frozen=True)
@@ -58,14 +55,6 @@ def summary(records: Iterable[Record]) -> list[SummaryRow]:
     return list(made.by_key().values())
 
 
-def summary_key(outline: Outline) -> str:
-    """Return what is equal for all records of a row."""
-    workload = outline.workload
-    constant = workload.get("constant") or []
-    named = [workload["template"], workload["args"], constant, outline.target, outline.device]
-    return canonical_json(named)
-
-
 class Summary:
     """A summary to which records are added one by one."""
 
@@ -74,7 +63,7 @@ class Summary:
 
     def add(self, outline: Outline) -> None:
         """Take in a record."""
-        key = summary_key(outline)
+        key = group_key(outline, any_version=True)
         members = self._members.get(key)
         if members is None:
             members = self._members[key] = _Members(outline)
@@ -90,46 +79,34 @@ class _Members:
 
     def __init__(self, first: Outline) -> None:
         self._first = first
-        self._trials = self._ok = 0
         self._failures: Counter[str] = Counter()
-        self._finals: list[Outline] = []
-        self._fastest: list[tuple[float, int, Outline]] = []  # cost, number, record
+        self._best = BestOfGroup[Outline]()
         self._first_s = self._last_s = first.timestamp
 
     def add(self, outline: Outline) -> None:
         self._first_s = min(self._first_s, outline.timestamp)
         self._last_s = max(self._last_s, outline.timestamp)
-        if outline.final is not None:
-            self._finals.append(outline)
-            return
-        self._trials += 1
-        if outline.cost_s is None:
+        if outline.final is None and outline.cost_s is None:
             self._failures[outline.error["code"] if outline.error else ""] += 1
-            return
-        self._ok += 1
-        worst = self._fastest[-1][0] if len(self._fastest) == _REMEMBERED else None
-        if worst is None or outline.cost_s < worst:
-            lean = outline._replace(workload={}, device={})
-            bisect.insort(self._fastest, (outline.cost_s, self._ok, lean))
-            del self._fastest[_REMEMBERED:]
+        lean = outline._replace(workload={}, device={})
+        self._best.add(outline.final is not None, outline.cost_s, lean)
 
     def row(self) -> SummaryRow:
-        fastest = [outline for _, _, outline in self._fastest]
-        winner = next(iter(ranked([*self._finals, *fastest])), None)
-        first, workload = self._first, self._first.workload
+        winner = next(iter(ranked(self._best.kept())), None)
+        first = self._first
         return SummaryRow(
-            template=workload["template"],
-            args=workload["args"],
+            template=first.template,
+            args=first.args,
             target=first.target,
-            trials=self._trials,
-            ok=self._ok,
+            trials=self._best.trials,
+            ok=self._best.ok,
             failures=dict(self._failures),
             best_cost_s=None if winner is None else winner.cost_s,
             best_index=None if winner is None else winner.config["index"],
             first_s=self._first_s,
             last_s=self._last_s,
             compared=winner is not None and winner.final is not None,
-            constant=tuple(workload.get("constant") or ()),
+            constant=first.constant,
             device=first.device,
-            finals=len(self._finals),
+            finals=len(self._best.finals),
         )

@@ -102,7 +102,7 @@ class LogIndex:
         values = record.config["values"]
         group.records += 1
         group.configs.append(compact(values))
-        group.fingerprints.append((record.fingerprints or {}).get("template"))
+        group.fingerprints.append(record.fingerprint)
         self.knobs.add(values)
         device = device_of(record)
         self.devices[device] += 1

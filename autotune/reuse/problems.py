@@ -53,7 +53,7 @@ def version_problem(task: Task, record: Record, same_schedules: bool = True) -> 
         return _NO_CONFIG
     if not same_schedules:
         return None
-    made_by = (record.fingerprints or {}).get("template")
+    made_by = record.fingerprint
     if made_by is None:
         return _UNMARKED
     return None if made_by == task.fingerprints_of(index)["template"] else _OLD

@@ -190,7 +190,7 @@ def line_of(record: Record) -> str:
         "input": [record.target, record.template, unnamed, args],
         "config": {
             "index": record.index,
-            "code_hash": (record.fingerprints or {}).get("template"),
+            "code_hash": record.fingerprint,
             "entity": [[name, kinds.get(name, _kind_of(value)), value] for name, value in values],
         },
         "result": [costs, code, (record.build_s or 0.0) + (record.run_s or 0.0), record.timestamp],

@@ -89,9 +89,10 @@ def stream_any(path: str | Path) -> Iterator[Record]:
 def foreign_format(path: str | Path) -> str | None:
     """Return what a file is that only `read_any` can read, such as "T4 results".
 
-    None if it is a log of ours, or nothing of the kind.
+    None if it is a log of ours, or nothing of the kind. A compressed file that cannot be read is
+    taken for a compressed log, as reading that says what is wrong.
     """
-    path = Path(path)
+    path, packed = Path(path), False
     try:
         if _is_database(path):
             return _DATABASE
@@ -102,7 +103,7 @@ def foreign_format(path: str | Path) -> str | None:
             file.seek(0)
             document = kernel_tuner.parse_json(_text_of(file, str(path)))
     except (OSError, EOFError, zlib.error, RecordError):
-        return None
+        return "a compressed log" if packed else None
     if not isinstance(document, dict):
         return None
     names = {"cache": "a Kernel Tuner cache", "results": "T4 results"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -46,10 +47,10 @@ def compact(lines: Lines, most: int, told: list[Compacted]) -> Iterator[LogLine]
 
     RecordError as `records_of`.
     """
-    best = BestLines[None](most)
+    best = BestLines[int](most)
     for number, line in enumerate(records_of(lines())):
-        best.add(number, line.outline, None)
-    kept = best.numbers()
+        best.add(line.outline, number)
+    kept = set(itertools.chain.from_iterable(best.each()))
     again = (line for line in lines() if isinstance(line.found, Outline))
     yield from (line for number, line in enumerate(again) if number in kept)
     told.append(Compacted(best.groups, best.finals, best.trials, best.passed, dict(best.failures)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from records.groups import group_key
 from records.json_lines import canonical_json, parse_json, parse_plain
 from records.outline import Outline
 
@@ -32,7 +33,7 @@ def measurement_digest(outline: Outline) -> bytes:
     """
     return _digest(
         [
-            *_of_group(outline),
+            group_key(outline),
             outline.config["values"],
             outline.seed,
             outline.timestamp,
@@ -54,18 +55,6 @@ def marked(line: bytes, measurement: bytes) -> bytes:
     if is_marked(line):
         return line
     return line.rstrip()[:-1] + f',"{CONFLICT}":"{measurement.hex()[:16]}"}}'.encode()
-
-
-def group_key(outline: Outline) -> str:
-    """Return what is equal for all records of a group, as `records.groups.group_key`."""
-    return canonical_json(_of_group(outline))
-
-
-def _of_group(outline: Outline) -> list[Any]:
-    workload = outline.workload
-    constant = workload.get("constant") or []
-    named = [workload["template"], workload["args"], constant, outline.target]
-    return [*named, outline.device, outline.fingerprint]
 
 
 def _digest(data: object) -> bytes:

@@ -10,11 +10,12 @@ import pytest
 from support.dataset_records import record_of
 
 import autotune
-from autotune.errors import UsageError
+from autotune.cli.main import main
+from autotune.errors import NoRecordError, UsageError
 from autotune.reuse.grades import present_device
 from autotune.target import Target
 from autotune.task.task import Task
-from records import RecordError, RecordStore, log_set
+from records import RecordError, RecordStore, RecordWarning, log_set
 
 SIZE = {"m": 16, "n": 16, "k": 16}
 WORDS = ["--set", "m=16", "n=16", "k=16"]
@@ -116,3 +117,87 @@ def test_what_cannot_be_read_or_appended_to_is_said_in_a_line(
     assert done.code == 2
     assert why in " ".join(done.err.split())
     assert done.err.count("\n") <= 3
+
+
+NONE_SHIPS = "no records ship with this version yet"
+
+
+@pytest.fixture
+def without_shipped(tmp_path, monkeypatch, capsys):
+    """Run commands in this process, of a version with which no records ship."""
+    (tmp_path / "package" / "pretuned").mkdir(parents=True)
+    monkeypatch.setattr(log_set, "__file__", str(tmp_path / "package" / "log_set.py"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        code = main(list(words))
+        said = capsys.readouterr()
+        return code, said.out, " ".join(said.err.split())
+
+    return run
+
+
+def test_without_records_that_ship_a_build_does_what_missing_says(without_shipped):
+    words = ["build", "matmul", *WORDS, "--log", "pretuned", "-o", "lib.so"]
+    code, out, err = without_shipped(*words)
+    assert code == 0
+    assert "the default one" in out
+    assert NONE_SHIPS in err
+    code, _, err = without_shipped(*words, "--strict")
+    assert code == 3
+    assert "no record that can be used" in err
+    default = pytest.warns(UserWarning, match="building the default configuration")
+    with pytest.warns(RecordWarning, match=NONE_SHIPS), default:
+        assert autotune.build("matmul", SIZE, records="pretuned").record is None
+    with pytest.warns(RecordWarning), pytest.raises(NoRecordError):
+        autotune.build("matmul", SIZE, records="pretuned", missing="error")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["best", "matmul", *WORDS, "--log", "pretuned"],
+        ["dispatch", "matmul", "--log", "pretuned", "--dry-run"],
+        ["replay", "run", "pretuned"],
+        ["records", "summary", "pretuned"],
+    ],
+)
+def test_without_records_that_ship_other_commands_say_so_in_a_line(without_shipped, words):
+    assert without_shipped(*words) == (2, "", f"autotune: pretuned: {NONE_SHIPS}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "matmul", *WORDS, "--log", "pretuned"],
+        ["bench", "matmul", *WORDS, "--log", "pretuned"],
+        ["build", "matmul", *WORDS, "--log", "pretuned", "--missing", "tune"],
+        ["records", "import", "logs", "--out", "pretuned"],
+        ["records", "merge", "logs", "--out", "pretuned"],
+    ],
+)
+def test_nothing_is_written_to_the_records_that_ship(folder, tmp_path, monkeypatch, call, words):
+    monkeypatch.chdir(tmp_path)
+    done = call(*words)
+    assert done.code == 2
+    assert "pretuned stands for the records that ship" in " ".join(done.err.split())
+    assert not (tmp_path / "pretuned").exists()
+
+
+def test_dispatch_takes_folders_and_compressed_logs(folder, tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    for given in (["logs"], ["logs/a.jsonl", "logs/b.jsonl.gz"]):
+        done = call("dispatch", "matmul", "--log", *given, "--dry-run")
+        assert done.code == 3
+        assert "dispatch needs records of two shapes" in done.err
+
+
+def test_a_log_that_teaches_nothing_is_refused_before_anything_is_shown(tmp_path, call):
+    rubbish = tmp_path / "rub.jsonl"
+    rubbish.write_text("rubbish\n" * 5)
+    words = ["--log", str(tmp_path / "new.jsonl"), "--trials", "1"]
+    done = call("run", "matmul", *WORDS, *words, "--transfer", str(rubbish))
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith("autotune: ")
+    assert "rub.jsonl" in done.err

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from autotune.cli.commands.records_list import ascii_json, line_text
 from autotune.cli.commands.records_tables import RECORD_COLUMNS, record_row
 from records import Record
-from records.summaries import summary_key
+from records.groups import group_key
 from records.tools.append import append_new
 from records.tools.best_lines import BestLines, best_first
 from records.tools.compact import Compacted, compact
@@ -49,9 +50,9 @@ def use_tools(paths: Sequence[Path], folder: Path) -> int:
 
 
 def _print(lines: Sequence[LogLine]) -> None:
-    best = BestLines[LogLine](2, summary_key)
-    for number, line in enumerate(lines):
-        best.add(number, line.outline, line)
+    best = BestLines[LogLine](2, partial(group_key, any_version=True))
+    for line in lines:
+        best.add(line.outline, line)
         assert "\n" not in line_text(line)
         Record.from_line(ascii_json(line.data).encode())
         json.loads(ascii_json(line.data))

@@ -34,6 +34,7 @@ from autotune.report.units import time_text
 from autotune.reuse.policy import ReusePolicy
 from autotune.runtime.argument_checks import Array
 from autotune.runtime.save_library import check_can_save
+from records.log_set import PRETUNED
 
 app = command_app()
 
@@ -102,10 +103,10 @@ def build(
             missing="error" if strict else missing,
             guard=guard,
         )
-        if policy.missing != "tune":
-            check_logs(logs)
-        else:
-            check_logs([log for log in logs if os.path.lexists(log)])
+        named = [log for log in logs if log != PRETUNED]  # if none ships, `missing` decides
+        if policy.missing == "tune":
+            named = [log for log in named if os.path.lexists(log)]
+        check_logs(named)
         records, store = record_source(logs or None, must_exist=policy.missing != "tune")
         given = _constants(constants)
         path = Path(output if output is not None else f"{task.template.name}.so")

@@ -12,8 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune.builder import record_source
-from autotune.cli.options.input_files import check_readable
 from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.shared_options import (
     Json,
@@ -24,7 +22,7 @@ from autotune.cli.options.shared_options import (
     command_app,
     parse_settings,
 )
-from autotune.cli.options.task_arguments import template_of
+from autotune.cli.options.task_arguments import logs_of, template_of
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.cli.terminal.signals import ending_signals
 from autotune.errors import NoRecordError
@@ -83,9 +81,7 @@ def dispatch(
         path = Path(output if output is not None else f"{found.name}_any.so")
         if not dry_run:
             check_can_save(path, parsed)
-        for name_of_log in log:
-            check_readable(name_of_log)
-        source, _ = record_source(log)
+        source = logs_of(log)
         try:
             made = dispatch_template(
                 found, template, source, given, parsed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -28,8 +29,9 @@ from autotune.cli.terminal.output import (
 from autotune.report.units import time_text
 from autotune.reuse.grades import device_text
 from autotune.task.workload import Workload
+from records.best_of_group import MOST_TRIALS
+from records.groups import group_key
 from records.outline import Outline
-from records.summaries import summary_key
 from records.tools.best_lines import BestLines, best_first
 from records.tools.log_lines import LogLine
 
@@ -88,9 +90,10 @@ def chosen_lines(chosen: RecordChoice, top: int | None) -> Iterator[LogLine]:
 
 
 def _best(lines: Iterable[LogLine], top: int) -> Iterator[LogLine]:
-    best = BestLines[LogLine](top, summary_key)
-    for number, line in enumerate(lines):
-        best.add(number, line.outline, line)
+    # No fewer than builds look at: the fastest ones may have failed since.
+    best = BestLines[LogLine](max(top, MOST_TRIALS), partial(group_key, any_version=True))
+    for line in lines:
+        best.add(line.outline, line)
     for group in best.each():
         yield from best_first(group, top)
 

@@ -21,7 +21,6 @@ from autotune.cost_model.xgboost_model import load_alone
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.operators.template_lookup import text_of
-from autotune.report.display.base import Display
 from autotune.report.display.run_display import View, make_display
 from autotune.report.outcome import refusals_text
 from autotune.report.progress import RunProgress, WorkloadInfo, WorkloadStatus, failures_text
@@ -78,8 +77,12 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
             sessions = []
             for number, (plan, measurer) in enumerate(zip(plans, measurers, strict=True), 1):
                 with workload_errors(options, number):  # its operations may not be known
+                    prior = _prior(plan.options.transfer, plan.task)
                     display.open_job(_job(plan, seed, chosen is not None))
-                    sessions.append(_session(plan, measurer, seed, display))
+                    if prior is not None:
+                        of = counted(prior.sources, "workload")
+                        display.note(f"learned from {prior.measurements} measurements of {of}")
+                    sessions.append(_session(plan, measurer, seed, prior))
             summaries = Portfolio(sessions, display.on_event, deadline).run()
             display.conclude()
     except KeyboardInterrupt as interrupt:
@@ -131,14 +134,16 @@ def _job(plan: WorkloadPlan, seed: int, seed_chosen: bool) -> WorkloadInfo:
     )
 
 
-def _session(plan: WorkloadPlan, measurer: LocalMeasurer, seed: int, display: Display) -> Session:
+def _session(
+    plan: WorkloadPlan, measurer: LocalMeasurer, seed: int, prior: TransferPrior | None
+) -> Session:
     task, options = plan.task, plan.options
     tuner = make_tuner(
         options.tuner,
         task.space,
         seed,
         _LazyFeatures(task),
-        _prior(options.transfer, task, display),
+        prior,
         options.storage,
         _trees,
     )
@@ -191,15 +196,12 @@ def _trees(seed: int) -> CostModel:
     return default_model(seed)
 
 
-def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior | None:
+def _prior(logs: Sequence[str], task: Task) -> TransferPrior | None:
     """Return the prior that other logs give for the task's space; None if there are none."""
     if not logs:
         return None
     with transfer_errors():
-        prior = TransferPrior.of(list(stream_logs(logs)), task.space)
-    of = counted(prior.sources, "workload")
-    display.note(f"learned from {prior.measurements} measurements of {of}")
-    return prior
+        return TransferPrior.of(list(stream_logs(logs)), task.space)
 
 
 def _interrupted(progress: RunProgress, plans: Sequence[WorkloadPlan], code: int) -> StopError:

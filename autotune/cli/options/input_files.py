@@ -110,6 +110,11 @@ def check_log(name: str) -> Path:
     if "\0" in name:
         raise UsageError(f"--log {name}: no name of a file has a NUL in it: choose another log")
     path = Path(name)
+    if name == PRETUNED:
+        raise UsageError(
+            f"--log {name} stands for the records that ship, which nothing is appended to: "
+            f"choose another log (a file of that name is ./{name})"
+        )
     if name.endswith(".gz"):
         raise UsageError(f"--log {name}: what is appended to a log is not compressed: omit .gz")
     try:

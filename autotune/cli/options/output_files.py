@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from autotune.errors import UsageError
+from records.log_set import PRETUNED
 
 Out = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="What to write.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")]
@@ -43,6 +44,11 @@ def check_output(
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot write {option} {name}: {why}") from error
+    if name == PRETUNED:
+        raise UsageError(
+            f"{option} {name} stands for the records that ship where logs are read: choose another "
+            f"name (or ./{name})"
+        )
     if found is not None:
         _check_present(path, found, f"{option} {name}", force, inputs, remedy)
     if not os.access(path.parent, os.W_OK | os.X_OK):

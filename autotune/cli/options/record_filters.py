@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,12 +43,11 @@ def opened_logs(files: Sequence[str]) -> list[LogFile]:
 
     UsageError or RecordError if one of them is not there, or cannot be read.
     """
-    different: dict[str, Path] = {}
-    for path in log_files(files):
-        different.setdefault(os.path.realpath(path), path)
+    found = log_files(files)
+    for path in found:
         if not path.is_dir():
             check_readable(path)
-    return [LogFile(path) for path in different.values()]
+    return [LogFile(path) for path in found]
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,17 @@ def test_a_summary_counts_trials_alone():
     assert (row.trials, row.ok, row.best_cost_s, row.compared) == (2, 1, 0.3, True)
 
 
+def test_the_best_of_a_summary_is_that_of_all_records_if_many_failed_in_their_comparison():
+    trials = [record(index, 0.1 + index / 100) for index in range(30)]
+    failed = [
+        replace(record(index), final=final(1, (1.0,), rank=index, comparison="a").final)
+        for index in range(20)
+    ]
+    (row,) = summary([*trials, *failed])
+    assert best([*trials, *failed]) == trials[20]
+    assert (row.best_index, row.best_cost_s) == (trials[20].index, trials[20].cost_s)
+
+
 def test_a_final_record_survives_its_line_and_old_lines_have_none():
     written = final(1, (0.3, 0.4), over_default=1.5, ends=[1.4, 1.6])
     assert Record.from_json(written.to_json()) == written

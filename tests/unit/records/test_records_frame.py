@@ -224,3 +224,21 @@ def test_memory_of_rows_is_that_of_arrays(log):
     frame = records.to_frame([log])
     assert isinstance(frame["cost_s"].to_numpy(), np.ndarray)
     assert frame["args"].cat.codes.dtype.itemsize <= 4
+
+
+def test_a_file_of_no_records_is_one_error_without_a_warning(tmp_path):
+    path = tmp_path / "rub.jsonl"
+    path.write_text("".join(f"rubbish {number}\n" for number in range(23)) + "rubbish")
+    with pytest.raises(RecordError, match=r"none of its lines is one \(line 1: "):
+        records.to_frame(path)
+
+
+def test_a_cut_compressed_log_is_told_as_such(tmp_path):
+    whole = RecordStore(tmp_path / "whole.jsonl")
+    whole.append(make(number) for number in range(50))
+    packed = gzip.compress(whole.path.read_bytes())
+    path = tmp_path / "cut.jsonl.gz"
+    for end in (30, len(packed) - 20):
+        path.write_bytes(packed[:end])
+        with pytest.raises(RecordError, match=r"cannot read .*cut\.jsonl\.gz: Compressed file"):
+            records.to_frame(path)

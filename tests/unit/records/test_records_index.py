@@ -1,5 +1,6 @@
 """The index beside a large log: it gives what reading the whole log gives, whatever happens."""
 
+import contextlib
 import gzip
 import os
 import random
@@ -191,6 +192,13 @@ def test_what_cannot_be_a_log_is_refused_as_loading_does(tmp_path, log):
         open_index(RecordStore(tmp_path / "missing"))
 
 
+def test_a_file_without_records_is_one_error_without_a_warning(tmp_path):
+    path = tmp_path / "rub.jsonl"
+    path.write_text("rubbish\n" * 23 + "rubbish")
+    with pytest.raises(RecordError, match=r"none of its lines is one \(line 1: "):
+        open_index(RecordStore(path))
+
+
 def test_the_index_of_another_log_is_thrown_away(log):
     others = RecordStore(log.path.with_name("other"))
     others.append(some(random.Random(2), 400))
@@ -201,6 +209,15 @@ def test_the_index_of_another_log_is_thrown_away(log):
     text = log.path.read_bytes()
     log.path.write_bytes(text.replace(b'"conv"', b'"cony"'))  # as long as before
     os.utime(log.path, ns=(1, 1))
+    check(log.path)
+
+
+def test_a_log_replaced_by_one_as_large_and_as_old_is_noticed(log):
+    before = log.path.stat()
+    other = log.path.with_name("other")
+    other.write_bytes(log.path.read_bytes().replace(b'"conv"', b'"cony"'))
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.replace(other, log.path)
     check(log.path)
 
 
@@ -239,9 +256,92 @@ def test_a_damaged_index_is_made_anew(log, damage):
     check(log.path)
 
 
+STATEMENTS = [
+    "UPDATE {table} SET {column} = {value}",
+    "UPDATE {table} SET {column} = {value} WHERE rowid % 3 = 1",
+    "UPDATE {table} SET {column} = {column} + 1 WHERE rowid = 2",
+    "DELETE FROM {table}",
+    "DELETE FROM {table} WHERE rowid = 1",
+    "DELETE FROM {table} WHERE {column} = (SELECT max({column}) FROM {table})",
+    "INSERT INTO {table} ({column}) VALUES ({value})",
+    "ALTER TABLE {table} ADD COLUMN more DEFAULT {value}",
+    "ALTER TABLE {table} DROP COLUMN {column}",
+    "ALTER TABLE {table} RENAME TO other",
+    "CREATE UNIQUE INDEX only ON {table} ({column})",
+    "CREATE TRIGGER then_ AFTER INSERT ON {table} BEGIN DELETE FROM lines; END",
+    "DROP TABLE {table}",
+    "PRAGMA user_version = {value}",
+    "PRAGMA journal_mode = WAL",
+]
+COLUMNS = {
+    "covered": "end lines head tail size modified_ns inode skipped digest",
+    "groups": "number key template args common trials ok finals best_s first_s last_s digest",
+    "lines": "number final cost_s start length",
+}
+VALUES = ["0", "-5", "1", "1000000000000", "1e300", "NULL", "'x'", "'{'", "'[]'", "x'ff00'", "''"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A log of which a part is in its index, the index, and what the log holds."""
+    store = RecordStore(tmp_path_factory.mktemp("whole") / "log.jsonl")
+    store.append(some(random.Random(5), 100))
+    open_index(store)
+    store.append(some(random.Random(6), 5))
+    data, wanted = beside(store.path).read_bytes(), contents(RecordList(store.load()))
+    return lambda: (store.path, data, wanted)  # Hypothesis prints what tests are given
+
+
+BYTES = st.tuples(
+    st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=8),
+    st.sampled_from([None, None, 5000, 9000]),
+)
+SQL = st.sampled_from(sorted(COLUMNS)).flatmap(
+    lambda table: st.builds(
+        str.format,
+        st.sampled_from(STATEMENTS),
+        table=st.just(table),
+        column=st.sampled_from(COLUMNS[table].split()),
+        value=st.sampled_from(VALUES),
+    )
+)
+
+
+@given(st.booleans(), BYTES | SQL)
+@settings(max_examples=int(os.environ.get("AUTOTUNE_EXAMPLES", 100)), deadline=None)
+def test_an_index_that_was_damaged_anyhow_gives_what_the_log_gives(whole, is_current, damage):
+    path, index_of, wanted = whole()
+    for rest in path.parent.glob("*.index.sqlite*"):
+        rest.unlink()
+    beside(path).write_bytes(index_of)
+    if is_current:
+        open_index(RecordStore(path))
+    if isinstance(damage, str):
+        database = sqlite3.connect(beside(path), isolation_level=None)
+        with contextlib.closing(database), contextlib.suppress(sqlite3.Error):
+            database.execute(damage)
+    else:
+        places, end = damage
+        data = bytearray(beside(path).read_bytes())
+        for place, byte in places:
+            data[place % len(data)] = byte
+        beside(path).write_bytes(data[:end])
+    used = open_index(RecordStore(path))
+    assert contents(used) == wanted
+    assert contents(open_index(RecordStore(path))) == wanted
+    assert contents(used) == wanted
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        "UPDATE covered SET skipped = '{'",
+        "UPDATE lines SET start = -5 WHERE final = 1",
+        "UPDATE lines SET length = 1000000000000",
+        "ALTER TABLE covered ADD COLUMN z",
+        "DELETE FROM groups",
+        "UPDATE groups SET trials = 'x'",
+        "UPDATE groups SET best_s = 1e-12",
         "UPDATE lines SET start = start + 7",
         "UPDATE lines SET number = 1 - number",
         "UPDATE groups SET common = 'no JSON'",
@@ -281,7 +381,7 @@ def failing(error, code):
     class Connection(sqlite3.Connection):
         def execute(self, statement, *more):
             on_disk = self.on_disk
-            if on_disk and statement.startswith(("BEGIN", "INSERT")):
+            if on_disk and statement.startswith(("BEGIN IMMEDIATE", "INSERT")):
                 found = sqlite3.OperationalError(error)
                 found.sqlite_errorcode = code
                 raise found

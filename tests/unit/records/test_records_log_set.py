@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from records import Record, RecordError, RecordStore, log_set
-from records.log_set import log_files, stream_logs
+from records import Record, RecordError, RecordStore, RecordWarning, log_set
+from records.log_set import log_files, log_to_append, open_logs, stream_logs
 
 
 def make(index):
@@ -73,3 +73,35 @@ def test_what_is_no_log_is_an_error_of_one_line(tmp_path, monkeypatch, path, why
         log_files([path])
     assert why in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_a_log_that_is_named_by_another_path_or_a_link_counts_once(folder):
+    b = folder / "b.jsonl"
+    (folder / "e.jsonl").symlink_to(b)
+    other = folder / "d.jsonl" / ".." / "b.jsonl"
+    assert log_files([b, other, folder / "e.jsonl"]) == [b]
+    assert [record.index for record in stream_logs(folder)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("given", [3, [3], [None], None])
+def test_what_is_no_path_is_an_error_of_one_line(given):
+    with pytest.raises(RecordError, match=r"must be a .*path.*, not (3|None)"):
+        log_files(given)
+
+
+def test_without_records_that_ship_one_line_says_so(tmp_path, monkeypatch):
+    (tmp_path / "pretuned").mkdir()
+    monkeypatch.setattr(log_set, "__file__", str(tmp_path / "log_set.py"))
+    own = RecordStore(tmp_path / "own.jsonl")
+    own.append([make(1)])
+    with pytest.raises(RecordError, match=r"^pretuned: no records ship with this version yet$"):
+        log_files("pretuned")
+    with pytest.warns(RecordWarning, match="no records ship with this version yet"):
+        assert open_logs("pretuned").groups() == []
+    with pytest.warns(RecordWarning, match="no records ship with this version yet"):
+        assert len(open_logs([own.path, "pretuned"]).groups()) == 1
+
+
+def test_nothing_is_appended_to_the_records_that_ship():
+    with pytest.raises(RecordError, match="pretuned stands for the records that ship"):
+        log_to_append("pretuned")

@@ -1,0 +1,58 @@
+"""The records of one group that a build may use, found while the records go by."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+MOST_TRIALS = 64  # Trials of a group that a source of records returns, the fastest ones.
+
+T = TypeVar("T")
+
+
+@dataclass
+class BestOfGroup(Generic[T]):
+    """All records of final comparisons, and the fastest trials.
+
+    `most`: trials that are kept.
+    `finals`: what was given of final comparisons, in order.
+    `trials`, `ok`: number of trials that went by, and of those that succeeded.
+    """
+
+    most: int = MOST_TRIALS
+    finals: list[T] = field(default_factory=list)
+    trials: int = 0
+    ok: int = 0
+    # A heap, the worst first: -cost in seconds, -number of the trial, what was given of it.
+    _fastest: list[tuple[float, int, T]] = field(default_factory=list)
+
+    def add(self, is_final: bool, cost_s: float | None, given: T) -> None:
+        """Take in a record.
+
+        `cost_s`: median of its costs in seconds, None for a failure.
+        `given`: what is wanted of it if it is among the best.
+        """
+        if is_final:
+            self.finals.append(given)
+            return
+        self.trials += 1
+        if cost_s is None:
+            return
+        self.ok += 1
+        entry = (-cost_s, -self.ok, given)
+        if len(self._fastest) < self.most:
+            heapq.heappush(self._fastest, entry)
+        elif entry > self._fastest[0]:
+            heapq.heapreplace(self._fastest, entry)
+
+    def fastest(self) -> list[tuple[float, T]]:
+        """Return the costs of the fastest trials and what was given of them.
+
+        The fastest comes first, and of equally fast ones the earlier.
+        """
+        return [(-cost, given) for cost, _, given in sorted(self._fastest, reverse=True)]
+
+    def kept(self) -> list[T]:
+        """Return what was given of final comparisons, and of the fastest trials."""
+        return [*self.finals, *(given for _, given in self.fastest())]
