@@ -324,6 +324,32 @@ def test_a_database_is_a_folder(log, said):
         assert not os.path.exists("db")
 
 
+@pytest.mark.parametrize("out", ["m.jsonl", "db/database_workload.json"])
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_database_is_not_written_to_a_file(log, said, out, force):
+    Path("db").mkdir()
+    Path(out).write_text("mine")
+    code, _, err = said("export", log, "--format", "metaschedule", "--out", out, *force)
+    assert (code, Path(out).read_text()) == (2, "mine")
+    assert f"--out {out} is a file; MetaSchedule writes a folder" in err
+
+
+def test_an_export_of_what_is_no_log_says_so(said):
+    Path("notes.jsonl").write_text("once\nupon\n")
+    code, _, err = said("export", "notes.jsonl", "--format", "autotune", "--out", "out.jsonl")
+    assert code == 2
+    assert "none of its lines is one" in err
+    assert not Path("out.jsonl").exists()
+
+
+def test_an_export_of_nothing_writes_nothing(log, said):
+    form = ["--format", "autotune", "--out", "out.jsonl"]
+    code, _, err = said("export", log, "--template", "unknown", *form)
+    assert code == 3
+    assert "no record is what the options ask for" in err
+    assert not Path("out.jsonl").exists()
+
+
 def test_records_of_templates_that_are_gone_can_be_exported_as_a_log(log, said):
     RecordStore(log).append([made(1, workload={"template": "matmul", "args": {"m": 8}})])
     code, out, _ = said("export", log, "--gone", "--format", "autotune", "--out", "gone.jsonl")
