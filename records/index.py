@@ -27,9 +27,10 @@ from records.groups import (
     merged,
 )
 from records.index_members import Members, read_members
-from records.log_reader import LogReader, Skipped
+from records.log_reader import LogReader
 from records.record import Record
 from records.record_errors import RecordError
+from records.skipped_lines import SkippedLines
 
 _log = logging.getLogger(__name__)
 
@@ -96,9 +97,8 @@ def open_index(store: RecordStore) -> RecordSource:
     reader = LogReader(store)
     index = LogIndex(reader)
     rest = reader.unfinished(index.lines + 1) if index.end == reader.end else []
-    if index.skipped.first and not rest and not index.groups():
-        store.refuse(index.skipped.first)
-    store.tell_skipped(index.skipped.first, index.skipped.count)
+    if index.skipped.count:
+        index.skipped.tell(store.path, bool(rest or index.groups()))
     return merged([index, RecordList(rest)]) if rest else index
 
 
@@ -113,7 +113,7 @@ class LogIndex:
         assert covered is not None
         self.lines = covered.lines
         self.end = covered.end
-        self.skipped = Skipped.from_json(covered.skipped)
+        self.skipped = SkippedLines.from_json(covered.skipped)
 
     def groups(
         self, template: str | None = None, args: Mapping[str, Any] | None = None
@@ -279,9 +279,11 @@ class LogIndex:
         """Read the lines that an index does not know yet, and store what they are."""
         log = self._reader
         if covered is None:
-            news = read_members(log, 0, 0, Skipped())
+            news = read_members(log, 0, 0, SkippedLines())
         else:
-            news = read_members(log, covered.end, covered.lines, Skipped.from_json(covered.skipped))
+            news = read_members(
+                log, covered.end, covered.lines, SkippedLines.from_json(covered.skipped)
+            )
         for key, members in news.members.items():
             _store(database, key, members)
         database.execute("DELETE FROM covered")

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from records.groups import MOST_TRIALS, make_group_key
-from records.log_reader import LogReader, Skipped
+from records.log_reader import LogReader
 from records.outline import Outline
 from records.record_errors import NewerSchemaError, RecordError
+from records.skipped_lines import SkippedLines
 
 _MOST_UNSORTED = 8 * MOST_TRIALS
 _MOST_KEYS = 1 << 16
@@ -51,15 +52,15 @@ class Members:
 
 
 @dataclass
-class News:
-    """What was read of a log."""
+class NewLines:
+    """What the lines are that were appended to a log."""
 
     members: dict[str, Members]  # By the keys of their groups, in order of first appearance.
     lines: int  # Number of lines up to the end, those read before included.
-    skipped: Skipped
+    skipped: SkippedLines
 
 
-def read_members(log: LogReader, start: int, lines: int, skipped: Skipped) -> News:
+def read_members(log: LogReader, start: int, lines: int, skipped: SkippedLines) -> NewLines:
     """Return what the whole lines of a log from byte `start` on are.
 
     `lines`: number of the lines before.
@@ -76,14 +77,15 @@ def read_members(log: LogReader, start: int, lines: int, skipped: Skipped) -> Ne
         except NewerSchemaError as error:
             raise RecordError(f"{log.store.path}, line {lines}: {error}") from error
         except (ValueError, RecursionError) as error:
-            skipped.add(lines, line, error)
+            if line and not line.isspace():
+                skipped.add(lines, error)
         else:
             key = keys.of(found)
             if key not in members:
                 members[key] = Members(_common(found))
             members[key].add(found, start, len(line))
         start += len(line) + 1
-    return News(members, lines, skipped)
+    return NewLines(members, lines, skipped)
 
 
 class _Keys:

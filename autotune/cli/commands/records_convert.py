@@ -21,7 +21,7 @@ from autotune.errors import UsageError
 from autotune.report.text_tables import wrap
 from autotune.system.words import counted, did_you_mean
 from records import Record
-from records.formats import EXPORT_FORMATS, Written, foreign_format, write_records
+from records.formats import EXPORT_FORMATS, FileFormat, Written, foreign_format, write_records
 from records.tools.append import append_new
 from records.tools.log_lines import LogLine, every_line, records_of
 from records.tools.new_logs import new_log
@@ -43,7 +43,7 @@ def import_records(
     """
     logs = opened_logs(files)
     path = check_output(out, True, [log.path for log in logs if not log.path.is_dir()])
-    kind = "a compressed log" if path.name.endswith(".gz") else foreign_format(path)
+    kind = FileFormat.COMPRESSED if path.name.endswith(".gz") else foreign_format(path)
     if kind is not None:
         raise UsageError(f"--out {out} is {kind}: only to plain logs of ours can be appended")
     with ending_signals():
