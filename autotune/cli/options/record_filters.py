@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -179,9 +179,13 @@ def moment(text: str, option: str) -> float:
     if found:
         return time.time() - float(found[1]) * _UNITS_S[found[2]]
     try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except (ValueError, OverflowError, OSError):
+        date = datetime.fromisoformat(text.strip())
+    except ValueError:
         raise UsageError(
             f"{option} must be a date such as 2026-11-28 or '2026-11-28 14:00', or an age such as "
             f"7d or 12h, not {text!r}"
         ) from None
+    try:
+        return date.timestamp()
+    except (ValueError, OverflowError, OSError):  # in the first or last days there is no local time
+        return date.replace(tzinfo=UTC).timestamp()

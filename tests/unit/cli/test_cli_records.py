@@ -113,6 +113,15 @@ def test_what_a_final_comparison_chose_is_the_first_of_the_best(log, said):
     assert first["final"]["rank"] == 0
 
 
+@pytest.mark.parametrize(("date", "count"), [("0001-01-01", 6), ("9999-12-31", 0)])
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/Los_Angeles"])
+def test_the_first_and_the_last_dates_are_dates(log, said, date, count, zone, monkeypatch):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    code, out, _ = said("list", log, "--since", date)
+    assert (code, len(out.splitlines())) == (0 if count else 3, count)
+
+
 @pytest.mark.parametrize("words", [["--template", "no"], ["--since", "1s"], ["--conflicts"]])
 def test_nothing_that_is_asked_for_is_exit_code_3(log, said, words):
     code, out, err = said("list", log, *words)
