@@ -7,7 +7,6 @@ written. Reading executes no code.
 from __future__ import annotations
 
 import fcntl
-import itertools
 import logging
 import math
 import os
@@ -34,7 +33,6 @@ MIN_WAIT_S = 2.0  # Seconds to wait after the end of the time, to append the las
 _BEGINNING = b'{"schema":'  # The beginning of all lines that are appended here.
 
 _TAIL_BLOCK = 1 << 16
-_BLOCK_LINES = 1024
 
 
 class RecordStore:
@@ -107,7 +105,7 @@ class RecordStore:
             raise RecordError(f"there is no record log at {self.path}; check the path")
         try:
             with open_to_read(self.path) as file:
-                yield from self.parse_in_blocks(lines_until(file, ends[0]))
+                yield from self.parse_each(lines_until(file, ends[0]))
         except OSError as error:
             raise RecordError(f"cannot read {self.path}: {error.strerror}") from error
 
@@ -159,14 +157,17 @@ class RecordStore:
 
     def parse(self, lines: Iterable[bytes], first: int = 1) -> list[Record]:
         """Return the records in some lines of the log, the first of which has this number."""
-        found: list[Record] = []
-        skipped = SkippedLines()
+        return list(self.parse_each(lines, first))
+
+    def parse_each(self, lines: Iterable[bytes], first: int = 1) -> Iterator[Record]:
+        """Yield what `parse` returns, and warn at the end."""
+        found, skipped = first > 1, SkippedLines()
         torn: int | None = None
         for number, line in enumerate(lines, first):
             if line.isspace():
                 continue
             try:
-                found.append(Record.from_line(line))
+                record = Record.from_line(line)
             except NewerSchemaError as error:
                 raise RecordError(f"{self.path}, line {number}: {error}") from error
             except (ValueError, RecursionError) as error:
@@ -175,17 +176,12 @@ class RecordStore:
                     skipped.add(number, error)
                 else:
                     torn = number
-        skipped.tell(self.path, bool(found) or first > 1)
+            else:
+                found = True
+                yield record
+        skipped.tell(self.path, found)
         if torn is not None:
             self.warn(f"line {torn} is torn (a crash while appending?); skipped")
-        return found
-
-    def parse_in_blocks(self, lines: Iterable[bytes]) -> Iterator[Record]:
-        """Yield what `parse` returns, a few lines at a time."""
-        rest, first = iter(lines), 1
-        while block := list(itertools.islice(rest, _BLOCK_LINES)):
-            yield from self.parse(block, first)
-            first += len(block)
 
     def warn(self, what: str) -> None:
         """Warn about the log by a `RecordWarning` and in the logging."""

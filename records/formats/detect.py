@@ -84,7 +84,7 @@ def stream_any(path: str | Path) -> Iterator[Record]:
             kind = _kind_of_lines(file)
             file.seek(0)
             if kind == FileFormat.OWN and packed:
-                yield from RecordStore(path).parse_in_blocks(_lines_of(file))
+                yield from RecordStore(path).parse_each(_lines_of(file))
             elif kind == FileFormat.AUTOTVM:
                 yield from autotvm.records_of(_lines_of(file), str(path))
         if kind == FileFormat.OWN and not packed:
