@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import time
@@ -10,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.options.input_files import check_readable
+from autotune.cli.options.shared_options import options_of
 from autotune.errors import UsageError
 from records.log_set import log_files
 from records.tools.line_filter import LineFilter
@@ -87,24 +87,6 @@ class RecordChoice:
         return " and ".join(self.files)
 
 
-def takes_records(function: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take logs and options that choose records, as its argument `chosen`."""
-    own = inspect.signature(function, eval_str=True).parameters
-    options = inspect.signature(_choice, eval_str=True).parameters
-
-    def command(**words: Any) -> None:
-        chosen = _choice(**{name: words.pop(name) for name in options})
-        function(chosen, **words)
-
-    command.__doc__ = function.__doc__
-    command.__name__ = function.__name__
-    rest = [parameter for name, parameter in own.items() if name != "chosen"]
-    # By name, so that those without a default may come last.
-    named = [p.replace(kind=p.KEYWORD_ONLY) for p in (*options.values(), *rest)]
-    command.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
-    return command
-
-
 def _choice(
     files: Files,
     template: Annotated[
@@ -165,6 +147,10 @@ def _choice(
         **latest,
     )
     return RecordChoice(files, opened_logs(files), wanted, templates)
+
+
+# Lets a command take logs and options that choose records, as its first argument.
+takes_records = options_of(_choice)
 
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
