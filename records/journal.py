@@ -7,7 +7,7 @@ others.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from records.append_only_log import RecordStore, encode
@@ -65,6 +65,7 @@ class Journal:
         self._store = store
         self._claims = Claims(store.path)
         self._keys: set[Entry] = set()
+        self._free: set[Entry] = set()  # of the keys, those that may be filled again
         self._untold: list[Record] = []
         self._lost: set[Entry] = set()
         self._own: dict[Entry, Record] = {}
@@ -85,13 +86,13 @@ class Journal:
         return news
 
     def claim(self, entry: Entry) -> bool:
-        """Return whether this run may measure an entry: it is neither recorded nor claimed.
+        """Return whether this run may measure an entry: it is neither filled nor claimed.
 
         Other runs cannot claim it until `add`, `release`, `close`, or the end of this process.
 
         RecordError if the log cannot be read or made.
         """
-        if entry in self._keys:
+        if self._is_filled(entry):
             return False
         try:
             if not self._claims.take(str(entry)):
@@ -99,7 +100,7 @@ class Journal:
         except OSError as error:
             raise RecordError(f"cannot open {self._store.path}: {error.strerror}") from error
         self._store.reading(self._read_new)  # another run may have added it just before
-        if entry in self._keys:
+        if self._is_filled(entry):
             self._claims.release(str(entry))
             return False
         return True
@@ -107,6 +108,16 @@ class Journal:
     def release(self, entry: Entry) -> None:
         """Let others measure a claimed entry after all."""
         self._claims.release(str(entry))
+
+    def free(self, entries: Iterable[Entry]) -> None:
+        """Let entries be filled again: what the log holds of them does not count.
+
+        That ends for an entry with the next record of it.
+        """
+        self._free |= self._keys.intersection(entries)
+
+    def _is_filled(self, entry: Entry) -> bool:
+        return entry in self._keys and entry not in self._free
 
     def close(self) -> None:
         """Release all claims; a log that they created is removed if it is empty.
@@ -153,11 +164,12 @@ class Journal:
 
         def write(fd: int) -> None:
             self._read_new_and_restore(fd)
-            added.extend(record for record in records if Entry.of(record) not in self._keys)
+            added.extend(record for record in records if not self._is_filled(Entry.of(record)))
             if not added:
                 return
             self._write(fd, added)
             self._keys |= set(map(Entry.of, added))
+            self._free -= set(map(Entry.of, added))
             self._own |= {Entry.of(record): record for record in added}
 
         self._store.appending(write)
@@ -210,6 +222,8 @@ class Journal:
         entries = set(map(Entry.of, fresh + last))
         whole, self._lost = not self._lost, (self._lost | known) - entries
         self._keys |= entries
+        if not anew:
+            self._free -= entries
         self._missing = [record for record in self._missing if Entry.of(record) in self._lost]
         if anew:
             self._miss(emptied=self._end == 0, first=whole)

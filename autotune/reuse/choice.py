@@ -5,25 +5,23 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from autotune.errors import AutotuneError, InstantiationError
-from autotune.reuse.doubts import doubt
+from autotune.errors import AutotuneError
 from autotune.reuse.grades import Grade, Match, device_text, match, named_devices, present_device
-from autotune.reuse.valid_records import current_index
+from autotune.reuse.problems import doubt_problem, refusal_problem, version_problem
+from autotune.reuse.task_finder import NOT_IN_SPACE
 from autotune.system.words import counted, named
 from autotune.task.task import Task
 from autotune.task.workload import Workload
 from records import Record, ranked
 from records.groups import RecordGroup, RecordSource, as_source
-from search_spaces import Config, SpaceError
+from search_spaces import Config
 
 _log = logging.getLogger(__name__)
 
 _NEAREST = 8  # Shapes that are tried, the nearest first.
-_OLD = "measured with an earlier version of this template"
 
 
 @dataclass(frozen=True)
@@ -33,20 +31,20 @@ class Choice:
     `record`: the measurement.
     `config`: its configuration in today's space.
     `grade`: how it was found.
-    `outdated`: whether an earlier version of the template made it.
+    `outdated`: in words, if today's template does not make it; else empty.
     """
 
     record: Record
     config: Config
     grade: Grade
-    outdated: bool = False
+    outdated: str = ""
 
     @property
     def text(self) -> str:
         """What to know of a record that is not exact, in words; empty for one that is."""
         where = device_text(self.record.device)
         if self.outdated:
-            return f"{_OLD}: on {where}"
+            return f"{self.outdated}: on {where}"
         match self.grade:
             case Grade.KIND:
                 return f"measured on this kind of device: {where}, {self.record.target}"
@@ -117,8 +115,8 @@ class _Search:
             key=lambda pair: pair[0],
         )
         self._elsewhere: list[tuple[Match, RecordGroup]] = []
-        # Groups of the same workload, with those of their records that are in today's space.
-        self._outdated: list[tuple[Match, RecordGroup, list[tuple[int, Record]]]] = []
+        # Groups of the same workload that today's template does not make, and the records.
+        self._outdated: list[tuple[RecordGroup, list[_Candidate]]] = []
         self._problems: Counter[tuple[bool, str]] = Counter()  # whether of this shape
 
     def best(self, admits: Callable[[Match], bool], outdated: bool) -> Choice | None:
@@ -139,77 +137,54 @@ class _Search:
             if shapes > _NEAREST:
                 break
             found = self._ranked_first(
-                candidate for _, group in level for candidate in self._current(near, group)
+                candidate for near, group in level for candidate in self._current(near, group)
             )
             if found is not None:
                 return found
         if not outdated:
             return None
         old, self._outdated = self._outdated, []
-        return self._ranked_first(
-            _Candidate(
-                self._task, None, index, record, self._device_of(near, record), Grade.ANY, True
-            )
-            for near, _, records in old
-            for index, record in records
-        )
-
-    def _in_space(self, near: Match, group: RecordGroup) -> list[tuple[int, Record]]:
-        """Return the records of a group, with their configurations in today's space."""
-        found = []
-        for record in self._source.records_of(group):
-            try:
-                found.append((self._task.space.index_of(record.config["values"]), record))
-            except SpaceError:
-                self._pass_over(near.same_shape, "the configuration is not in today's space")
-        return found
+        return self._ranked_first(candidate for _, found in old for candidate in found)
 
     def _current(self, near: Match, group: RecordGroup) -> list[_Candidate]:
         """Return the records of a group that today's template makes, as far as can be told."""
-        records = self._in_space(near, group)
+        records = self._source.records_of(group)
+        found, old = [], []
         try:
-            made_by = self._task if near.same_shape else self._task.with_args(group.args)
-            found = [
-                _Candidate(made_by, own, index, record, self._device_of(near, record), near.grade)
-                for index, record in records
-                if (own := current_index(made_by, record)) is not None or not near.same_schedules
-            ]
+            task = self._task if near.same_shape else self._task.with_args(group.args)
+            for record in records:
+                problem = version_problem(task, record, near.same_schedules)
+                if problem is None:
+                    found.append(_Candidate(task, record, near.grade))
+                elif near.same_shape and problem.kind != NOT_IN_SPACE:
+                    old.append(_Candidate(task, record, Grade.ANY, problem.text))
+                else:
+                    self._pass_over(near.same_shape, problem.text)
         except AutotuneError:
             self._pass_over(False, "today's template refuses such sizes", len(records))
             return []
-        if not found and near.same_shape and records:
-            self._outdated.append((near, group, records))
-        elif len(found) < len(records):
-            self._pass_over(near.same_shape, _OLD, len(records) - len(found))
+        if found and old:
+            self._pass_over(True, old[0].outdated, len(old))
+        elif old:
+            self._outdated.append((group, old))
         return found
-
-    def _device_of(self, near: Match, record: Record) -> Mapping[str, Any]:
-        """Return what is known of a record's device: on this kind also what is known of this."""
-        return record.device if near.grade is Grade.ANY else {**self._here, **record.device}
 
     def _ranked_first(self, candidates: Iterable[_Candidate]) -> Choice | None:
         """Return the best of records that are equally near and to be believed."""
         found = {id(candidate.record): candidate for candidate in candidates}
         for record in ranked(candidate.record for candidate in found.values()):
-            candidate = found[id(record)]
-            problem = self._refusal(candidate.index) or doubt(
-                candidate.made_by, candidate.own_index, record, candidate.device
+            one = found[id(record)]
+            problem = doubt_problem(one.made_by, record, self._here) or refusal_problem(
+                self._task, record
             )
-            if not problem:
-                config = self._task.space.config(candidate.index)
-                return Choice(record, config, candidate.grade, candidate.outdated)
-            self._pass_over(candidate.made_by is self._task, problem)
+            if problem is None:
+                config = self._task.space.config(self._task.space.index_of(record.config["values"]))
+                return Choice(record, config, one.grade, one.outdated)
+            self._pass_over(one.made_by is self._task, problem.text)
         return None
 
     def _pass_over(self, same_shape: bool, problem: str, count: int = 1) -> None:
         self._problems[same_shape, problem] += count
-
-    def _refusal(self, index: int) -> str:
-        try:
-            refused = self._task.refusal(index)
-        except InstantiationError as error:
-            return str(error)
-        return f"its configuration is no longer allowed: {refused}" if refused else ""
 
     def tell(self) -> None:
         """Tell what was not used and why, a line for each reason."""
@@ -222,13 +197,9 @@ class _Search:
                 f"{_records(groups, workload)} from other devices ({of}) and not used: "
                 f"reuse {str(least)!r} admits {'it' if _count(groups) == 1 else 'them'}"
             )
-        unmarked = [group for _, group, _ in self._outdated if group.fingerprint is None]
-        if unmarked:
-            self._notify(
-                f"{_records(unmarked, workload)} without the version of its template and not used"
-            )
-        if outdated := [group for _, group, _ in self._outdated if group.fingerprint is not None]:
-            self._notify(f"{_records(outdated, workload)} {_OLD} and not used")
+        for text in dict.fromkeys(found[0].outdated for _, found in self._outdated):
+            groups = [group for group, found in self._outdated if found[0].outdated == text]
+            self._notify(f"{_records(groups, workload)} {text} and not used")
         for (same_shape, problem), count in self._problems.items():
             of = str(workload) if same_shape else f"shapes near {workload}"
             self._notify(f"{counted(count, 'record')} of {of} passed over: {problem}")
@@ -239,12 +210,9 @@ class _Candidate:
     """A record that may be used."""
 
     made_by: Task  # The record's own workload.
-    own_index: int | None  # The configuration in its space; None if it made another program of it.
-    index: int  # The configuration in the space of the wanted workload.
     record: Record
-    device: Mapping[str, Any]  # What is known of the record's.
     grade: Grade
-    outdated: bool = False
+    outdated: str = ""  # See `Choice`.
 
 
 def _count(groups: Sequence[RecordGroup]) -> int:

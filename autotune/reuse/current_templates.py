@@ -7,24 +7,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from autotune.errors import AutotuneError
-from autotune.reuse.doubts import doubt
 from autotune.reuse.grades import Grade, device_grade, present_device
-from autotune.reuse.task_finder import (
-    NO_TEMPLATE,
-    NOT_IN_SPACE,
-    REASONS,
-    TEMPLATE_CHANGED,
-    TEMPLATE_FAILS,
-    TaskFinder,
+from autotune.reuse.problems import (
+    DOUBTED,
+    NO_VERSION,
+    NOT_ALLOWED,
+    record_problem,
+    refusal_problem,
 )
+from autotune.reuse.task_finder import NO_TEMPLATE, REASONS, TEMPLATE_FAILS, TaskFinder
 from autotune.task.task import Task
 from autotune.task.workload import Workload
 from records import Record
-from search_spaces import SpaceError
 
-NO_VERSION = "no_version"
-NOT_ALLOWED = "not_allowed"
-DOUBTED = "doubted"
 ELSEWHERE = "elsewhere"
 
 # Why a build here does not use a record, whatever other records there are.
@@ -74,33 +69,19 @@ class CurrentTemplates:
         task = self._task(workload, record.target, width if isinstance(width, int) else None)
         if isinstance(task, str):
             return task
-        if device_grade(present_device(task), record.device)[0] not in (Grade.EXACT, Grade.KIND):
+        here = present_device(task)
+        if device_grade(here, record.device)[0] not in (Grade.EXACT, Grade.KIND):
             return ELSEWHERE
         try:
-            return _problem(task, record)
+            problem = record_problem(task, record, here)
+            if problem is None and record.ok:
+                problem = refusal_problem(task, record)
         except AutotuneError:
             return TEMPLATE_FAILS
+        return "" if problem is None else problem.kind
 
     def _find(self, workload: str, target: str, vector_bytes: int | None) -> Task | str:
         data = json.loads(workload)
         constant = tuple(data.get("constant", ()))
         made = Workload(data["template"], data["args"], constant)
         return self._finder.find(made, target, vector_bytes)
-
-
-def _problem(task: Task, record: Record) -> str:
-    """Return what is wrong with a record of a task, measured on a device like this one."""
-    try:
-        index = task.space.index_of(record.config["values"])
-    except SpaceError:
-        return NOT_IN_SPACE
-    made_by = record.fingerprint
-    if made_by is None:
-        return NO_VERSION
-    if made_by != task.fingerprints_of(index)["template"]:
-        return TEMPLATE_CHANGED
-    if not record.ok:
-        return ""
-    if task.refusal(index):
-        return NOT_ALLOWED
-    return DOUBTED if doubt(task, index, record, record.device) else ""

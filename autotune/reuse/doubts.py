@@ -31,11 +31,11 @@ def doubt(task: Task, index: int | None, record: Record, device: Mapping[str, An
     `device`: what is known of the device that it was measured on.
     """
     if record.cost_s < least_seconds(task, device):
-        return f"its time, {record.cost_s:.3g} s, is less than any such device needs"
+        return "the time is less than any such device needs"
     if index is not None and record.steps is not None:
         now = to_plain(task.steps_of(index), "steps")
         if now is not None and record.steps != now:
-            return "its schedule steps are not those of the template"
+            return "the schedule steps are not those of the template"
     return ""
 
 

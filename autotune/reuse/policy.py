@@ -37,6 +37,8 @@ class ReusePolicy:
         _expect("reuse", self.reuse, [str(grade) for grade in Grade])
         _expect("devices", self.devices, DEVICES)
         _expect("missing", self.missing, MISSING)
+        if not isinstance(self.guard, bool):
+            raise UsageError(f"guard is {self.guard!r}: expected True or False")
 
     @property
     def any_device(self) -> bool:

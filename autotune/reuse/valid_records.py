@@ -1,15 +1,16 @@
-"""Which records count as trials of a task: of its device, template and present knob values."""
+"""Which records count as trials of a task: of its device and template, and to be believed."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 
-from autotune.reuse.grades import Grade, device_grade, named_devices, present_device, same_schedules
+from autotune.reuse.grades import Grade, device_grade, named_devices, present_device
+from autotune.reuse.problems import Problem, record_problem
 from autotune.system.words import counted
 from autotune.task.task import Task
 from records import Record, select
-from search_spaces import SpaceError
 
 _log = logging.getLogger(__name__)
 
@@ -24,8 +25,8 @@ def valid_records(
 
     Records are matched by the knobs' values, so that a space that has grown since still finds them:
     each comes with the index of its configuration in today's space. Those from other devices
-    (unless `any_device`) and those of an earlier version of the template are counted, in a line
-    each that is told, by default as a logged warning.
+    (unless `any_device`) and those that `record_problem` finds wrong are counted, in a line for
+    each reason that is told, by default as a logged warning.
     """
     workload = task.workload
     target = task.target.recorded
@@ -39,32 +40,14 @@ def valid_records(
             f"{counted(len(others), 'record')} of {workload} from other devices "
             f"({named_devices(others, here)}) {'does' if len(others) == 1 else 'do'} not count"
         )
-    found = [
-        (index, record)
-        for record in measured
-        if (index := current_index(task, record, same_schedules(here, record.device))) is not None
-    ]
-    if len(found) < len(measured):
-        count = len(measured) - len(found)
-        was = "record of {} was" if count == 1 else "records of {} were"
-        notify(
-            f"{count} {was.format(workload)} measured with an earlier version of this template and "
-            f"{'is' if count == 1 else 'are'} not used"
-        )
+    found, passed = [], Counter[Problem]()
+    for record in measured:
+        problem = record_problem(task, record, here)
+        if problem is None:
+            found.append((task.space.index_of(record.config["values"]), record))
+        else:
+            passed[problem] += 1
+    for problem, count in passed.items():
+        verb = "does" if count == 1 else "do"
+        notify(f"{counted(count, 'record')} of {workload} {verb} not count: {problem.text}")
     return found
-
-
-def current_index(task: Task, record: Record, same_schedules: bool = True) -> int | None:
-    """Return a record's configuration in today's space; None if today's template made it not.
-
-    `task`: the workload of the record.
-    `same_schedules`: see `grades.same_schedules`; if not, any version counts.
-    """
-    try:
-        index = task.space.index_of(record.config["values"])
-    except SpaceError:
-        return None
-    if not same_schedules:
-        return index
-    made_by = record.fingerprint
-    return index if made_by == task.fingerprints_of(index)["template"] else None

@@ -25,7 +25,7 @@ from autotune.codegen.elf.object_reader import read_object
 from autotune.codegen.llvm import LLVMSource
 from autotune.errors import ArgumentError, CodegenError
 from autotune.ir import dtypes
-from autotune.runtime import load_library, save_library
+from autotune.runtime import environment, load_library, save_library
 from autotune.runtime.cpu import llvm_compiler as runtime
 from autotune.runtime.cpu import openmp
 from autotune.system.host import architecture
@@ -190,9 +190,7 @@ def test_constants_jumps_by_table_and_calls_are_linked(tmp_path: Path) -> None:
       ret i32 54
     else: ret i32 65
     }"""
-    data = runtime.object_code(
-        LLVMSource(source, "k", False), Target("llvm"), None, None
-    )
+    data = runtime.object_code(LLVMSource(source, "k", False), Target("llvm"), None, None)
     carried = note(load_library.OWNER, bytes(32))
     library = load_library._mapped(
         link([read_object(data)], {"k": "f"}, save_library._library_of, carried)
@@ -212,9 +210,7 @@ def test_constants_jumps_by_table_and_calls_are_linked(tmp_path: Path) -> None:
 
 def test_a_function_that_no_library_has_is_found_when_saving() -> None:
     source = "declare void @nowhere()\ndefine i32 @k() {\n call void @nowhere()\n ret i32 0\n}\n"
-    data = runtime.object_code(
-        LLVMSource(source, "k", False), Target("llvm"), None, None
-    )
+    data = runtime.object_code(LLVMSource(source, "k", False), Target("llvm"), None, None)
     with pytest.raises(CodegenError, match="cannot be linked: no symbol nowhere"):
         link([read_object(data)], {"k": "k"}, save_library._library_of, b"")
 
@@ -367,6 +363,7 @@ def test_the_command_builds_the_best_record_of_a_log(
         target="llvm",
         config=config.to_json(),
         costs_s=[2e-6],
+        device=environment.device(task.target),
         seed=0,
         fingerprints=task.fingerprints_of(config.index),
     )

@@ -96,11 +96,29 @@ def test_records_of_an_earlier_version_of_the_template_are_neither_trials_nor_to
     assert measurer.asked[0] == 0  # measured again, beside the old record
     assert [o.index for o in tuner.observations] == [0, 1]
     assert [r.index for r in store.load()] == [0, 0, 1, 0]
-    (message,) = caplog.messages
-    assert message == (
-        "2 records of plain(n=64) were measured with an earlier version of this template and are "
-        "not used"
-    )
+    assert caplog.messages == [
+        "1 record of plain(n=64) does not count: measured with an earlier version of this template",
+        "1 record of plain(n=64) does not count: the configuration is not in today's space",
+    ]
+
+
+def test_records_that_are_not_believed_are_counted_and_measured_again(task, store, caplog):
+    run(task, store, 2)
+    first, second = store.load()
+    store.path.unlink()
+    absurd = [changed(first, costs_s=[k * 1e-12], timestamp=float(k)) for k in range(1, 5)]
+    store.append([*absurd, second])
+    tuner = GridTuner(task.space, 0)
+    summary, measurer = run(task, store, 2, tuner=tuner)
+    assert (summary.trials, summary.measured) == (2, 1)
+    assert measurer.asked[0] == 0
+    assert {o.index: o.cost_s for o in tuner.observations} == {0: 1.0, 1: 2.0}
+    assert summary.best.cost_s == 1.0
+    assert caplog.messages == [
+        "4 records of plain(n=64) do not count: the time is less than any such device needs"
+    ]
+    again, measurer = run(task, store, 2)
+    assert (again.measured, measurer.asked) == (0, [])
 
 
 def test_a_build_does_not_use_records_of_an_earlier_version(task, store, caplog):

@@ -21,6 +21,8 @@ from autotune.errors import UsageError
 from autotune.report.progress import kinds_text
 from autotune.report.text_tables import wrap
 from autotune.system.words import counted
+from records.groups import MOST_TRIALS
+from records.outline import Outline
 from records.tools.compact import Compacted, compact
 from records.tools.log_lines import COMPRESSED, LogFile, LogLine, every_line, records_of
 from records.tools.merge import merge
@@ -71,7 +73,7 @@ def compact_logs(
             min=1,
             help="Trials to keep of each workload, target, device and structure of the template.",
         ),
-    ] = 8,
+    ] = MOST_TRIALS,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -109,7 +111,10 @@ def prune_logs(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the records that are meant, and drop the others.")
     ] = False,
-    force: Force = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace the file if there is one; drop even all records."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Drop the records that the options ask for; `list` with these options shows them first."""
@@ -119,8 +124,14 @@ def prune_logs(
             "`autotune records prune --help`)"
         )
 
+    def drops(line: LogLine) -> bool:
+        return chosen.line_filter(line) != keep
+
     def choose(counts: Counter[str], lines: Lines) -> Iterable[LogLine]:
-        return prune(lines, lambda line: chosen.line_filter(line) != keep, counts)
+        return prune(lines, drops, counts)
+
+    if not force:
+        _check_left(chosen, drops, keep)
 
     for path, counts in _rewritten(chosen.logs, out, in_place, force, choose, Counter[str]):
         if as_json:
@@ -132,6 +143,22 @@ def prune_logs(
         if none := counts["none"]:
             text += f"; {counted(none, 'line')} of no record kept (`records validate` lists them)"
         _say(text)
+
+
+def _check_left(chosen: RecordChoice, drops: Callable[[LogLine], bool], keep: bool) -> None:
+    """Raise UsageError if all records would be dropped, as by a wrongly typed name."""
+    any_dropped = False
+    for line in every_line(chosen.logs):
+        if isinstance(line.found, Outline):
+            if not drops(line):
+                return
+            any_dropped = True
+    if any_dropped:
+        what = "no record is" if keep else "all records are"
+        raise UsageError(
+            f"{what} what the options ask for, so that none would be left of {chosen.name}: "
+            "nothing is dropped without --force"
+        )
 
 
 def _rewritten(

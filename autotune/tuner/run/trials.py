@@ -125,10 +125,12 @@ class Trials:
 
         Return the trials among it, with their configurations.
         """
-        news = valid_records(
-            self._task, self._journal.new_records(), self._notify, self._any_device
-        )
+        read = self._journal.new_records()
+        news = valid_records(self._task, read, self._notify, self._any_device)
         self._notify = _log.info  # other machines may append to the log all the time
+        # What does not count is measured again, unless another record of it does.
+        entries = {Entry.of(record) for _, record in news}
+        self._journal.free({Entry.of(record) for record in read} - entries)
         for index, record in news:
             self._take(index, record)
         return [(index, record) for index, record in news if record.is_trial]

@@ -15,6 +15,7 @@ from support.measured import measured
 from support.sample_records import log_of, made, made_final
 
 from autotune.cli.main import main
+from autotune.reuse import choose
 from autotune.task.task import Task
 from records import RecordStore
 
@@ -211,6 +212,19 @@ def test_compact_says_what_it_dropped(log, said):
     assert len(RecordStore(log).load()) == 5
 
 
+@pytest.mark.parametrize("absurd", [0, 8, 40])
+def test_a_build_chooses_the_same_from_a_log_and_from_it_compacted(said, tmp_path, absurd):
+    task = Task.from_reference("matmul", {"m": 8, "n": 8, "k": 8}, "llvm")
+    index = task.default_index
+    honest = [measured(task, index, 1e-3 + n * 1e-6, timestamp=float(n)) for n in range(40, 0, -1)]
+    records = [measured(task, index, 1e-12, timestamp=100.0 + n) for n in range(absurd)]
+    log = log_of(tmp_path / "a.jsonl", *records, *honest)
+    assert said("compact", log, "--out", "small.jsonl")[0] == 0
+    before, after = (choose(task, RecordStore(path).load()) for path in (log, "small.jsonl"))
+    assert before == after
+    assert before.record == honest[-1]
+
+
 def test_prune_drops_what_list_shows_or_keeps_only_that(log, said):
     assert said("prune", log, "--failed", "--out", "ok.jsonl")[:2] == (
         0,
@@ -222,6 +236,33 @@ def test_prune_drops_what_list_shows_or_keeps_only_that(log, said):
     assert (code, json.loads(out)) == (0, {"out": str(log), "kept": 1, "dropped": 5})
     (left,) = RecordStore(log).load()
     assert left.device["name"] == "Other CPU"
+
+
+@pytest.mark.parametrize("where", [["--in-place"], ["--out", "new.jsonl"]])
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--template", "nope", "--keep"], "no record is what the options ask for"),
+        (["--template", "made"], "all records are what the options ask for"),
+    ],
+)
+def test_prune_leaves_no_log_empty_unless_it_is_forced_to(log, said, tmp_path, where, words, why):
+    other = log_of(tmp_path / "other.jsonl", made(0))
+    held = log.read_bytes(), other.read_bytes()
+    code, out, err = said("prune", log, other, *words, *where)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{why}, so that none would be left" in err
+    assert (log.read_bytes(), other.read_bytes()) == held
+    assert not Path("new.jsonl").exists()
+    assert said("prune", log, other, *words, *where, "--force")[0] == 0
+    left = Path("new.jsonl") if where[0] == "--out" else log
+    assert left.read_bytes() == b""
+
+
+def test_prune_may_empty_one_of_several_logs(log, said, tmp_path):
+    other = log_of(tmp_path / "other.jsonl", made(0, None))
+    assert said("prune", log, other, "--failed", "--in-place")[0] == 0
+    assert (len(RecordStore(log).load()), other.read_bytes()) == (5, b"")
 
 
 def test_prune_in_place_rewrites_each_of_several_logs(log, said, tmp_path):

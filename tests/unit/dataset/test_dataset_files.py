@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -137,8 +138,9 @@ def test_exporting_to_csv_or_npz_loads_no_pandas_no_model_and_no_compiler(log, t
 
 
 def test_the_command_says_what_it_wrote(log, own, tmp_path, capsys):
-    out = tmp_path / "data.npz"
-    words = ["--log", str(log), str(log), "--layout", "curve", "knob", "--template", own]
+    out, copy = tmp_path / "data.npz", tmp_path / "copy.jsonl"
+    shutil.copy(log, copy)
+    words = ["--log", str(log), str(copy), "--layout", "curve", "knob", "--template", own]
     assert main(["features", "export", *words, "-o", str(out)]) == 0
     captured = capsys.readouterr()
     features = len(load(out).filter(regex=r"\.v\d+:").columns)

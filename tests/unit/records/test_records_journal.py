@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from records import Journal, Record, RecordStore, RecordWarning
+from records import Entry, Journal, Record, RecordStore, RecordWarning
 
 
 def make(index, template="aa", cost=1e-3):
@@ -47,6 +47,23 @@ def test_a_configuration_is_added_again_for_an_edited_template(store):
     assert journal.add(make(0, "aa"))
     assert journal.add(make(0, "bb"))
     assert not journal.add(make(0, "bb"))
+
+
+def test_what_does_not_count_is_added_again_once_by_one_of_several_runs(store):
+    store.append([make(0, cost=1e-12), make(1)])
+    mine, other = Journal(store), Journal(store)
+    for journal in (mine, other):
+        (absurd, _) = journal.new_records()
+        assert not journal.claim(Entry.of(absurd))
+        journal.free([Entry.of(absurd)])
+    assert mine.claim(Entry.of(absurd))
+    assert mine.add(make(0))
+    for journal in (mine, other):
+        assert not journal.claim(Entry.of(absurd))
+        assert not journal.add(make(0))
+    assert other.new_records() == [make(0)]
+    for journal in (mine, other):
+        journal.close()
 
 
 def test_no_log_has_no_news_and_is_not_made(store):

@@ -128,6 +128,6 @@ def test_steps_are_compared_only_with_those_of_the_same_version(here, caplog):
     record = measured(task, task.default_index)
     other = replace(record, steps=[*record.steps, ["parallel", "nowhere", 0]])
     assert choose(task, [other], Grade.ANY) is None
-    assert "its schedule steps are not those of the template" in caplog.text
+    assert "the schedule steps are not those of the template" in caplog.text
     old = replace(other, fingerprints={**record.fingerprints, "template": "0" * 16})
     assert choose(task, [old], Grade.ANY).grade == "any"

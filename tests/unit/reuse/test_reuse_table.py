@@ -211,7 +211,7 @@ def doubtful(task, both):
         "the configuration is not in today's space": replace(
             record, config={"index": 0, "values": {**record.config["values"], knob: value + 1009}}
         ),
-        "its schedule steps are not those of the template": replace(record, steps=steps),
+        "the schedule steps are not those of the template": replace(record, steps=steps),
         "without the version of its template": replace(record, fingerprints=None),
         "from other devices (an unknown device)": replace(record, device={}),
     }
@@ -318,6 +318,8 @@ def test_without_a_record_a_build_fails_or_takes_the_nearest_as_asked(task, near
         ({"reuse": "close"}, "reuse is 'close': expected one of exact, kind, shape, any"),
         ({"missing": "errors"}, "missing is 'errors': did you mean 'error'?"),
         ({"devices": 3}, "devices is 3"),
+        ({"guard": "no"}, "guard is 'no': expected True or False"),
+        ({"guard": 1}, "guard is 1: expected True or False"),
         ({"missing": "tune"}, "missing='tune' appends its measurements to a log"),
     ],
 )
@@ -355,6 +357,9 @@ def test_what_is_said_of_records_that_are_used_though_they_are_old_or_near(task,
     old = record_of(task, near, both, "same machine", "other template version")
     found = choose(task, [old], Grade.ANY)
     assert found.text == "measured with an earlier version of this template: on One, 4 threads"
+    unmarked = replace(old, fingerprints=None)
+    found = choose(task, [unmarked], Grade.ANY)
+    assert found.text == "without the version of its template: on One, 4 threads"
     elsewhere = record_of(task, near, both, "other model", "same shape")
     assert choose(task, [elsewhere], Grade.ANY).text.startswith("measured elsewhere: matmul(")
 

@@ -74,10 +74,7 @@ def test_the_command_line_says_the_same(record, tmp_path, capsys, name):
     assert main(["best", "matmul", *SET, "--log", str(log)]) == 3
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert (
-        why_nothing(Task.from_reference("matmul", SIZES, "llvm"), others(record)[name])
-        in said
-    )
+    assert why_nothing(Task.from_reference("matmul", SIZES, "llvm"), others(record)[name]) in said
 
 
 def test_many_other_workloads_are_named_in_part(task, record):
@@ -108,7 +105,7 @@ def test_a_program_is_told_of_faster_records_whose_configuration_is_no_longer_al
     fast = [replace(record, costs_s=(1e-4,), timestamp=float(k)) for k in range(3)]
     rules = iter(["it is too wide"] * 3)
     monkeypatch.setattr(Task, "refusal", lambda *_: next(rules, ""))
-    said = "3 records of matmul.* passed over: its configuration is no longer allowed: .* too wide"
+    said = "3 records of matmul.* passed over: the configuration is no longer allowed: .* too wide"
     with pytest.warns(RecordWarning, match=said) as told:
         built = autotune.build("matmul", SIZES, records=[*fast, record])
     assert built.record == record
