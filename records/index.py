@@ -53,7 +53,7 @@ def open_index(store: RecordStore) -> RecordSource:
     """
     reader = LogReader(store)
     index = LogIndex(reader)
-    if not index.groups():
+    if index.is_empty:
         return RecordList(store.load())  # says what is wrong, if something is
     rest = reader.unfinished(index.lines + 1) if index.end == reader.end else []
     if index.skipped.count:
@@ -68,6 +68,11 @@ class LogIndex:
         self._reader = reader
         self._path = Path(f"{reader.store.path}{SUFFIX}")
         self._open()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it knows no record."""
+        return not self._known.groups
 
     @property
     def lines(self) -> int:
