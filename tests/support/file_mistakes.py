@@ -154,7 +154,7 @@ ROWS: list[Row] = [
             "missing.json": "missing.json: No such file",
             "folder.py": "folder.py is a folder",
             "pipe.jsonl": "is a device or a pipe",
-            "binary.jsonl": "binary.jsonl is of no known format",
+            "binary.jsonl": "binary.jsonl is not text",
             "story.jsonl": "story.jsonl is of no known format",
             "empty.jsonl": "empty.jsonl",
             "long.jsonl": "long.jsonl is of no known format",
@@ -205,7 +205,7 @@ ROWS: list[Row] = [
             ("pipe.jsonl", "x.csv", "pipe.jsonl is a device or a pipe"),
             ("newer.jsonl", "x.npz", "newer.jsonl, line 1.*99"),
             ("story.jsonl", "x.npz", "story.jsonl is of no known format: expected autotune"),
-            ("binary.jsonl", "x.npz", "binary.jsonl is of no known format"),
+            ("binary.jsonl", "x.npz", "binary.jsonl is not text"),
             ("cut.json.gz", "x.npz", "cannot read cut.json.gz"),
             ("no_cache.json", "x.npz", "no_cache.json: a Kernel Tuner cache has"),
         )

@@ -176,7 +176,7 @@ FILES: dict[str, str | bytes] = {
     "job_template.toml": JOB.replace("matmul", "matmull"),
     "job_no_template.toml": "[[workload]]\ntrials = 3\n",
     "job_log.toml": JOB + 'log = "pipe.jsonl"\n',
-    "job_set.toml": JOB.replace("k = 8", "k = [8]"),
+    "job_set.toml": JOB.replace("k = 8", "k = [[8]]"),
     "job_size.toml": JOB.replace("k = 8", "k = 0"),
     "job_mark.toml": "\ufeff" + JOB.replace("k = 8", "k = 0"),
     "job_digits.toml": f"seed = {'9' * 5000}\n" + JOB,
