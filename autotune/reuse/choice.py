@@ -174,8 +174,8 @@ class _Search:
         found = {id(candidate.record): candidate for candidate in candidates}
         for record in ranked(candidate.record for candidate in found.values()):
             one = found[id(record)]
-            problem = doubt_problem(one.made_by, record, self._here) or refusal_problem(
-                self._task, record
+            problem = refusal_problem(self._task, record) or doubt_problem(
+                one.made_by, record, self._here
             )
             if problem is None:
                 config = self._task.space.config(self._task.space.index_of(record.config["values"]))

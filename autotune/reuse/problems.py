@@ -73,7 +73,7 @@ def doubt_problem(task: Task, record: Record, here: Mapping[str, Any]) -> Proble
 def refusal_problem(task: Task, record: Record) -> Problem | None:
     """Return why a task is not built with a record's knob values; None if it is.
 
-    Asked last, because some milliseconds go by. The record may be of another shape.
+    The record may be of another shape. This takes some milliseconds.
     """
     try:
         refused = task.refusal(task.space.index_of(record.config["values"]))

@@ -131,3 +131,14 @@ def test_steps_are_compared_only_with_those_of_the_same_version(here, caplog):
     assert "the schedule steps are not those of the template" in caplog.text
     old = replace(other, fingerprints={**record.fingerprints, "template": "0" * 16})
     assert choose(task, [old], Grade.ANY).grade == "any"
+
+
+def test_steps_of_another_architecture_may_be_others(here):
+    task = Task.from_reference("reduce", {"m": 64, "n": 64}, "llvm")
+    record = measured(task, task.default_index, device=ARM)
+    other = replace(
+        record,
+        steps=[*record.steps, ["parallel", "elsewhere", 0]],
+        fingerprints={**record.fingerprints, "template": "0" * 16},
+    )
+    assert choose(task, [other], any_device=True).record == other
