@@ -21,7 +21,7 @@ from autotune.errors import UsageError
 from autotune.report.progress import kinds_text
 from autotune.report.text_tables import wrap
 from autotune.system.words import counted
-from records.groups import MOST_TRIALS
+from records.best_of_group import MOST_TRIALS
 from records.outline import Outline
 from records.tools.compact import Compacted, compact
 from records.tools.log_lines import COMPRESSED, LogFile, LogLine, every_line, records_of
