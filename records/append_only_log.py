@@ -7,18 +7,16 @@ written. Reading executes no code.
 from __future__ import annotations
 
 import fcntl
-import itertools
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
-from records.caller_warnings import warn
 from records.files import (
     READING_WAITS_S,
     LockedError,
+    lines_until,
     lock_file,
     open_regular,
     open_to_read,
@@ -26,16 +24,15 @@ from records.files import (
 )
 from records.json_lines import parse_json
 from records.record import Record
-from records.record_errors import NewerSchemaError, RecordError, RecordWarning
+from records.record_errors import NewerSchemaError, RecordError
+from records.skipped_lines import SkippedLines, warn_and_log
 
 _log = logging.getLogger(__name__)
 
 MIN_WAIT_S = 2.0  # Seconds to wait after the end of the time, to append the last measurement.
 _BEGINNING = b'{"schema":'  # The beginning of all lines that are appended here.
 
-LINES_NAMED = 5
 _TAIL_BLOCK = 1 << 16
-_BLOCK_LINES = 1024
 
 
 class RecordStore:
@@ -108,7 +105,7 @@ class RecordStore:
             raise RecordError(f"there is no record log at {self.path}; check the path")
         try:
             with open_to_read(self.path) as file:
-                yield from self.parse_in_blocks(_lines_until(file, ends[0]))
+                yield from self.parse_each(lines_until(file, ends[0]))
         except OSError as error:
             raise RecordError(f"cannot read {self.path}: {error.strerror}") from error
 
@@ -160,58 +157,35 @@ class RecordStore:
 
     def parse(self, lines: Iterable[bytes], first: int = 1) -> list[Record]:
         """Return the records in some lines of the log, the first of which has this number."""
-        found: list[Record] = []
-        corrupt: list[tuple[int, str]] = []
+        return list(self.parse_each(lines, first))
+
+    def parse_each(self, lines: Iterable[bytes], first: int = 1) -> Iterator[Record]:
+        """Yield what `parse` returns, and warn at the end."""
+        found, skipped = first > 1, SkippedLines()
         torn: int | None = None
         for number, line in enumerate(lines, first):
             if line.isspace():
                 continue
             try:
-                found.append(Record.from_line(line))
+                record = Record.from_line(line)
             except NewerSchemaError as error:
                 raise RecordError(f"{self.path}, line {number}: {error}") from error
             except (ValueError, RecursionError) as error:
                 whole = line.endswith(b"\n") or isinstance(error, RecordError)
                 if whole or not may_be_torn(line):
-                    corrupt.append((number, str(error)))
+                    skipped.add(number, error)
                 else:
                     torn = number
-        if first == 1 and not found:
-            self.refuse(corrupt)
+            else:
+                found = True
+                yield record
+        skipped.tell(self.path, found)
         if torn is not None:
             self.warn(f"line {torn} is torn (a crash while appending?); skipped")
-        self.tell_skipped(corrupt, len(corrupt))
-        return found
-
-    def refuse(self, corrupt: Sequence[tuple[int, str]]) -> None:
-        """Raise RecordError if a file without records has other lines: number and reason each."""
-        if corrupt:
-            number, why = corrupt[0]
-            raise RecordError(
-                f"{self.path} is not a log of records, none of its lines is one (line {number}: "
-                f"{why}): check the path"
-            )
-
-    def tell_skipped(self, first: Sequence[tuple[int, str]], count: int) -> None:
-        """Warn of `count` lines that are no records, the first of which are given."""
-        if count:
-            numbers = ", ".join(str(number) for number, _ in first[:LINES_NAMED])
-            more = ", ..." if count > LINES_NAMED else ""
-            lines = "1 line" if count == 1 else f"{count} lines"
-            self.warn(f"skipped {lines} (number {numbers}{more}) of no record: {first[0][1]}")
-
-    def parse_in_blocks(self, lines: Iterable[bytes]) -> Iterator[Record]:
-        """Yield what `parse` returns, a few lines at a time."""
-        rest, first = iter(lines), 1
-        while block := list(itertools.islice(rest, _BLOCK_LINES)):
-            yield from self.parse(block, first)
-            first += len(block)
 
     def warn(self, what: str) -> None:
         """Warn about the log by a `RecordWarning` and in the logging."""
-        message = f"{self.path}: {what}"
-        _log.warning(message)
-        warn(message, RecordWarning)
+        warn_and_log(f"{self.path}: {what}")
 
     def _locked(self, flags: int, lock: int, use: Callable[[int], object]) -> None:
         """Open and lock the log and call a function; closing the file releases the lock."""
@@ -239,12 +213,6 @@ class RecordStore:
         except FileNotFoundError:
             return False
         return os.path.samestat(os.fstat(fd), now)
-
-
-def _lines_until(file: BinaryIO, end: int) -> Iterator[bytes]:
-    """Yield the lines of the first `end` bytes, or fewer if the file has been cut meanwhile."""
-    while line := file.readline(end - file.tell()):
-        yield line
 
 
 def encode(records: Iterable[Record]) -> bytes:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+GZIP = b"\x1f\x8b"  # What compressed files begin with.
 NOT_REGULAR = "it is a device or a pipe, and no regular file"
 
 
@@ -47,6 +48,13 @@ def open_regular(path: str | os.PathLike[str], flags: int) -> int:
 def open_to_read(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading bytes; see `open_regular`."""
     return os.fdopen(open_regular(Path(path), os.O_RDONLY), "rb")
+
+
+def lines_until(file: BinaryIO, end: int) -> Iterator[bytes]:
+    """Yield the lines of the first `end` bytes of a file, or fewer if it has been cut meanwhile."""
+    while line := file.readline(end):
+        yield line
+        end -= len(line)
 
 
 def sync_folder(folder: Path) -> None:

@@ -32,9 +32,10 @@ from records.index_tables import (
     write_group,
     write_known,
 )
-from records.log_reader import LogReader, Skipped
+from records.log_reader import LogReader
 from records.record import Record
 from records.record_errors import RecordError
+from records.skipped_lines import SkippedLines
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,8 @@ def open_index(store: RecordStore) -> RecordSource:
     if index.is_empty:
         return RecordList(store.load())  # says what is wrong, if something is
     rest = reader.unfinished(index.lines + 1) if index.end == reader.end else []
-    store.tell_skipped(index.skipped.first, index.skipped.count)
+    if index.skipped.count:
+        index.skipped.tell(store.path, bool(rest or index.groups()))
     return merged([index, RecordList(rest)]) if rest else index
 
 
@@ -83,9 +85,9 @@ class LogIndex:
         return self._known.covered.end
 
     @property
-    def skipped(self) -> Skipped:
+    def skipped(self) -> SkippedLines:
         """Lines of no record."""
-        return Skipped.from_json(self._known.covered.skipped)
+        return SkippedLines.from_json(self._known.covered.skipped)
 
     def groups(
         self, template: str | None = None, args: Mapping[str, Any] | None = None
@@ -225,10 +227,11 @@ class LogIndex:
         log = self._reader
         groups = {} if known is None else dict(known.groups)
         if known is None:
-            news = read_members(log, 0, 0, Skipped())
+            news = read_members(log, 0, 0, SkippedLines())
         else:
             before = known.covered
-            news = read_members(log, before.end, before.lines, Skipped.from_json(before.skipped))
+            skipped = SkippedLines.from_json(before.skipped)
+            news = read_members(log, before.end, before.lines, skipped)
         for key, members in news.members.items():
             write_group(database, groups, key, members)
         covered = Covered(

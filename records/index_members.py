@@ -8,9 +8,10 @@ from typing import Any
 
 from records.best_of_group import BestOfGroup
 from records.groups import group_key, identity
-from records.log_reader import LogReader, Skipped
+from records.log_reader import LogReader
 from records.outline import Outline
 from records.record_errors import NewerSchemaError, RecordError
+from records.skipped_lines import SkippedLines
 
 _MOST_KEYS = 1 << 16
 
@@ -33,15 +34,15 @@ class Members:
 
 
 @dataclass
-class News:
-    """What was read of a log."""
+class NewLines:
+    """What the lines are that were appended to a log."""
 
     members: dict[str, Members]  # By the keys of their groups, in order of first appearance.
     lines: int  # Number of lines up to the end, those read before included.
-    skipped: Skipped
+    skipped: SkippedLines
 
 
-def read_members(log: LogReader, start: int, lines: int, skipped: Skipped) -> News:
+def read_members(log: LogReader, start: int, lines: int, skipped: SkippedLines) -> NewLines:
     """Return what the whole lines of a log from byte `start` on are.
 
     `lines`: number of the lines before.
@@ -58,14 +59,15 @@ def read_members(log: LogReader, start: int, lines: int, skipped: Skipped) -> Ne
         except NewerSchemaError as error:
             raise RecordError(f"{log.store.path}, line {lines}: {error}") from error
         except (ValueError, RecursionError) as error:
-            skipped.add(lines, line, error)
+            if line and not line.isspace():
+                skipped.add(lines, error)
         else:
             key = keys.of(found)
             if key not in members:
                 members[key] = Members(identity(found))
             members[key].add(found, start, len(line))
         start += len(line) + 1
-    return News(members, lines, skipped)
+    return NewLines(members, lines, skipped)
 
 
 class _Keys:

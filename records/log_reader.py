@@ -3,51 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from records.append_only_log import LINES_NAMED, RecordStore, last_line_start
+from records.append_only_log import RecordStore, last_line_start
 from records.files import open_regular
 from records.record import Record
 from records.record_errors import RecordError
 
 _ENDS = 1 << 12  # Bytes at the beginning, and at the end of what was read, that identify a log.
 _BLOCK = 1 << 20
-
-
-@dataclass
-class Skipped:
-    """Lines that are no records."""
-
-    count: int = 0
-    first: list[tuple[int, str]] = field(default_factory=list)  # Their numbers, and why.
-
-    def add(self, number: int, line: bytes, error: Exception) -> None:
-        """Take in a line, unless it is blank."""
-        if not line or line.isspace():
-            return
-        self.count += 1
-        if len(self.first) < LINES_NAMED:
-            self.first.append((number, str(error)))
-
-    def add_all(self, more: Skipped, lines: int) -> None:
-        """Take in those of lines that follow on `lines` others."""
-        self.count += more.count
-        self.first += [(lines + number, why) for number, why in more.first]
-        del self.first[LINES_NAMED:]
-
-    def to_json(self) -> str:
-        """Return it as a text."""
-        return json.dumps([self.count, self.first])
-
-    @classmethod
-    def from_json(cls, text: str) -> Skipped:
-        """Return what `to_json` was made of; ValueError if it is no such text."""
-        count, first = json.loads(text)
-        return cls(int(count), [(int(number), str(why)) for number, why in first])
 
 
 class LogReader:

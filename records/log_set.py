@@ -9,7 +9,7 @@ from pathlib import Path
 
 from records.append_only_log import RecordStore
 from records.caller_warnings import warn
-from records.formats.detect import foreign_format, load_own, stream_any
+from records.formats.detect import FileFormat, foreign_format, load_own, stream_any
 from records.groups import RecordList, RecordSource, merged
 from records.record import Record
 from records.record_errors import RecordError, RecordWarning
@@ -22,8 +22,6 @@ PRETUNED = "pretuned"  # What stands for the records that ship.
 _NONE_SHIPS = f"{PRETUNED}: no records ship with this version yet"
 
 LARGE = 4 << 20  # Bytes of a log from which on it has an index.
-
-_COMPRESSED = "a compressed log"  # What `foreign_format` calls a log of ours in gzip.
 
 # A path of a file or folder, or several.
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -125,8 +123,8 @@ def log_to_append(path: str | os.PathLike[str]) -> RecordStore:
         what = "stands for the records that ship"
     elif Path(path).is_dir():
         what = "is a folder of logs"
-    elif os.fspath(path).endswith(".gz") or foreign_format(Path(path)) == _COMPRESSED:
-        what = "is a compressed log"
+    elif os.fspath(path).endswith(".gz") or foreign_format(Path(path)) == FileFormat.COMPRESSED:
+        what = f"is {FileFormat.COMPRESSED}"
     if what is not None:
         raise RecordError(f"{path} {what}: records are appended to a single, uncompressed log")
     return RecordStore(path)
@@ -134,7 +132,7 @@ def log_to_append(path: str | os.PathLike[str]) -> RecordStore:
 
 def _opened(path: Path) -> RecordSource:
     foreign = foreign_format(path)
-    if foreign == _COMPRESSED:
+    if foreign == FileFormat.COMPRESSED:
         return RecordList(stream_any(path))
     if foreign is None and path.is_file() and path.stat().st_size >= LARGE:
         from records.index import open_index  # sqlite3 is slow to import

@@ -18,10 +18,11 @@ from typing import BinaryIO, cast
 
 from records.append_only_log import RecordStore
 from records.formats.detect import foreign_format, stream_any
-from records.log_reader import LogReader, Skipped, lines_between, whole_line_from
+from records.log_reader import LogReader, lines_between, whole_line_from
 from records.record import Record
 from records.record_columns import Column, Columns
 from records.record_errors import NewerSchemaError, RecordError
+from records.skipped_lines import SkippedLines
 
 MOST_HELPERS = 4  # More gain little, as this process joins what they have read.
 HELPED = 64 << 20  # Bytes of a log from which on there are helpers.
@@ -34,7 +35,7 @@ class Part:
     columns: dict[str, Column]
     count: int  # Of records.
     lines: int = 0
-    skipped: Skipped = field(default_factory=Skipped)
+    skipped: SkippedLines = field(default_factory=SkippedLines)
     newer: tuple[int, str] | None = None  # A line of a later version, where reading ended, and why.
 
 
@@ -46,7 +47,7 @@ def read_columns(path: Path) -> list[Part]:
     if foreign_format(path) is not None:
         return [_part_of(stream_any(path))]
     reader = LogReader(RecordStore(path))
-    parts, lines, skipped = _read(reader), 0, Skipped()
+    parts, lines, skipped = _read(reader), 0, SkippedLines()
     for part in parts:
         if part.newer is not None:
             number, why = part.newer
@@ -56,7 +57,7 @@ def read_columns(path: Path) -> list[Part]:
     if not sum(part.count for part in parts):
         return [_part_of(reader.store.load())]  # says what is wrong, if something is
     parts.append(_part_of(reader.unfinished(lines + 1)))
-    reader.store.tell_skipped(skipped.first, skipped.count)
+    skipped.tell(path, any(part.count for part in parts))
     return parts
 
 
@@ -90,7 +91,7 @@ def _read(reader: LogReader) -> list[Part]:
 
 def read_part(fd: int, start: int, end: int) -> Part:
     """Return the columns of the whole lines between two bytes of an open log."""
-    found, skipped, number = Columns(), Skipped(), 0
+    found, skipped, number = Columns(), SkippedLines(), 0
     newer = None
     for number, line in enumerate(lines_between(fd, start, end), 1):
         try:
@@ -99,7 +100,8 @@ def read_part(fd: int, start: int, end: int) -> Part:
             newer = number, str(error)
             break
         except (ValueError, RecursionError) as error:
-            skipped.add(number, line, error)
+            if line and not line.isspace():
+                skipped.add(number, error)
     return Part(found.columns(), found.count, number, skipped, newer)
 
 

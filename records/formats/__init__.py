@@ -5,6 +5,7 @@ then `write.py`; each format has a module. Reading executes nothing.
 """
 
 from records.formats.detect import FORMATS as FORMATS
+from records.formats.detect import FileFormat as FileFormat
 from records.formats.detect import foreign_format as foreign_format
 from records.formats.detect import load_own as load_own
 from records.formats.detect import parse_any as parse_any

@@ -13,7 +13,7 @@ from typing import Any
 
 from records.formats.malformed import MALFORMED, as_list, as_number, as_object
 from records.formats.outcomes import failure
-from records.formats.skipped import Skipped
+from records.formats.skipped import SkippedParts
 from records.json_lines import parse_json, parse_plain
 from records.record import MIN_S, Record, expect
 from records.record_errors import RecordError
@@ -60,7 +60,7 @@ def records_of(lines: Iterable[bytes], name: str) -> Iterator[Record]:
 
     Raises RecordError if none of the lines is a measurement.
     """
-    skipped, found = Skipped(name, "no AutoTVM measurement", "line"), 0
+    skipped, found = SkippedParts(name, "no AutoTVM measurement", "line"), 0
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith(b"#"):
             continue
@@ -190,7 +190,7 @@ def line_of(record: Record) -> str:
         "input": [record.target, record.template, unnamed, args],
         "config": {
             "index": record.index,
-            "code_hash": (record.fingerprints or {}).get("template"),
+            "code_hash": record.fingerprint,
             "entity": [[name, kinds.get(name, _kind_of(value)), value] for name, value in values],
         },
         "result": [costs, code, (record.build_s or 0.0) + (record.run_s or 0.0), record.timestamp],

@@ -9,11 +9,12 @@ import itertools
 import os
 import zlib
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from records.append_only_log import RecordStore
-from records.files import open_to_read
+from records.files import GZIP, open_to_read
 from records.formats import autotvm, kernel_tuner, metaschedule, t4
 from records.json_lines import parse_json, parse_plain
 from records.record import Record
@@ -31,13 +32,19 @@ FORMATS = (
 MAX_LINE = 1 << 26  # Bytes of a line; a longer one is cut.
 MAX_DOCUMENT = 1 << 29  # Bytes of a file that is one JSON document, uncompressed.
 
-_GZIP = b"\x1f\x8b"
 _MAX_DAMAGED = 64
 _REPLACED = "\ufffd"  # in place of bytes that are no UTF-8
 
-# The formats with a measurement per line.
-_OWN, _AUTOTVM = "autotune", "an AutoTVM log"
-_DATABASE = "a MetaSchedule database"
+
+class FileFormat(StrEnum):
+    """What a file of measurements is; as a text it is what messages call the file."""
+
+    OWN = "a log of records"
+    COMPRESSED = "a compressed log"
+    AUTOTVM = "an AutoTVM log"
+    METASCHEDULE = "a MetaSchedule database"
+    KERNEL_TUNER = "a Kernel Tuner cache"
+    T4 = "T4 results"
 
 
 def read_any(path: str | Path) -> list[Record]:
@@ -57,7 +64,7 @@ def read_any(path: str | Path) -> list[Record]:
         with _opened(path) as (file, _):
             kind = _kind_of_lines(file)
             file.seek(0)
-            if kind == _DATABASE:
+            if kind == FileFormat.METASCHEDULE:
                 return list(_of_database(path))
             return _of_file(file, kind, str(path))
 
@@ -76,18 +83,18 @@ def stream_any(path: str | Path) -> Iterator[Record]:
             empty = not packed and os.fstat(file.fileno()).st_size == 0
             kind = _kind_of_lines(file)
             file.seek(0)
-            if kind == _OWN and packed:
-                yield from RecordStore(path).parse_in_blocks(_lines_of(file))
-            elif kind == _AUTOTVM:
+            if kind == FileFormat.OWN and packed:
+                yield from RecordStore(path).parse_each(_lines_of(file))
+            elif kind == FileFormat.AUTOTVM:
                 yield from autotvm.records_of(_lines_of(file), str(path))
-        if kind == _OWN and not packed:
+        if kind == FileFormat.OWN and not packed:
             yield from RecordStore(path).stream()
-        elif kind not in (_OWN, _AUTOTVM) and not empty:
+        elif kind not in (FileFormat.OWN, FileFormat.AUTOTVM) and not empty:
             yield from read_any(path)
 
 
-def foreign_format(path: str | Path) -> str | None:
-    """Return what a file is that only `read_any` can read, such as "T4 results".
+def foreign_format(path: str | Path) -> FileFormat | None:
+    """Return what a file is that only `read_any` can read.
 
     None if it is a log of ours, or nothing of the kind. A compressed file that cannot be read is
     taken for a compressed log, as reading that says what is wrong.
@@ -95,18 +102,20 @@ def foreign_format(path: str | Path) -> str | None:
     path, packed = Path(path), False
     try:
         if _is_database(path):
-            return _DATABASE
+            return FileFormat.METASCHEDULE
         with _opened(path) as (file, packed):
             kind = _kind_of_lines(file)
+            if kind == FileFormat.OWN:
+                return FileFormat.COMPRESSED if packed else None
             if kind is not None:
-                return kind if kind != _OWN else "a compressed log" if packed else None
+                return kind
             file.seek(0)
-            document = kernel_tuner.parse_json(_text_of(file, str(path)))
+            document = kernel_tuner.parse_document(_text_of(file, str(path)))
     except (OSError, EOFError, zlib.error, RecordError):
-        return "a compressed log" if packed else None
+        return FileFormat.COMPRESSED if packed else None
     if not isinstance(document, dict):
         return None
-    names = {"cache": "a Kernel Tuner cache", "results": "T4 results"}
+    names = {"cache": FileFormat.KERNEL_TUNER, "results": FileFormat.T4}
     return next((name for key, name in names.items() if key in document), None)
 
 
@@ -130,19 +139,19 @@ def parse_any(data: bytes, name: str) -> list[Record]:
     Raises RecordError if it is of no known format, or holds no measurement.
     """
     kind = _kind_of_lines(io.BytesIO(data))
-    if kind == _DATABASE:
-        raise RecordError(f"{name} is one of the two files of {_DATABASE}: it takes both")
+    if kind == FileFormat.METASCHEDULE:
+        raise RecordError(f"{name} is one of the two files of {kind}: it takes both")
     return _of_file(io.BytesIO(data), kind, name)
 
 
-def _of_file(file: BinaryIO, kind: str | None, name: str) -> list[Record]:
+def _of_file(file: BinaryIO, kind: FileFormat | None, name: str) -> list[Record]:
     """Return the measurements in a file, of which `_kind_of_lines` said this."""
-    if kind == _OWN:
+    if kind == FileFormat.OWN:
         return RecordStore(name).parse(_lines_of(file))
-    if kind == _AUTOTVM:
+    if kind == FileFormat.AUTOTVM:
         return list(autotvm.records_of(_lines_of(file), name))
     text = _text_of(file, name)
-    document = kernel_tuner.parse_json(text)
+    document = kernel_tuner.parse_document(text)
     if isinstance(document, dict) and "cache" in document:
         return list(kernel_tuner.records_of(document, name))
     if isinstance(document, dict) and "results" in document:
@@ -178,7 +187,7 @@ def _told(path: Path) -> Iterator[None]:
 def _opened(path: Path) -> Iterator[tuple[BinaryIO, bool]]:
     """Open a file, with gzip undone, and tell whether there was any."""
     with open_to_read(path) as file:
-        packed = file.read(2) == _GZIP
+        packed = file.read(2) == GZIP
         file.seek(0)
         if packed:
             with gzip.open(file) as lines:
@@ -206,7 +215,7 @@ def _text_of(file: BinaryIO, name: str) -> str:
     return data.decode("utf-8-sig", "replace")
 
 
-def _kind_of_lines(file: BinaryIO) -> str | None:
+def _kind_of_lines(file: BinaryIO) -> FileFormat | None:
     """Return which of the formats with a measurement per line this is; None if none.
 
     The first line that can be read decides; a few before it may be damaged.
@@ -221,8 +230,8 @@ def _kind_of_lines(file: BinaryIO) -> str | None:
             pickled = pickled or autotvm.is_pickled(line)
             continue
         if isinstance(first, dict) and "schema" in first:
-            return _OWN
+            return FileFormat.OWN
         if metaschedule.is_record(first) or metaschedule.is_workload(first):
-            return _DATABASE
-        return _AUTOTVM if autotvm.is_entry(first) else None
-    return _AUTOTVM if pickled else None
+            return FileFormat.METASCHEDULE
+        return FileFormat.AUTOTVM if autotvm.is_entry(first) else None
+    return FileFormat.AUTOTVM if pickled else None

@@ -23,7 +23,7 @@ from records.formats.outcomes import (
     timestamp_of,
     written_error,
 )
-from records.formats.skipped import Skipped
+from records.formats.skipped import SkippedParts
 from records.record import Record
 from records.record_errors import RecordError
 
@@ -60,7 +60,7 @@ class _Cache(dict[str, Any]):
         self.left_out = left_out  # the key of each, and why
 
 
-def parse_json(text: str) -> object:
+def parse_document(text: str) -> object:
     """Return the content of a file, also of one whose run never closed it; None if it is no JSON.
 
     Kernel Tuner appends a line per measurement and writes the closing braces at the end. Entries
@@ -137,7 +137,7 @@ def records_of(document: Mapping[str, Any], name: str) -> Iterator[Record]:
         "device": {"name": str(document.get("device_name", ""))},
     }
     parts = joined(document.get("autotune"), knobs)
-    skipped, found = Skipped(name, "not as Kernel Tuner has them", "entry"), 0
+    skipped, found = SkippedParts(name, "not as Kernel Tuner has them", "entry"), 0
     for key, why in getattr(cache, "left_out", ()):
         skipped.add(key, why)
     for key, entry in cache.items():

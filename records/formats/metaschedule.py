@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from records.formats.malformed import MALFORMED, as_list, as_number, as_object
 from records.formats.outcomes import failure
-from records.formats.skipped import Skipped
+from records.formats.skipped import SkippedParts
 from records.json_lines import parse_json, parse_plain
 from records.record import MIN_S, Record, canonical, expect
 from records.record_errors import RecordError
@@ -73,7 +73,7 @@ def modules_of(lines: Iterable[bytes], name: str) -> list[Module | None]:
 
     Raises RecordError if none of the lines is a workload.
     """
-    skipped, found = Skipped(name, "no MetaSchedule workload", "line"), list[Module | None]()
+    skipped, found = SkippedParts(name, "no MetaSchedule workload", "line"), list[Module | None]()
     for number, line in enumerate(lines, 1):
         try:
             parsed = _parsed(line)
@@ -99,7 +99,7 @@ def records_of(
 
     Raises RecordError if none of the lines is a measurement.
     """
-    skipped, found = Skipped(name, "no MetaSchedule tuning record", "line"), 0
+    skipped, found = SkippedParts(name, "no MetaSchedule tuning record", "line"), 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

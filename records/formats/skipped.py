@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 
-from records.caller_warnings import warn
 from records.formats.malformed import describe_error
-from records.record_errors import RecordError, RecordWarning
-
-_log = logging.getLogger(__name__)
+from records.record_errors import RecordError
+from records.skipped_lines import warn_and_log
 
 _MOST_REASONS = 1000  # different ones that are kept; the others count as one
 _PLACES_NAMED = 5
 _REASONS_NAMED = 3
 
 
-class Skipped:
+class SkippedParts:
     """What was passed over in one file, by reason.
 
     Parameters
@@ -68,5 +65,4 @@ class Skipped:
             f"{self._name}: skipped {count} of {count + found} ({self._place} {places}): "
             f"{self._what}: {'; '.join(parts)}{rest}"
         )
-        _log.warning(message)
-        warn(message, RecordWarning)
+        warn_and_log(message)

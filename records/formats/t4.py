@@ -19,7 +19,7 @@ from records.formats.outcomes import (
     timestamp_of,
     written_error,
 )
-from records.formats.skipped import Skipped
+from records.formats.skipped import SkippedParts
 from records.record import Record
 from records.record_errors import RecordError
 
@@ -64,7 +64,7 @@ def records_of(document: Mapping[str, Any], name: str) -> Iterator[Record]:
         "target": "recorded",
     }
     per_s = _per_second(metadata.get("timeunit"), _MS)
-    skipped, found = Skipped(name, "not as T4 has them", "result"), 0
+    skipped, found = SkippedParts(name, "not as T4 has them", "result"), 0
     for number, result in enumerate(results):
         try:
             record = _record(common, number, as_object(result, "it"), per_s)

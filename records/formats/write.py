@@ -6,13 +6,14 @@ import contextlib
 import gzip
 import io
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from records.files import replacing
+from records.files import replacing, sync_folder
 from records.formats import autotvm, kernel_tuner, metaschedule, one_workload, t4
 from records.record import Record, canonical, workload_key
 from records.record_errors import RecordError
@@ -34,7 +35,9 @@ class Written:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def write_records(records: Iterable[Record], format_name: str, path: Path) -> Written:
+def write_records(
+    records: Iterable[Record], format_name: str, path: str | os.PathLike[str]
+) -> Written:
     """Write records to a file, which is replaced if there is one; gzip if its name ends in .gz.
 
     Parameters
@@ -45,7 +48,7 @@ def write_records(records: Iterable[Record], format_name: str, path: Path) -> Wr
         and device with the most records is written.
     format_name : str
         One of `EXPORT_FORMATS`.
-    path : Path
+    path : str or path
         A file; for "metaschedule" a folder, which is made if needed.
 
     Raises
@@ -56,6 +59,7 @@ def write_records(records: Iterable[Record], format_name: str, path: Path) -> Wr
     if format_name not in EXPORT_FORMATS:
         known = ", ".join(EXPORT_FORMATS)
         raise RecordError(f"records can be written as {known}, not as {format_name!r}")
+    path = Path(path)
     left_out: Counter[str] = Counter()
     kept = _without(records, _REASONS[format_name], left_out)
     try:
@@ -165,7 +169,13 @@ def _fastest_of_each(records: list[Record], left_out: Counter[str]) -> list[Reco
 
 
 def _write_database(records: Iterable[Record], folder: Path, left_out: Counter[str]) -> int:
-    """Write the two files of a MetaSchedule database; the first is of use to those before, too."""
+    """Write the two files of a MetaSchedule database.
+
+    Those that are there stay until both are complete. A crash while they are replaced leaves one
+    file, which readers refuse, and never records beside workloads that are not theirs.
+    """
+    if folder.is_file():
+        raise RecordError(f"{folder} is a file; MetaSchedule writes a folder")
     made = not folder.exists()
     folder.mkdir(exist_ok=True)
     count = 0
@@ -183,10 +193,17 @@ def _write_database(records: Iterable[Record], folder: Path, left_out: Counter[s
                     if workload is not None:
                         workloads.write(f"{workload}\n")
                     lines.write(f"{line}\n")
+                for file in (workloads, lines):
+                    file.flush()
+                    os.fsync(file.fileno())
             _check(count, left_out, "metaschedule")
+            (folder / metaschedule.RECORDS).unlink(missing_ok=True)
+            sync_folder(folder)
+            # At the end of the block the workloads are replaced first, then come the records.
     except BaseException:
         if made:
-            folder.rmdir()
+            with contextlib.suppress(OSError):
+                folder.rmdir()
         raise
     return count
 

@@ -39,18 +39,31 @@ class Compacted:
         return self.dropped_trials + sum(self.failures.values())
 
 
-def compact(lines: Lines, most: int, told: list[Compacted]) -> Iterator[LogLine]:
-    """Yield the records of final comparisons, and the fastest trials of each group.
+class Compaction:
+    """Iterates over the records of final comparisons, and the fastest trials of each group.
 
-    `most`: trials that are kept of each group.
-    `told`: what became of the records is appended to it.
+    `counts`: what becomes of the records.
 
     RecordError as `records_of`.
+
+    Parameters
+    ----------
+    lines : callable
+        Yields the lines of some logs each time it is called; it is called twice.
+    most : int
+        Number of trials that are kept of each group.
     """
-    best = BestLines[int](most)
-    for number, line in enumerate(records_of(lines())):
-        best.add(line.outline, number)
-    kept = set(itertools.chain.from_iterable(best.each()))
-    again = (line for line in lines() if isinstance(line.found, Outline))
-    yield from (line for number, line in enumerate(again) if number in kept)
-    told.append(Compacted(best.groups, best.finals, best.trials, best.passed, dict(best.failures)))
+
+    def __init__(self, lines: Lines, most: int) -> None:
+        self._lines = lines
+        best = BestLines[int](most)
+        for number, line in enumerate(records_of(lines())):
+            best.add(line.outline, number)
+        self._kept = set(itertools.chain.from_iterable(best.each()))
+        self.counts = Compacted(
+            best.groups, best.finals, best.trials, best.passed, dict(best.failures)
+        )
+
+    def __iter__(self) -> Iterator[LogLine]:
+        records = (line for line in self._lines() if isinstance(line.found, Outline))
+        return (line for number, line in enumerate(records) if number in self._kept)

@@ -11,15 +11,11 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 from records.append_only_log import RecordStore, may_be_torn
-from records.files import open_to_read
-from records.formats import foreign_format, stream_any
+from records.files import GZIP, lines_until, open_to_read
+from records.formats import FileFormat, foreign_format, stream_any
 from records.outline import Outline
 from records.record_errors import NewerSchemaError, RecordError
-
-GZIP = b"\x1f\x8b"  # What compressed files begin with.
-COMPRESSED = "a compressed log"  # What `foreign_format` calls a log of ours in gzip.
-
-_NAMED = 5  # Line numbers that a message lists.
+from records.skipped_lines import SkippedLines
 
 
 class TornLineError(RecordError):
@@ -62,7 +58,7 @@ class LogFile:
         self.path = path
         self.foreign = foreign_format(path)
         self._status: list[os.stat_result] = []
-        if self.foreign not in (None, COMPRESSED):
+        if self.foreign not in (None, FileFormat.COMPRESSED):
             return
         if not RecordStore(path).reading(lambda fd: self._status.append(os.fstat(fd))):
             raise RecordError(f"there is no record log at {path}; check the path")
@@ -72,7 +68,7 @@ class LogFile:
 
         RecordError if the file was replaced since this object was made, or cannot be read.
         """
-        if self.foreign not in (None, COMPRESSED):
+        if self.foreign not in (None, FileFormat.COMPRESSED):
             for number, record in enumerate(stream_any(self.path), 1):
                 data = record.to_json_line().encode()
                 yield LogLine(self.path, number, data, Outline.of_record(record))
@@ -96,22 +92,13 @@ def lines_in(path: Path, file: BinaryIO, end: int) -> Iterator[LogLine]:
     packed = file.read(len(GZIP)) == GZIP
     file.seek(0)
     if not packed:
-        yield from _parsed(path, _lines_until(file, end))
+        yield from _parsed(path, lines_until(file, end))
         return
     try:
         with gzip.open(file) as lines:
             yield from _parsed(path, cast(BinaryIO, lines))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise RecordError(f"cannot read {path}: {error}") from error
-
-
-def _lines_until(file: BinaryIO, end: int) -> Iterator[bytes]:
-    """Yield the lines of the first `end` bytes."""
-    for line in file:
-        yield line[:end] if len(line) > end else line
-        end -= len(line)
-        if end <= 0:
-            return
 
 
 def _parsed(path: Path, lines: Iterable[bytes]) -> Iterator[LogLine]:
@@ -140,29 +127,16 @@ def records_of(lines: Iterable[LogLine]) -> Iterator[LogLine]:
 
 
 def _records_of(path: Path, lines: Iterable[LogLine]) -> Iterator[LogLine]:
-    good, bad, first = 0, 0, None
-    numbers: list[int] = []
+    found, skipped = False, SkippedLines()
     for line in lines:
         if isinstance(line.found, Outline):
-            good += 1
+            found = True
             yield line
-            continue
-        if isinstance(line.found, NewerSchemaError):
+        elif isinstance(line.found, NewerSchemaError):
             raise RecordError(f"{path}, line {line.number}: {line.found}") from line.found
-        first = first or line
-        bad += 1
-        if len(numbers) < _NAMED:
-            numbers.append(line.number)
-    if first is None:
-        return
-    if not good:
-        raise RecordError(
-            f"{path} is not a log of records, none of its lines is one (line {first.number}: "
-            f"{first.found}): check the path"
-        )
-    named = ", ".join(map(str, numbers)) + (", ..." if bad > _NAMED else "")
-    count = "1 line" if bad == 1 else f"{bad} lines"
-    RecordStore(path).warn(f"skipped {count} (number {named}) of no record: {first.found}")
+        else:
+            skipped.add(line.number, line.found)
+    skipped.tell(path, found)
 
 
 def every_line(logs: Iterable[LogFile]) -> Iterator[LogLine]:

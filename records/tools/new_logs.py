@@ -7,15 +7,17 @@ import gzip
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 from records.append_only_log import RecordStore
-from records.files import replacing, sync_folder
+from records.files import GZIP, replacing, sync_folder
 from records.record_errors import RecordError
-from records.tools.log_lines import GZIP, LogLine, lines_in
+from records.tools.log_lines import LogLine, lines_in
 
 # Yields all lines of some logs, each time it is called.
 Lines = Callable[[], Iterable[LogLine]]
+
+Chosen = TypeVar("Chosen", bound=Iterable[LogLine])
 
 
 @contextlib.contextmanager
@@ -40,17 +42,18 @@ def new_log(path: Path, replace: bool = False) -> Iterator[BinaryIO]:
         raise RecordError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def rewrite(path: Path, choose: Callable[[Lines], Iterable[LogLine]]) -> None:
-    """Replace a log by some of its lines.
+def rewrite(path: Path, choose: Callable[[Lines], Chosen]) -> Chosen:
+    """Replace a log by some of its lines; return what `choose` has returned.
 
     Meanwhile it is locked: what others append waits, and then goes into the new log. A crash leaves
     the old log or the new one.
 
-    `choose`: is given the lines of the log, and yields those that stay.
+    `choose`: is given the lines of the log, and returns those that stay.
 
     RecordError if the log cannot be read or written, or is missing.
     """
     path = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
+    chosen: list[Chosen] = []
 
     def replace(fd: int) -> None:
         status = os.fstat(fd)
@@ -60,10 +63,12 @@ def rewrite(path: Path, choose: Callable[[Lines], Iterable[LogLine]]) -> None:
             replacing(path, like=status) as partial,
             _written(partial, packed) as new,
         ):
-            write_lines(new, choose(lambda: lines_in(path, log, status.st_size)))
+            chosen.append(choose(lambda: lines_in(path, log, status.st_size)))
+            write_lines(new, chosen[0])
         sync_folder(path.parent)
 
     RecordStore(path).replacing(replace)
+    return chosen[0]
 
 
 def write_lines(file: BinaryIO, lines: Iterable[LogLine]) -> None:

@@ -6,6 +6,8 @@ import ast
 import importlib
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,15 @@ import pytest
 from support.command_line import QUICK
 from support.cuda_compiler import needs_nvrtc
 from support.documented_logs import make_logs
+from support.sample_records import log_of, made
 
 from autotune.cli.options.job_files import run_options
 from autotune.schedule.annotation_primitives import AnnotationPrimitives
 from autotune.schedule.loop_primitives import LoopPrimitives
 from autotune.schedule.placement_primitives import PlacementPrimitives
 from autotune.tile import parse
+from records import RecordStore
+from records.formats import write_records
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -77,6 +82,24 @@ def test_the_examples_of_the_page_of_tools_for_logs_print_what_it_says(
         command, _, printed = example.partition("\n")
         ended = call(*command.split()[1:], variables={"TZ": "UTC"})
         assert (ended.out, ended.err) == (printed, ""), command
+
+
+@pytest.mark.parametrize(("name", "count"), [("records.md", 2), ("formats.md", 1)])
+def test_the_examples_that_read_records_run(
+    name: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matmul = {"template": "matmul", "args": {"m": 8, "n": 8, "k": 8}}
+    log = log_of(tmp_path / "matmul.jsonl", *(made(n, workload=matmul) for n in range(2)))
+    write_records(RecordStore(log).load(), "autotvm", tmp_path / "tuning.log")
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / name).read_text()
+    blocks = re.findall(r"^```python\n(from records.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == count
+    for block in blocks:
+        # As a program of its own: what it needs has to be imported.
+        command = [sys.executable, "-W", "error", "-c", block]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stderr) == (0, ""), block
 
 
 def test_the_page_of_schedules_is_what_its_generator_writes(

@@ -104,7 +104,7 @@ def test_each_damaged_entry_of_a_cache_is_a_record_or_counted():
         parts = [f'"{number}":{entry}' for number, entry in zip(some, damaged, strict=True)]
         parts.append(f'"last":{json.dumps(entries[0][1])}')
         text = json.dumps({**document, "cache": {}})[:-2] + ",\n".join(parts)
-        parsed = kernel_tuner.parse_json(text + "}" * (start // AT_ONCE % 3))
+        parsed = kernel_tuner.parse_document(text + "}" * (start // AT_ONCE % 3))
         assert isinstance(parsed, dict)
         found += outcome(lambda p=parsed: kernel_tuner.records_of(p, "file"), len(parts))
     assert found > EXAMPLES // 10
@@ -117,7 +117,7 @@ def test_each_damaged_result_of_t4_is_a_record_or_counted():
         results = [text_of(tree_of(result)) for result in document["results"]]
         results[number % 5] = damage.text(document["results"][number % 5])
         text = f'{{"results":[{",".join(results)}]}}'
-        parsed = kernel_tuner.parse_json(text)
+        parsed = kernel_tuner.parse_document(text)
         if isinstance(parsed, dict):
             found += outcome(lambda p=parsed: t4.records_of(p, "file"), 5)
     assert found > EXAMPLES // 10

@@ -17,7 +17,7 @@ from records import RecordStore, ranked, summary
 from records.groups import group_key
 from records.outline import Outline
 from records.tools import keys
-from records.tools.compact import compact
+from records.tools.compact import Compaction
 from records.tools.log_lines import LogFile, every_line, records_of
 from records.tools.merge import merge
 from records.tools.new_logs import new_log, write_lines
@@ -91,7 +91,7 @@ def test_a_row_of_a_summary_is_what_ranking_says(records):
 def compacted(folder, records, most):
     log, out = log_of(folder / "log.jsonl", *records), folder / "small.jsonl"
     with new_log(out) as file:
-        write_lines(file, compact(lambda: every_line([LogFile(log)]), most, []))
+        write_lines(file, Compaction(lambda: every_line([LogFile(log)]), most))
     return RecordStore(out).load()
 
 

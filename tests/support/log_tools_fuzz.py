@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,13 +13,13 @@ from records import Record
 from records.groups import group_key
 from records.tools.append import append_new
 from records.tools.best_lines import BestLines, best_first
-from records.tools.compact import Compacted, compact
+from records.tools.compact import Compaction
 from records.tools.diff import LogDiff
 from records.tools.line_filter import LineFilter
 from records.tools.log_lines import LogFile, LogLine, every_line, records_of
 from records.tools.merge import merge
 from records.tools.new_logs import new_log, write_lines
-from records.tools.prune import prune
+from records.tools.prune import Pruning
 
 
 def use_tools(paths: Sequence[Path], folder: Path) -> int:
@@ -41,11 +40,11 @@ def use_tools(paths: Sequence[Path], folder: Path) -> int:
     assert len(list(records_of(again.lines()))) == done.records
     difference = LogDiff(lambda: lines, lambda: records_of(again.lines()))
     assert difference.only == (0, 0)
-    told, counts = list[Compacted](), Counter[str]()
     with new_log(folder / "small.jsonl", replace=True) as file:
-        write_lines(file, compact(again.lines, 2, told))
-        write_lines(file, prune(lambda: every_line(logs), LineFilter(ok=False), counts))
-    assert told[0].kept + told[0].dropped == done.records
+        compaction = Compaction(again.lines, 2)
+        write_lines(file, compaction)
+        write_lines(file, Pruning(every_line(logs), LineFilter(ok=False)))
+    assert compaction.counts.kept + compaction.counts.dropped == done.records
     return len(lines)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,7 @@ from autotune.errors import UsageError
 from autotune.report.text_tables import wrap
 from autotune.system.words import counted, did_you_mean
 from records import Record
-from records.formats import EXPORT_FORMATS, Written, foreign_format, write_records
+from records.formats import EXPORT_FORMATS, FileFormat, Written, foreign_format, write_records
 from records.tools.append import append_new
 from records.tools.log_lines import LogLine, every_line, records_of
 from records.tools.new_logs import new_log
@@ -43,7 +43,7 @@ def import_records(
     """
     logs = opened_logs(files)
     path = check_output(out, True, [log.path for log in logs if not log.path.is_dir()])
-    kind = "a compressed log" if path.name.endswith(".gz") else foreign_format(path)
+    kind = FileFormat.COMPRESSED if path.name.endswith(".gz") else foreign_format(path)
     if kind is not None:
         raise UsageError(f"--out {out} is {kind}: only to plain logs of ours can be appended")
     with ending_signals():
@@ -74,22 +74,19 @@ def export_records(
     if form not in EXPORT_FORMATS:
         raise UsageError(f"--format {form}: {did_you_mean(form, EXPORT_FORMATS)}")
     path = _checked(out, form, force, chosen)
-    counts: Counter[str] = Counter()
-    lines = _counting(chosen_lines(chosen, top), counts)
     with ending_signals():
-        try:
-            if form == OWN:
-                done = _write_log(path, lines, force)
-            else:
-                records = (Record.from_line(line.data) for line in lines)
-                done = write_records(records, form, path)
-        except ValueError as error:
-            if counts["records"]:
-                raise
-            raise StopError(NOTHING_FOUND, f"{chosen.name}: {nothing(chosen)}") from error
+        found = chosen_lines(chosen, top)
+        first = next(found, None)
+        if first is None:
+            raise StopError(NOTHING_FOUND, f"{chosen.name}: {nothing(chosen)}")
+        lines = itertools.chain([first], found)
+        if form == OWN:
+            done = _write_log(path, lines, force)
+        else:
+            done = write_records((Record.from_line(line.data) for line in lines), form, path)
     if as_json:
-        found = {"out": str(path), "count": done.count, "left_out": dict(done.left_out)}
-        print_line(json.dumps(found))
+        report = {"out": str(path), "count": done.count, "left_out": dict(done.left_out)}
+        print_line(json.dumps(report))
         return
     print_line(wrap(f"{path}: {counted(done.count, 'record')} as {form}", width(), "  "))
     for reason, count in done.left_out.most_common():
@@ -99,6 +96,8 @@ def export_records(
 def _checked(out: str, form: str, force: bool, chosen: RecordChoice) -> Path:
     """Return the path to be written; UsageError if it cannot be."""
     path = Path(out)
+    if form == DATABASE and path.is_file():
+        raise UsageError(f"--out {out} is a file; MetaSchedule writes a folder")
     if form == DATABASE and out and path.is_dir():
         if not force and any(path.iterdir()):
             raise UsageError(
@@ -108,19 +107,11 @@ def _checked(out: str, form: str, force: bool, chosen: RecordChoice) -> Path:
     return check_output(out, force, chosen.paths)
 
 
-def _counting(lines: Iterator[LogLine], counts: Counter[str]) -> Iterator[LogLine]:
-    for line in lines:
-        counts["records"] += 1
-        yield line
-
-
-def _write_log(path: Path, lines: Iterator[LogLine], force: bool) -> Written:
+def _write_log(path: Path, lines: Iterable[LogLine], force: bool) -> Written:
     """Write the lines as they are, so that nothing is lost of them."""
     count = 0
     with new_log(path, force) as file:
         for line in lines:
             file.write(line.data + b"\n")
             count += 1
-        if not count:
-            raise ValueError("no records")
     return Written(count)

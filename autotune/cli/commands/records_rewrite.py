@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,12 +20,13 @@ from autotune.report.progress import kinds_text
 from autotune.report.text_tables import wrap
 from autotune.system.words import counted
 from records.best_of_group import MOST_TRIALS
+from records.formats import FileFormat
 from records.outline import Outline
-from records.tools.compact import Compacted, compact
-from records.tools.log_lines import COMPRESSED, LogFile, LogLine, every_line, records_of
+from records.tools.compact import Compaction
+from records.tools.log_lines import LogFile, LogLine, every_line, records_of
 from records.tools.merge import merge
-from records.tools.new_logs import Lines, new_log, rewrite, write_lines
-from records.tools.prune import prune
+from records.tools.new_logs import Chosen, Lines, new_log, rewrite, write_lines
+from records.tools.prune import Pruning
 
 _NEW = "a log, compressed if the name ends in .gz."
 OutOrNot = Annotated[
@@ -82,13 +81,11 @@ def compact_logs(
     A run on the new log measures again what was dropped.
     """
 
-    def choose(counts: list[Compacted], lines: Lines) -> Iterable[LogLine]:
-        return compact(lines, keep, counts)
+    def choose(lines: Lines) -> Compaction:
+        return Compaction(lines, keep)
 
-    for path, counts in _rewritten(
-        opened_logs(files), out, in_place, force, choose, list[Compacted]
-    ):
-        (done,) = counts
+    for path, chosen in _rewritten(opened_logs(files), out, in_place, force, choose):
+        done = chosen.counts
         if as_json:
             print_line(json.dumps({"out": str(path), **asdict(done)}))
             continue
@@ -127,13 +124,14 @@ def prune_logs(
     def drops(line: LogLine) -> bool:
         return chosen.line_filter(line) != keep
 
-    def choose(counts: Counter[str], lines: Lines) -> Iterable[LogLine]:
-        return prune(lines, drops, counts)
+    def choose(lines: Lines) -> Pruning:
+        return Pruning(lines(), drops)
 
     if not force:
         _check_left(chosen, drops, keep)
 
-    for path, counts in _rewritten(chosen.logs, out, in_place, force, choose, Counter[str]):
+    for path, left in _rewritten(chosen.logs, out, in_place, force, choose):
+        counts = left.counts
         if as_json:
             found = {"kept": counts["kept"], "dropped": counts["dropped"]}
             print_line(json.dumps({"out": str(path), **found}))
@@ -166,13 +164,9 @@ def _rewritten(
     out: str | None,
     in_place: bool,
     force: bool,
-    choose: Callable[[Any, Lines], Iterable[LogLine]],
-    new_counts: Callable[[], Any],
-) -> Iterable[tuple[Path, Any]]:
-    """Write the chosen lines to one log, or each log anew; yield what was written and its counts.
-
-    `choose`: counts what becomes of some lines, and yields those that are written.
-    `new_counts`: makes what it counts in.
+    choose: Callable[[Lines], Chosen],
+) -> Iterable[tuple[Path, Chosen]]:
+    """Write the chosen lines to one log, or each log anew; yield the path and what was chosen.
 
     UsageError unless either `out` or `in_place` is given.
     """
@@ -180,21 +174,20 @@ def _rewritten(
         raise UsageError("give either --out FILE, or --in-place to rewrite the log itself")
     if out is not None:
         path = check_output(out, force, _paths(logs), remedy="--in-place rewrites it")
-        counts = new_counts()
         with ending_signals(), new_log(path, force) as new:
-            write_lines(new, choose(counts, lambda: every_line(logs)))
-        yield path, counts
+            chosen = choose(lambda: every_line(logs))
+            write_lines(new, chosen)
+        yield path, chosen
         return
     for log in logs:
-        if log.foreign not in (None, COMPRESSED):
+        if log.foreign not in (None, FileFormat.COMPRESSED):
             raise UsageError(
                 f"{log.path} is {log.foreign}, which is not rewritten: give a log to write by --out"
             )
     for log in logs:
-        counts = new_counts()
         with ending_signals():
-            rewrite(log.path, partial(choose, counts))
-        yield log.path, counts
+            chosen = rewrite(log.path, choose)
+        yield log.path, chosen
 
 
 def _paths(logs: Sequence[LogFile]) -> list[Path]:

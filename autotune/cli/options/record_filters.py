@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.options.input_files import check_readable
+from autotune.cli.options.shared_options import options_of
 from autotune.errors import UsageError
 from records.log_set import log_files
 from records.tools.line_filter import LineFilter
@@ -85,24 +85,6 @@ class RecordChoice:
         return " and ".join(self.files)
 
 
-def takes_records(function: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take logs and options that choose records, as its argument `chosen`."""
-    own = inspect.signature(function, eval_str=True).parameters
-    options = inspect.signature(_choice, eval_str=True).parameters
-
-    def command(**words: Any) -> None:
-        chosen = _choice(**{name: words.pop(name) for name in options})
-        function(chosen, **words)
-
-    command.__doc__ = function.__doc__
-    command.__name__ = function.__name__
-    rest = [parameter for name, parameter in own.items() if name != "chosen"]
-    # By name, so that those without a default may come last.
-    named = [p.replace(kind=p.KEYWORD_ONLY) for p in (*options.values(), *rest)]
-    command.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
-    return command
-
-
 def _choice(
     files: Files,
     template: Annotated[
@@ -165,6 +147,10 @@ def _choice(
     return RecordChoice(files, opened_logs(files), wanted, templates)
 
 
+# Lets a command take logs and options that choose records, as its first argument.
+takes_records = options_of(_choice)
+
+
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
@@ -177,9 +163,13 @@ def moment(text: str, option: str) -> float:
     if found:
         return time.time() - float(found[1]) * _UNITS_S[found[2]]
     try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except (ValueError, OverflowError, OSError):
+        date = datetime.fromisoformat(text.strip())
+    except ValueError:
         raise UsageError(
             f"{option} must be a date such as 2026-11-28 or '2026-11-28 14:00', or an age such as "
             f"7d or 12h, not {text!r}"
         ) from None
+    try:
+        return date.timestamp()
+    except (ValueError, OverflowError, OSError):  # in the first or last days there is no local time
+        return date.replace(tzinfo=UTC).timestamp()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from autotune.errors import UsageError
-
-T = TypeVar("T")
 
 MEASUREMENTS_HELP = "Our logs, folders of them, AutoTVM logs, Kernel Tuner caches, T4 results."
 TEMPLATE = typer.Argument(
@@ -95,16 +93,27 @@ def chosen_view(asked: Mapping[str, bool], otherwise: str) -> str:
     return views[0] if views else otherwise
 
 
-def options_of(options: Callable[..., T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Return a decorator: a command takes the fields of a dataclass as its options."""
+def options_of(
+    options: Callable[..., object],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator: a command takes the parameters of `options` as options of its own.
 
-    def declare(function: Callable[[T], None]) -> Callable[..., None]:
+    `options`: a function, or a dataclass. What it makes of them is the first argument of the
+    command; the other arguments of the command are options that follow.
+    """
+    shared = inspect.signature(options, eval_str=True).parameters
+
+    def declare(function: Callable[..., None]) -> Callable[..., None]:
+        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+
         def command(**words: Any) -> None:
-            function(options(**words))
+            function(options(**{name: words.pop(name) for name in shared}), **words)
 
         command.__doc__ = function.__doc__
         command.__name__ = function.__name__
-        command.__signature__ = inspect.signature(options, eval_str=True)  # type: ignore[attr-defined]
+        # By name, so that those without a default may come last.
+        named = [p.replace(kind=p.KEYWORD_ONLY) for p in (*shared.values(), *own)]
+        command.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
         return command
 
     return declare

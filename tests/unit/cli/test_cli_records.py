@@ -114,6 +114,15 @@ def test_what_a_final_comparison_chose_is_the_first_of_the_best(log, said):
     assert first["final"]["rank"] == 0
 
 
+@pytest.mark.parametrize(("date", "count"), [("0001-01-01", 6), ("9999-12-31", 0)])
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/Los_Angeles"])
+def test_the_first_and_the_last_dates_are_dates(log, said, date, count, zone, monkeypatch):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    code, out, _ = said("list", log, "--since", date)
+    assert (code, len(out.splitlines())) == (0 if count else 3, count)
+
+
 @pytest.mark.parametrize("words", [["--template", "no"], ["--since", "1s"], ["--conflicts"]])
 def test_nothing_that_is_asked_for_is_exit_code_3(log, said, words):
     code, out, err = said("list", log, *words)
@@ -363,6 +372,32 @@ def test_a_database_is_a_folder(log, said):
     else:
         assert "no record to be written as metaschedule" in err
         assert not os.path.exists("db")
+
+
+@pytest.mark.parametrize("out", ["m.jsonl", "db/database_workload.json"])
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_database_is_not_written_to_a_file(log, said, out, force):
+    Path("db").mkdir()
+    Path(out).write_text("mine")
+    code, _, err = said("export", log, "--format", "metaschedule", "--out", out, *force)
+    assert (code, Path(out).read_text()) == (2, "mine")
+    assert f"--out {out} is a file; MetaSchedule writes a folder" in err
+
+
+def test_an_export_of_what_is_no_log_says_so(said):
+    Path("notes.jsonl").write_text("once\nupon\n")
+    code, _, err = said("export", "notes.jsonl", "--format", "autotune", "--out", "out.jsonl")
+    assert code == 2
+    assert "none of its lines is one" in err
+    assert not Path("out.jsonl").exists()
+
+
+def test_an_export_of_nothing_writes_nothing(log, said):
+    form = ["--format", "autotune", "--out", "out.jsonl"]
+    code, _, err = said("export", log, "--template", "unknown", *form)
+    assert code == 3
+    assert "no record is what the options ask for" in err
+    assert not Path("out.jsonl").exists()
 
 
 def test_records_of_templates_that_are_gone_can_be_exported_as_a_log(log, said):

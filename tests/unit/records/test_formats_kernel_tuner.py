@@ -321,3 +321,9 @@ def test_what_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RecordError, match="cannot write"):
         write_records([record(0, {})], "metaschedule", tmp_path / "file" / "db")
+
+
+@pytest.mark.parametrize("format_name", ["autotune", "autotvm", "kernel-tuner", "t4"])
+def test_a_path_may_be_a_text(format_name, tmp_path):
+    assert write_records([record(0, {"x": 1})], format_name, f"{tmp_path}/out").count == 1
+    assert [r.config["values"] for r in read_any(f"{tmp_path}/out")] == [{"x": 1}]

@@ -1,6 +1,7 @@
 """MetaSchedule's database: decisions as knobs, its two files, modules that stay text."""
 
 import json
+from pathlib import Path
 
 import pytest
 from support.foreign_logs import as_lines, metaschedule, tuning_record, workload
@@ -130,3 +131,50 @@ def test_records_that_have_no_module_are_left_out(tmp_path):
     with pytest.raises(RecordError, match="no record to be written as metaschedule: no TVM module"):
         write_records(own, "metaschedule", tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_a_crash_while_a_database_is_replaced_leaves_none_that_mixes_both(tmp_path, monkeypatch):
+    old = database(tmp_path / "old", *metaschedule(0))
+    records = read_any(database(tmp_path / "new", *metaschedule(3)))
+    before, replace = read_any(old), Path.replace
+
+    def crash(path, target):
+        if target.name == at:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", crash)
+    for at in (WORKLOADS, RECORDS):
+        again = database(tmp_path / at, *metaschedule(0))
+        with pytest.raises(KeyboardInterrupt):
+            write_records(records, "metaschedule", again)
+        with pytest.raises(RecordError, match="which also needs"):
+            read_any(again)
+    at = "nowhere"
+    assert read_any(old) == before
+    write_records(records, "metaschedule", old)
+    assert read_any(old) == records
+
+
+def test_a_database_stays_as_it_was_if_the_new_one_is_not_complete(tmp_path):
+    folder = database(tmp_path / "db", *metaschedule(0))
+    before = read_any(folder)
+
+    def broken():
+        yield before[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_records(broken(), "metaschedule", folder)
+    with pytest.raises(RecordError, match="no record to be written"):
+        write_records([], "metaschedule", folder)
+    assert read_any(folder) == before
+    assert {path.name for path in folder.iterdir()} == {WORKLOADS, RECORDS}
+
+
+def test_a_database_cannot_take_the_place_of_a_file(tmp_path):
+    records = read_any(database(tmp_path / "db", *metaschedule(0)))
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RecordError, match="file is a file; MetaSchedule writes a folder"):
+        write_records(records, "metaschedule", tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"

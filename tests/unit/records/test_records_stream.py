@@ -23,8 +23,7 @@ def make(index):
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.setattr("records.append_only_log._BLOCK_LINES", 3)
+def store(tmp_path):
     made = RecordStore(tmp_path / "log.jsonl")
     made.append(make(index) for index in range(8))
     return made
@@ -55,14 +54,21 @@ def test_a_stream_of_a_log_that_is_cut_meanwhile_ends(store):
         assert len(list(stream)) < 199
 
 
-def test_lines_that_are_no_records_are_skipped_in_every_block(store):
+def test_lines_that_are_no_records_are_skipped_and_told_once(store):
     lines = store.path.read_bytes().splitlines(keepends=True)
     lines[0], lines[4], lines[7] = b"{\n", b"[]\n", lines[7][:20]
     store.path.write_bytes(b"".join(lines))
-    with pytest.warns(match=r"number 1\)|number 5\)|line 8 is torn") as told:
+    with pytest.warns(match=r"number 1, 5\)|line 8 is torn") as told:
         found = list(stream_any(store.path))
-    assert len(told) == 3
+    assert len(told) == 2
     assert [record.index for record in found] == [1, 2, 3, 5, 6]
+
+
+def test_records_may_come_after_many_lines_that_are_none(store):
+    store.path.write_bytes(b"[]\n" * 5000 + store.path.read_bytes())
+    with pytest.warns(match=r"skipped 5000 lines \(number 1, 2, 3, 4, 5, \.\.\.\)") as told:
+        assert [record.index for record in store.stream()] == list(range(8))
+    assert len(told) == 1
 
 
 def test_an_empty_file_streams_nothing_and_a_missing_one_is_an_error(tmp_path):

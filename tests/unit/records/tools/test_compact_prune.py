@@ -1,31 +1,30 @@
 """Compacting keeps what builds use, pruning drops what is asked for; both say how much."""
 
-from collections import Counter
-
 import pytest
 from support.sample_records import CPU, log_of, made, made_final
 
 from records import RecordError, RecordStore
-from records.tools.compact import Compacted, compact
+from records.tools.compact import Compacted, Compaction
 from records.tools.line_filter import LineFilter
 from records.tools.log_lines import LogFile, every_line
 from records.tools.new_logs import new_log, write_lines
-from records.tools.prune import prune
+from records.tools.prune import Pruning
 
 
 def compacted(log, most):
-    told, out = [], log.with_name("out.jsonl")
+    out = log.with_name("out.jsonl")
     with new_log(out, replace=True) as file:
-        write_lines(file, compact(lambda: every_line([LogFile(log)]), most, told))
-    (done,) = told
-    return done, [record.index for record in RecordStore(out).load()]
+        compaction = Compaction(lambda: every_line([LogFile(log)]), most)
+        write_lines(file, compaction)
+    return compaction.counts, [record.index for record in RecordStore(out).load()]
 
 
 def pruned(log, drops):
-    counts, out = Counter(), log.with_name("out.jsonl")
+    out = log.with_name("out.jsonl")
     with new_log(out, replace=True) as file:
-        write_lines(file, prune(lambda: every_line([LogFile(log)]), drops, counts))
-    return counts, out.read_bytes()
+        pruning = Pruning(every_line([LogFile(log)]), drops)
+        write_lines(file, pruning)
+    return pruning.counts, out.read_bytes()
 
 
 def test_the_fastest_trials_of_each_group_stay_in_the_order_of_the_log(tmp_path):
