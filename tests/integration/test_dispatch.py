@@ -171,31 +171,44 @@ import os
 from autotune import te
 from autotune.template import template
 
-@template
-def doubled(cfg, n):
-    if cfg.define_knob("way", ["stay", "leave"]) == "leave" and os.path.exists({flag!r}):
+@template("doubled", target="llvm")
+def doubled(cfg, n: int):
+    way = cfg.define_knob("way", ["stay", "leave"])
+    if os.path.exists({flag!r}) and {leaves}:
         os._exit(7)
     A = te.placeholder((n,), name="A")
     return [A, te.compute(A.shape, lambda i: A[i] * 2, name="B")]
 """
 
 
-def test_a_template_that_ends_its_process_does_not_end_the_command(tmp_path, capsys):
-    """It leaves for one of three shapes; a kernel is made of the others."""
+def logged(tmp_path, leaves):
+    """Return the words of a dispatch; its template ends its process where `leaves` is true."""
     flag, log, own = tmp_path / "flag", tmp_path / "own.jsonl", tmp_path / "own.py"
-    own.write_text(LEAVING.format(flag=str(flag)))
+    own.write_text(LEAVING.format(flag=str(flag), leaves=leaves))
     reference = f"{own}:doubled"
     for n, way in ((64, "stay"), (100, "leave"), (1000, "stay")):
         task = Task.from_reference(reference, {"n": n}, "llvm")
-        index = task.space.index_of({**task.space.config(0).values, "way": way})
+        values = task.space.config(task.default_index).values
+        index = task.space.index_of({**values, "way": way})
         RecordStore(log).append([measured(task, index, 1e-4)])
     flag.touch()
-    assert main(["dispatch", reference, "--log", str(log), "--dry-run", "--json"]) == 0
+    return ["dispatch", reference, "--log", str(log), "--dry-run", "--json"]
+
+
+def test_a_template_that_ends_its_process_does_not_end_the_command(tmp_path, capsys):
+    assert main(logged(tmp_path, "n in (64, 100)")) == 2
+    said = capsys.readouterr().err
+    assert "left with exit code 7" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_kernel_whose_template_ends_its_process_is_left_out(tmp_path, capsys):
+    assert main(logged(tmp_path, "way == 'leave' and not isinstance(n, int)")) == 0
     said = capsys.readouterr()
     data = json.loads(said.out)
-    assert {"n": 1000} in [s["sizes"] for s in data["shapes"]]
+    assert [s["sizes"]["n"] for s in data["shapes"]] == [64, 100, 1000]
     assert all(k["values"].get("way") != "leave" for k in data["kernels"])
-    assert "exit code 7" in said.err
+    assert "n=100 makes no kernel for all sizes: the process that times kernels ended" in said.err
 
 
 def test_records_of_another_type_are_refused_by_the_name_of_the_function():
