@@ -82,7 +82,7 @@ class ArgumentChecker:
                 )
         return {size: places[size] for size in self.signature.sizes if size in places}
 
-    def _plain_shapes(self) -> list[tuple[int, tuple[str | int, ...]]]:
+    def _plain_shapes(self) -> list[tuple[int, tuple[Any, ...]]]:
         """Return the shapes that have sizes, with their positions, if their check is simple.
 
         It is where each extent is a size or a number, strides are those of contiguous arrays, and
@@ -164,7 +164,7 @@ class ArgumentChecker:
             return []
         get = known.get
         for number, extents in self._plain:
-            if arrays[number].shape != tuple([get(extent, extent) for extent in extents]):  # type: ignore[call-overload]
+            if arrays[number].shape != tuple([get(extent, extent) for extent in extents]):
                 return []
         return list(known.values())
 
