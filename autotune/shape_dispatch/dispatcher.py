@@ -132,12 +132,16 @@ def dispatch_template(
     names = open_sizes_of(template, shapes)
     with BenchProcess(reference, str(target)) as bench:
         times = KernelLosses(bench, names, notify, progress)
-        kernels = times.distinct_kernels(shapes)
-        kernels, losses, best, least = times.keep(shapes, kernels, within, most)
-        known = _Known(names, shapes, losses, best, kernels)
-        between = known.between if len(kernels) > 1 else []
-        middle = [TunedShape({**shapes[0].args, **sizes}, None) for sizes, _ in between]
-        more, _ = times.measure(middle, kernels, SURVEY_S)
+        every = times.distinct_kernels(shapes)
+        while True:
+            kernels, losses, best, least = times.keep(shapes, every, within, most)
+            known = _Known(names, shapes, losses, best, kernels)
+            between = known.between if len(kernels) > 1 else []
+            middle = [TunedShape({**shapes[0].args, **sizes}, None) for sizes, _ in between]
+            more, _ = times.measure(middle, kernels, SURVEY_S)
+            if all(map(times.works, kernels)):
+                break
+            every = [kernel for kernel in every if times.works(kernel)]
     rule, rows = known.learnt(within, between, more)
     shortfall = _shortfall(rows, least, within)
     return Dispatch(task_of(shapes[0].args), names, kernels, rule, rows, name, shortfall)

@@ -40,7 +40,12 @@ class KernelLosses:
         self._notify = notify
         self._progress = progress
         self._ended: dict[str, str] = {}  # why, by the text of a kernel
+        self._failed: set[str] = set()
         self._told: set[str] = set()
+
+    def works(self, kernel: Candidate) -> bool:
+        """Whether a kernel has not failed for any shape that it should work for."""
+        return repr(kernel) not in self._failed
 
     def distinct_kernels(self, shapes: Sequence[TunedShape]) -> list[Candidate]:
         """Return the fastest variant for each shape, those of the same code once.
@@ -96,6 +101,7 @@ class KernelLosses:
             failed.update(n for n, cost in zip(own, costs, strict=True) if not np.isfinite(cost))
             losses[row, own] = np.maximum(costs / timed.best_s - 1, 0)
         losses[:, sorted(failed)] = np.inf
+        self._failed.update(repr(kernels[n]) for n in failed)
         return losses, best
 
     def keep(

@@ -51,6 +51,7 @@ def test_a_kernel_that_ends_the_process_is_left_out_with_one_line(times, said):
     np.testing.assert_allclose(losses, [[0.2, np.inf, 0.5], [0.2, np.inf, 0.5]])
     assert best == [1.0, 1.0]
     assert said == ["n=64: a kernel is left out: it ended"]
+    assert [times.works(each) for each in kernels] == [True, False, True]
 
 
 def test_a_kernel_that_has_ended_the_process_is_not_run_again(times):
