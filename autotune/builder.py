@@ -449,11 +449,12 @@ def _named(caller: str, name: object) -> str:
 
 
 def record_source(
-    records: Any, must_exist: bool = True
+    records: Any, must_exist: bool = True, caller: str = "build"
 ) -> tuple[RecordSource | None, RecordStore | None]:
     """Return where to look up what `build` was given, and the log that it may append to.
 
     `must_exist`: whether the logs have to be there; otherwise the first one may be made.
+    `caller`: the function that the user called, for messages.
     """
     if records is None:
         return None, None
@@ -471,5 +472,5 @@ def record_source(
             store = log_to_append(found[0])
             return open_logs(log for log in found if log == PRETUNED or lexists(log)), store
     raise UsageError(
-        f"build: records must be paths of logs, a RecordStore or records, got {records!r}"
+        f"{caller}: records must be paths of logs, a RecordStore or records, got {records!r}"
     )

@@ -29,7 +29,7 @@ import autotune
 from autotune.builder import build_task
 from autotune.measure.interleaved_timing import reallocated, time_interleaved
 from autotune.operators.template_lookup import find_template
-from autotune.shape_dispatch.dispatcher import Dispatch
+from autotune.shape_dispatch.dispatched_function import Dispatch
 from autotune.shape_dispatch.selection import worst_and_mean
 from autotune.task.task import Task
 from autotune.tuner.run.tune_missing import tune_missing

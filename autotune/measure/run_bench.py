@@ -239,14 +239,18 @@ class RunBench:
         with self._as_candidate_error():
             return _largest(self._check(self._bound(loaded)))
 
-    def round(self, loaded: Sequence[Any], seconds: float, seed: int) -> RunResult:
+    def round(
+        self, loaded: Sequence[Any], seconds: float, seed: int, bound: bool = False
+    ) -> RunResult:
         """Time kernels that have been entered in turns.
 
-        On a CPU they are called as a program would call them, with its arrays.
+        On a CPU they are called as a program would call them, with its arrays, unless they are to
+        be bound to arrays: then checking these is not timed.
 
         loaded: what `load` returned of each.
         seconds: how long it may take, about.
         seed: of the order and the places of the arrays.
+        bound: whether they are bound to arrays.
         """
         device, arrays = self._device, self._buffers.arrays
         rng = np.random.default_rng(seed)
@@ -254,7 +258,8 @@ class RunBench:
             self._monitor.sample()
             if device.is_host:
                 arrays, _between = reallocated(arrays, rng)
-                calls: list[Call] = [_call_on(each, arrays) for each in loaded]
+                to_call = self._bind if bound else _call_on
+                calls: list[Call] = [to_call(each, arrays) for each in loaded]
                 for call in calls:
                     call()
             else:

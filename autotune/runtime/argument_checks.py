@@ -64,6 +64,7 @@ class ArgumentChecker:
         self._outputs = [i for i, rule in enumerate(self._rules) if rule.is_output]
         self._found_at = self._places()
         self._has_sizes = any(rule.shape is None for rule in self._rules)
+        self._plain = self._plain_shapes()
 
     def _places(self) -> dict[str, tuple[int, int]]:
         """For each size, the (parameter, dimension) whose extent it is."""
@@ -80,6 +81,24 @@ class ArgumentChecker:
                     "no call could determine it; give one of them a dimension of that size"
                 )
         return {size: places[size] for size in self.signature.sizes if size in places}
+
+    def _plain_shapes(self) -> list[tuple[int, tuple[Any, ...]]]:
+        """Return the shapes that have sizes, with their positions, if their check is simple.
+
+        It is where each extent is a size or a number, strides are those of contiguous arrays, and
+        no size has a least value. Otherwise the result is empty.
+        """
+        parameters = self.signature.parameters
+        if self.signature.at_least or any(p.strides is not None for p in parameters):
+            return []
+        found = []
+        for number, param in enumerate(parameters):
+            extents = tuple(e for e in param.shape if isinstance(e, str | int))
+            if len(extents) < len(param.shape):
+                return []
+            if param.fixed is None:
+                found.append((number, extents))
+        return found
 
     def arrays(self, given: Sequence[object]) -> Sequence[Array]:
         """Return the arguments as NumPy arrays on the same memory.
@@ -129,8 +148,25 @@ class ArgumentChecker:
             spans.append((address, end))
         self._check_overlap(spans)
         if self._has_sizes:
-            values += self._solve(arrays)
+            values += self._plain_sizes(arrays) or self._solve(arrays)
         return values
+
+    def _plain_sizes(self, arrays: Sequence[Array]) -> list[int]:
+        """Return the sizes, if shapes are plain and fit; else nothing: `_solve` says why.
+
+        Small kernels take as long as this check, so it does the least that it can.
+        """
+        if not self._plain:
+            return []
+        try:
+            known = {name: arrays[at].shape[dim] for name, (at, dim) in self._found_at.items()}
+        except IndexError:
+            return []
+        get = known.get
+        for number, extents in self._plain:
+            if arrays[number].shape != tuple([get(extent, extent) for extent in extents]):
+                return []
+        return list(known.values())
 
     def _mistake(self, number: int, array: Array) -> ArgumentError:
         """Return the mistakes of an array, the most helpful first."""

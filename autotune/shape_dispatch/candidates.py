@@ -19,6 +19,9 @@ from autotune.task.task import Task
 from autotune.template import Template
 from records.groups import RecordSource
 
+# Makes the task of a template from arguments.
+TaskOf = Callable[[Mapping[str, Any]], Task]
+
 _ORDERS = {"columns": "rows", "rows": "columns"}  # Values of the knob "order" of products.
 
 
@@ -47,9 +50,9 @@ class Candidate:
     open_sizes: tuple[str, ...]
     config: Mapping[str, Any]
 
-    def task(self, template: Template, target: Any) -> Task:
+    def task(self, task_of: TaskOf) -> Task:
         """Return the task that makes its code."""
-        return Task(template, {**self.args, **self.sizes}, target)
+        return task_of({**self.args, **self.sizes})
 
     @property
     def sizes(self) -> dict[str, list[int]]:
@@ -73,14 +76,15 @@ class Candidate:
 
 def tuned_shapes(
     template: Template,
+    task_of: TaskOf,
     given: Mapping[str, Any],
-    target: Any,
     source: RecordSource,
     policy: ReusePolicy,
     notify: Callable[[str], object],
 ) -> list[TunedShape]:
     """Return the shapes of which records know a configuration, in order of first appearance.
 
+    `task_of`: makes tasks of the template.
     `given`: arguments that all shapes share; those that have a default and are not given have it.
 
     UsageError if an argument is unknown or of the wrong type.
@@ -96,7 +100,7 @@ def tuned_shapes(
             continue  # of open sizes already
         if group.constant or group.args.keys() != {*required, *defaults} or not shared:
             continue
-        task = Task(template, group.args, target)
+        task = task_of(group.args)
         if task.workload.key in found:
             continue
         choice = choose(task, source, policy.reuse, policy.any_device, notify)

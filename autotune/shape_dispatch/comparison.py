@@ -1,6 +1,7 @@
 """Times kernels for all sizes beside the best kernel of each shape, in a process of their own.
 
-A kernel that crashes or hangs ends that process and not the one that waits for it.
+A kernel that crashes or hangs ends that process and not the one that waits for it, which starts
+another one.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 from autotune.errors import AutotuneError, error_text
-from autotune.ir import dtypes
 from autotune.lowering.split_constants import PreparedFunction
-from autotune.measure.interleaved_timing import reallocated, time_interleaved
+from autotune.measure.build_bench import BuildBench
+from autotune.measure.candidate import CandidateError
+from autotune.measure.run_bench import RunBench
+from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import find_template
-from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.backends import backend_of
+from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
 from autotune.shape_dispatch.candidates import Candidate
 from autotune.system.environment_variables import own_environment
 from autotune.target import Target
@@ -30,19 +35,19 @@ from autotune.task.task import Task
 from autotune.trace.fingerprint import code_hash
 from search_spaces import SpaceError
 
-# Largest difference of two right answers, relative to the largest element.
-_TOLERANCES = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-1}
-
 TIMEOUT_S = 120.0
+
+_OWN = -1  # Number of the best kernel of a shape, among those that are compared.
+_INPUTS_SEED = 0
 
 
 @dataclass(frozen=True)
 class Compared:
     """Times of one shape.
 
-    `best_s`: seconds of the kernel for this shape alone.
+    `best_s`: seconds of the kernel for this shape alone; of the fastest one, if that failed.
     `costs_s`: of each candidate; inf where it failed or was wrong.
-    `problems`: why, by the number of the candidate.
+    `problems`: why, by the number of the candidate; -1 is the kernel for this shape alone.
     """
 
     best_s: float
@@ -51,6 +56,10 @@ class Compared:
 
 
 class ComparisonError(AutotuneError):
+    """A kernel cannot be made or timed."""
+
+
+class ProcessEndedError(ComparisonError):
     """The process that times kernels ended, or took too long."""
 
 
@@ -59,13 +68,15 @@ class Bench:
 
     def __init__(self, reference: str, target: str) -> None:
         self._target = Target.of(target)
-        self._template = find_template(reference, self._target)
-        self._kernels: dict[str, Any] = {}
+        template = find_template(reference, self._target)
+        self._task_of = partial(Task, template, target=self._target, template_ref=reference)
+        self._device = backend_of(self._target).take_device(self._target)
+        self._kernels: dict[str, CompiledFunction | Exception] = {}
         self._codes: dict[str, str] = {}
 
     def prepared(self, candidate: Candidate) -> PreparedFunction:
         """Return the function of a candidate in final form."""
-        return candidate.task(self._template, self._target).prepared_of(candidate.config)
+        return candidate.task(self._task_of).prepared_of(candidate.config)
 
     def fitted(self, candidate: Candidate) -> Candidate:
         """Return a candidate whose configuration is one of its own space: the nearest one.
@@ -77,7 +88,7 @@ class Bench:
         try:
             _ = self.prepared(candidate)
         except (AutotuneError, SpaceError):
-            task = candidate.task(self._template, self._target)
+            task = candidate.task(self._task_of)
             space = task.space
             values = dict(space.config(task.default_index).values)
             for name, value in candidate.config.items():
@@ -98,7 +109,7 @@ class Bench:
             self._codes[key] = code_hash(self.prepared(candidate).main)
         return self._codes[key]
 
-    def kernel(self, candidate: Candidate) -> Any:
+    def kernel(self, candidate: Candidate) -> CompiledFunction | Exception:
         """Return a candidate as compiled, or the error that its template or compiler raised."""
         key = repr(candidate)
         if key not in self._kernels:
@@ -117,96 +128,118 @@ class Bench:
         seconds: float,
         seed: int,
     ) -> Compared:
-        """Time candidates on a shape, in turns with its own best kernel, after a check.
+        """Time candidates on a shape, in turns with its own best kernel.
+
+        All are checked before, as measured candidates are.
 
         `config`: of the best kernel; None for a shape that was not tuned: the fastest candidate
-            takes its place, and answers are compared with those of the first.
+            takes its place.
         `seconds`: about how long each of them is timed.
         """
-        task = Task(self._template, args, self._target)
-        rng = np.random.default_rng(seed)
-        arrays = [_drawn(p.fixed or (), p.dtype, rng) for p in task.arguments]
-        outputs = [n for n, p in enumerate(task.arguments) if p.is_output]
-        best = self.kernel(candidates[0]) if config is None else self._alone(task, config)
-        best(*arrays)
-        right = [arrays[n].copy() for n in outputs]
-        arrays, _between = reallocated(arrays, rng)
-        calls: dict[int, Any] = {} if config is None else {-1: best.bind(*arrays)}
-        problems: dict[int, str] = {}
-        for number, candidate in enumerate(candidates):
-            kernel = self.kernel(candidate)
+        task = self._task_of(args)
+        kernels = dict(enumerate(map(self.kernel, candidates)))
+        own = None if config is None else self._alone(task, config)
+        if own is not None:
+            kernels[_OWN] = own
+        bench = self._checks(task, own)
+        problems, right = dict[int, str](), dict[int, CompiledFunction]()
+        for number, kernel in sorted(kernels.items()):
             if isinstance(kernel, Exception):
                 problems[number] = error_text(kernel)
                 continue
-            for n in outputs:
-                arrays[n].view(np.uint8)[...] = 0x55
-            call = kernel.bind(*arrays)
-            call()
-            if all(_equal(arrays[n], own) for n, own in zip(outputs, right, strict=True)):
-                calls[number] = call
-            else:
-                problems[number] = "its answer is wrong"
-        found = time_interleaved(calls, seconds * len(calls), rng)
+            try:
+                _ = bench.enter(kernel)
+                right[number] = kernel
+            except CandidateError as error:
+                problems[number] = error.message
+        found = dict[int, float]()
+        if right:
+            whole_s = seconds * len(right)
+            # Python needs longer to read sizes off arrays, whatever kernel is picked.
+            timed = bench.round(list(right.values()), whole_s, seed, bound=True)
+            found = dict(zip(right, timed.costs_s, strict=True))
         costs = tuple(found.get(number, np.inf) for number in range(len(candidates)))
-        return Compared(found.get(-1, min(costs)), costs, problems)
+        return Compared(found.get(_OWN, min(costs, default=np.inf)), costs, problems)
 
-    def _alone(self, task: Task, config: Mapping[str, Any]) -> Any:
+    def _alone(self, task: Task, config: Mapping[str, Any]) -> CompiledFunction:
         """Return the best kernel of a shape alone."""
         return compile_function(task.prepared_of(config).main, self._target)
 
+    def _checks(self, task: Task, own: CompiledFunction | None) -> RunBench:
+        """Return what checks and times kernels of a shape.
 
-def _drawn(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Any:
-    kind = dtypes.numpy_dtype(dtype)
-    if dtypes.is_float(dtype):
-        return rng.standard_normal(shape, np.float32).astype(kind)
-    return rng.integers(0 if dtype.startswith(("u", "b")) else -8, 2, shape).astype(kind)
-
-
-def _equal(found: Any, right: Any) -> bool:
-    tolerance = _TOLERANCES.get(str(right.dtype))
-    if tolerance is None:
-        return bool(np.array_equal(found, right))
-    wide = right.astype(np.float64)
-    most = tolerance * max(float(np.abs(wide).max(initial=0.0)), 1e-30)
-    return bool((np.abs(found.astype(np.float64) - wide) <= most).all())
+        Where the template has no reference and the program without a schedule would take too long,
+        answers are compared with those of the shape's own best kernel, if there is one.
+        """
+        subject, unscheduled = BuildBench(task).subject()
+        computed = own if unscheduled is None else self._device.load(unscheduled)
+        return RunBench(
+            self._device, subject, task.reference, computed, TimingPolicy(), _INPUTS_SEED,
+            task.inputs,
+        )  # fmt: skip
 
 
 class BenchProcess:
-    """A `Bench` in another process: methods are called by name."""
+    """A `Bench` in another process: methods are called by name.
+
+    When the process has ended, the next call starts another one.
+    """
 
     def __init__(self, reference: str, target: str, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
-        code = "from autotune.shape_dispatch.comparison import serve; serve()"
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=own_environment(),
-        )
-        self.call("open", reference, target)
+        self._given = reference, target
+        self._process: subprocess.Popen[bytes] | None = None
 
     def call(self, method: str, *args: Any) -> Any:
         """Return what a method of the bench returns.
 
-        ComparisonError if the process ended or took too long; AutotuneError as the method raised.
+        ProcessEndedError if the process ended or took too long; ComparisonError with the message
+        of what the method raised.
         """
+        if self._process is None:
+            code = "from autotune.shape_dispatch.comparison import serve; serve()"
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=own_environment(),
+            )
+            self._request("open", *self._given)
+        return self._request(method, *args)
+
+    def _request(self, method: str, *args: Any) -> Any:
         process = self._process
+        assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             pickle.dump((method, args), process.stdin)
             process.stdin.flush()
             if not select.select([process.stdout], [], [], self._timeout_s)[0]:
-                raise ComparisonError(f"kernels took longer than {self._timeout_s:g} s")
+                self.close()
+                raise ProcessEndedError(f"kernels took longer than {self._timeout_s:g} s")
             worked, result = pickle.load(process.stdout)
         except (OSError, EOFError) as error:
             code = process.wait(10)
-            raise ComparisonError(
+            self.close()
+            raise ProcessEndedError(
                 f"the process that times kernels ended with exit code {code}"
             ) from error
         if not worked:
             raise result
         return result
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        process.wait()
 
     def __enter__(self) -> Self:
         """Return the process itself."""
@@ -214,12 +247,7 @@ class BenchProcess:
 
     def __exit__(self, *_: object) -> None:
         """End the process."""
-        self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        self._process.wait()
+        self.close()
 
 
 def serve() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from os import PathLike
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,147 +15,26 @@ from autotune.errors import NoRecordError, UsageError
 from autotune.operators.template_lookup import find_template, names_tile
 from autotune.reuse.policy import ReusePolicy
 from autotune.runtime.cpu.kernel_choice import Rule, pick
-from autotune.runtime.cpu.llvm_compiler import ChoiceFunction, compile_function
-from autotune.runtime.signature import Signature
 from autotune.shape_dispatch.candidates import (
     Candidate,
+    TaskOf,
     TunedShape,
-    candidates_of,
     open_sizes_of,
     tuned_shapes,
 )
 from autotune.shape_dispatch.comparison import BenchProcess
 from autotune.shape_dispatch.decision_tree import learn, left_out_losses, shapes_between
-from autotune.shape_dispatch.kernel_losses import (
-    FINAL_S,
-    SURVEY_S,
-    Progress,
-    distinct_kernels,
-    measure_losses,
-    usable_kernels,
-)
-from autotune.shape_dispatch.selection import select
+from autotune.shape_dispatch.dispatched_function import Dispatch, ShapeLoss
+from autotune.shape_dispatch.kernel_losses import SURVEY_S, KernelLosses, Progress
+from autotune.shape_dispatch.selection import ROUNDING, FloatMatrix
 from autotune.target import Target
+from autotune.task.task import Task
 from autotune.template import Template
 from records import RecordWarning
 from records.caller_warnings import warn
 from records.groups import RecordSource
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ShapeLoss:
-    """What one shape loses by the kernel that is picked for it.
-
-    `sizes`: its open sizes.
-    `best_s`: seconds of the best kernel for this shape alone, measured beside the others.
-    `kernel`: the kernel that is picked, by its number.
-    `loss`: 0.1 if it takes 1.1 times as long as the best.
-    `left_out`: the same for the kernel that is picked if this shape is not known beforehand.
-    """
-
-    sizes: Mapping[str, int]
-    best_s: float
-    kernel: int
-    loss: float
-    left_out: float
-
-
-class Dispatch:
-    """A function for many shapes: a few kernels for all sizes, and the rule that picks one.
-
-    Nothing is compiled in this process, nor written, before it is called or saved.
-
-    Attributes
-    ----------
-    template : Template
-    target : Target
-    open_sizes : tuple of str
-        The arguments that calls know.
-    args : dict
-        The others.
-    kernels : tuple of Candidate
-        What the kernels are made by.
-    rule : Rule
-        Which of them is picked.
-    shapes : list of ShapeLoss
-        What each shape loses.
-    """
-
-    def __init__(
-        self,
-        template: Template,
-        target: Target,
-        open_sizes: Sequence[str],
-        kernels: Sequence[Candidate],
-        rule: Rule,
-        shapes: Sequence[ShapeLoss],
-        name: str | None = None,
-    ) -> None:
-        self.template = template
-        self.target = target
-        self.open_sizes = tuple(open_sizes)
-        self.kernels = tuple(kernels)
-        self.rule = rule
-        self.shapes = list(shapes)
-        self.name = name or template.name
-        first = kernels[0].args
-        self.args = {n: value for n, value in first.items() if n not in open_sizes}
-
-    def pick(self, **sizes: int) -> int:
-        """Return the number of the kernel for some sizes, by their names."""
-        return pick(self.rule, sizes)
-
-    @cached_property
-    def function(self) -> ChoiceFunction:
-        """The compiled kernels and rule as one function."""
-        made = []
-        for number, kernel in enumerate(self.kernels):
-            function = kernel.task(self.template, self.target).prepared_of(kernel.config).main
-            named = replace(function, name=f"{self.name}_{number}")
-            made.append(compile_function(named, self.target))
-        whole = next(
-            kernel.signature
-            for kernel, by in zip(made, self.kernels, strict=True)
-            if by.open_sizes == self.open_sizes
-        )
-        signature = Signature(self.name, whole.parameters, whole.sizes, whole.at_least)
-        return ChoiceFunction(signature, self.rule, made)
-
-    @property
-    def source(self) -> str:
-        """Text that is compiled."""
-        return self.function.source
-
-    def __call__(self, *arrays: Any) -> None:
-        """Run on arrays of the CPU, inputs then outputs, C-contiguous and of any sizes that fit.
-
-        Raises
-        ------
-        ArgumentError
-            As of a built function.
-        """
-        self.function(*arrays)
-
-    def bind(self, *arrays: Any) -> Callable[[], None]:
-        """Check the arrays once and return a call without arguments, for calls in a row."""
-        return self.function.bind(*arrays)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write a shared library and its C header, as `BuiltFunction.save` does."""
-        from autotune.runtime.save_library import save
-
-        workload = {
-            "template": self.template.name,
-            "args": self.args,
-            "open_sizes": list(self.open_sizes),
-        }
-        save(self.function, path, workload=workload)
-
-    def __repr__(self) -> str:
-        sizes = ", ".join(self.open_sizes)
-        return f"<dispatch of {self.template.name} over {sizes}: {len(self.kernels)} kernels>"
 
 
 def dispatch(
@@ -216,11 +94,14 @@ def dispatch(
     if names_tile(template):
         raise UsageError("dispatch: Tile functions are bound to sizes; give another template")
     found = find_template(template, target)
-    source, _ = record_source(records)
-    given = dict(arguments or {})
-    return dispatch_template(
-        found, template, source, given, target, within, kernels, policy, name=name, notify=_tell
-    )
+    source, _ = record_source(records, caller="dispatch")
+    made = dispatch_template(
+        found, template, source, dict(arguments or {}), target,
+        within=within, most=kernels, policy=policy, name=name, notify=_tell,
+    )  # fmt: skip
+    if made.shortfall:
+        _log.warning("%s", made.shortfall)
+    return made
 
 
 def dispatch_template(
@@ -229,53 +110,128 @@ def dispatch_template(
     source: RecordSource | None,
     given: Mapping[str, Any],
     target: Target,
+    *,
     within: float = 0.1,
     most: int | None = None,
     policy: ReusePolicy = ReusePolicy(),  # noqa: B008, it is frozen
     name: str | None = None,
+    guarded: bool = False,
     notify: Progress = _log.warning,
     progress: Progress = _log.info,
 ) -> Dispatch:
     """Return the dispatch of a template; see `dispatch`.
 
     `reference`: how another process finds the template.
+    `guarded`: as of `Task`.
     `notify`: told what is left out, a line each.
     `progress`: told what is being done.
     """
     _check(target, within, most, policy, name)
-    shapes = [] if source is None else tuned_shapes(template, given, target, source, policy, notify)
-    if len(shapes) < 2:
-        raise NoRecordError(
-            f"dispatch needs records of two shapes of {template.name} at least, there are "
-            f"{len(shapes)} that can be used; `autotune run` makes some"
-        )
+    task_of = partial(Task, template, target=target, template_ref=reference, guarded=guarded)
+    shapes = _shapes(template, task_of, given, source, policy, notify)
     names = open_sizes_of(template, shapes)
     with BenchProcess(reference, str(target)) as bench:
-        kernels = distinct_kernels(bench, shapes, candidates_of(shapes, names), notify, progress)
-        losses, best = measure_losses(bench, shapes, kernels, SURVEY_S, notify, progress, names)
-        losses, kernels = usable_kernels(losses, kernels, shapes, names)
-        everywhere = [n for n, k in enumerate(kernels) if k.open_sizes == names]
-        chosen = select(losses, within, most, everywhere).kernels
-        kernels = [kernels[n] for n in chosen]
-        progress(f"{len(kernels)} kernels are kept, and timed again")
-        losses, best = measure_losses(bench, shapes, kernels, FINAL_S, notify, progress, names)
-        sizes = [{n: shape.args[n] for n in names} for shape in shapes]
-        middle = shapes_between(sizes) if len(kernels) > 1 else []
-        between = [TunedShape({**shapes[0].args, **own}, None) for own, _ in middle]
-        more, _ = measure_losses(bench, between, kernels, SURVEY_S, notify, progress, names)
-    fixed = [{n: 1 for n in names if n not in k.open_sizes} for k in kernels]
-    limits = [*np.maximum(within, losses.min(axis=1)).tolist(), *[np.inf] * len(middle)]
-    known = [*sizes, *(own for own, _ in middle)]
-    every = np.concatenate([losses, more])
-    rule = learn(known, every, limits, fixed)
-    parents = [*[()] * len(sizes), *(pair for _, pair in middle)]
-    left_out = left_out_losses(known, every, limits, fixed, parents)
-    rows = []
-    for number, own in enumerate(sizes):
-        kernel = pick(rule, own)
-        loss = float(losses[number, kernel])
-        rows.append(ShapeLoss(own, best[number], kernel, loss, left_out[number]))
-    return Dispatch(template, target, names, kernels, rule, rows, name)
+        times = KernelLosses(bench, names, notify, progress)
+        every = times.distinct_kernels(shapes)
+        while True:
+            kernels, losses, best, least = times.keep(shapes, every, within, most)
+            known = _Known(names, shapes, losses, best, kernels)
+            between = known.between if len(kernels) > 1 else []
+            middle = [TunedShape({**shapes[0].args, **sizes}, None) for sizes, _ in between]
+            more, _ = times.measure(middle, kernels, SURVEY_S)
+            if all(map(times.works, kernels)):
+                break
+            every = [kernel for kernel in every if times.works(kernel)]
+    rule, rows = known.learnt(within, between, more)
+    shortfall = _shortfall(rows, least, within)
+    return Dispatch(task_of(shapes[0].args), names, kernels, rule, rows, name, shortfall)
+
+
+def _shapes(
+    template: Template,
+    task_of: TaskOf,
+    given: Mapping[str, Any],
+    source: RecordSource | None,
+    policy: ReusePolicy,
+    notify: Progress,
+) -> list[TunedShape]:
+    """Return the shapes of which records know a configuration; NoRecordError if they are < 2."""
+    found = []
+    if source is not None:
+        found = tuned_shapes(template, task_of, given, source, policy, notify)
+    if len(found) < 2:
+        raise NoRecordError(
+            f"dispatch needs records of two shapes of {template.name} at least, there are "
+            f"{len(found)} that can be used; `autotune run` makes some"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What has been measured of the shapes with records, and what is learnt from it.
+
+    `losses`, `best`: what each loses by each kernel, and the time of its own best one.
+    """
+
+    names: Sequence[str]
+    shapes: Sequence[TunedShape]
+    losses: FloatMatrix
+    best: Sequence[float]
+    kernels: Sequence[Candidate]
+
+    @property
+    def sizes(self) -> list[dict[str, int]]:
+        """The open sizes of each shape."""
+        return [{n: shape.args[n] for n in self.names} for shape in self.shapes]
+
+    @property
+    def between(self) -> list[tuple[Mapping[str, int], tuple[int, int]]]:
+        """Shapes in the middle of these, which the rule is learnt from, too."""
+        return shapes_between(self.sizes)
+
+    def learnt(
+        self,
+        within: float,
+        between: Sequence[tuple[Mapping[str, int], tuple[int, int]]],
+        more: FloatMatrix,
+    ) -> tuple[Rule, list[ShapeLoss]]:
+        """Return the rule, and what each shape loses by it.
+
+        `more`: what the shapes of `between` lose by each kernel.
+        """
+        fixed = [{n: 1 for n in self.names if n not in k.open_sizes} for k in self.kernels]
+        least = np.maximum(within, self.losses.min(axis=1)).tolist()
+        limits = [*least, *[np.inf] * len(between)]
+        sizes = [*self.sizes, *(own for own, _ in between)]
+        losses = np.concatenate([self.losses, more])
+        rule = learn(sizes, losses, limits, fixed)
+        parents = [*[()] * len(self.shapes), *(pair for _, pair in between)]
+        left_out = left_out_losses(sizes, losses, limits, fixed, parents)
+        rows = []
+        for number, own in enumerate(self.sizes):
+            kernel = pick(rule, own)
+            loss = float(self.losses[number, kernel])
+            rows.append(ShapeLoss(own, self.best[number], kernel, loss, left_out[number]))
+        return rule, rows
+
+
+def _shortfall(rows: Sequence[ShapeLoss], least: Sequence[float], within: float) -> str:
+    """Return a line that says which promise is not kept, and why; empty if it is.
+
+    `least`: the least that each shape loses by any kernel, also those that are not kept.
+    """
+    over = [n for n, row in enumerate(rows) if row.loss > within + ROUNDING]
+    if not over:
+        return ""
+    worst = max(over, key=lambda n: rows[n].loss)
+    sizes = ", ".join(f"{name}={size}" for name, size in rows[worst].sizes.items())
+    helped = sum(least[n] < rows[n].loss - ROUNDING for n in over)
+    why = f"more kernels would help {helped} of them" if helped else "no kernel does better"
+    return (
+        f"{len(over)} of {len(rows)} shapes lose more than {100 * within:g} %, at worst "
+        f"{100 * rows[worst].loss:.1f} % ({sizes}); {why}"
+    )
 
 
 def _check(

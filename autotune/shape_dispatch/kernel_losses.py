@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from autotune.errors import UsageError
-from autotune.shape_dispatch.candidates import Candidate, TunedShape
-from autotune.shape_dispatch.comparison import BenchProcess, ComparisonError
-from autotune.shape_dispatch.selection import FloatMatrix
+from autotune.shape_dispatch.candidates import Candidate, TunedShape, candidates_of
+from autotune.shape_dispatch.comparison import (
+    BenchProcess,
+    Compared,
+    ComparisonError,
+    ProcessEndedError,
+)
+from autotune.shape_dispatch.selection import FloatMatrix, select_measured
 
 # About how long each kernel is timed on a shape in the first comparison, and in the last one.
 SURVEY_S, FINAL_S = 0.02, 0.1
@@ -17,84 +23,176 @@ SURVEY_S, FINAL_S = 0.02, 0.1
 Progress = Callable[[str], object]
 
 
-def distinct_kernels(
-    bench: BenchProcess,
-    shapes: Sequence[TunedShape],
-    made: Sequence[Sequence[Candidate]],
-    notify: Progress,
-    progress: Progress,
-) -> list[Candidate]:
-    """Return the fastest variant for each shape, those of the same code once."""
-    found: dict[str, Candidate] = {}
-    for number, (shape, variants) in enumerate(zip(shapes, made, strict=True), 1):
-        progress(f"shape {number} of {len(shapes)}: kernels for all sizes by its configuration")
-        try:
-            variants = [bench.call("fitted", variant) for variant in variants]
-        except ComparisonError as error:
-            notify(f"{_text(shape)} makes no kernel for all sizes: {error}")
-            continue
-        own = dict(shape.args), dict(shape.config or {})
-        timed = bench.call("compare", *own, variants, SURVEY_S, number)
+class KernelLosses:
+    """Times kernels on shapes; those that end the process are left out from then on.
+
+    `bench`: where they run.
+    `names`: the open sizes.
+    `notify`: told what is left out, a line each.
+    `progress`: told what is being done.
+    """
+
+    def __init__(
+        self, bench: BenchProcess, names: Sequence[str], notify: Progress, progress: Progress
+    ) -> None:
+        self._bench = bench
+        self._names = tuple(names)
+        self._notify = notify
+        self._progress = progress
+        self._ended: dict[str, str] = {}  # why, by the text of a kernel
+        self._failed: set[str] = set()
+        self._told: set[str] = set()
+
+    def works(self, kernel: Candidate) -> bool:
+        """Whether a kernel has not failed for any shape that it should work for."""
+        return repr(kernel) not in self._failed
+
+    def distinct_kernels(self, shapes: Sequence[TunedShape]) -> list[Candidate]:
+        """Return the fastest variant for each shape, those of the same code once.
+
+        UsageError if there is none that works for all sizes.
+        """
+        found: dict[str, Candidate] = {}
+        made = candidates_of(shapes, self._names)
+        for number, (shape, variants) in enumerate(zip(shapes, made, strict=True), 1):
+            self._progress(f"shape {number} of {len(shapes)}: kernels for all sizes")
+            try:
+                for fastest in self._fastest(shape, variants, number):
+                    found.setdefault(self._bench.call("code", fastest), fastest)
+            except ComparisonError as error:
+                self._notify(f"{_text(shape)} makes no kernel for all sizes: {error}")
+        if not any(kernel.open_sizes == self._names for kernel in found.values()):
+            raise UsageError("no configuration works for all sizes; the warnings above say why")
+        return list(found.values())
+
+    def _fastest(
+        self, shape: TunedShape, variants: Sequence[Candidate], seed: int
+    ) -> list[Candidate]:
+        """Return the fastest variant for a shape, of each choice of open sizes."""
+        variants = [self._bench.call("fitted", variant) for variant in variants]
+        timed = self._compared(shape, variants, SURVEY_S, seed)
         if not np.isfinite(timed.costs_s).any():
-            why = next(iter(timed.problems.values()))
-            notify(f"{_text(shape)} makes no kernel for all sizes: {why}")
-            continue
-        by_open: dict[tuple[str, ...], tuple[float, Candidate]] = {}
+            raise ComparisonError(next(iter(timed.problems.values())))
+        fastest: dict[tuple[str, ...], tuple[float, Candidate]] = {}
         for cost, variant in zip(timed.costs_s, variants, strict=True):
-            known = by_open.get(variant.open_sizes, (np.inf, variant))
-            by_open[variant.open_sizes] = (cost, variant) if cost < known[0] else known
-        for cost, variant in by_open.values():
-            if np.isfinite(cost):
-                found.setdefault(bench.call("code", variant), variant)
-    if not found:
-        raise UsageError("no configuration works for all sizes; the warnings above say why")
-    return list(found.values())
+            known = fastest.get(variant.open_sizes, (np.inf, variant))
+            if cost < known[0]:
+                fastest[variant.open_sizes] = cost, variant
+        return [variant for _, variant in fastest.values()]
 
+    def measure(
+        self, shapes: Sequence[TunedShape], kernels: Sequence[Candidate], seconds: float
+    ) -> tuple[FloatMatrix, list[float]]:
+        """Return what each shape loses by each kernel, and the times of their best kernels.
 
-def measure_losses(
-    bench: BenchProcess,
-    shapes: Sequence[TunedShape],
-    kernels: Sequence[Candidate],
-    seconds: float,
-    notify: Progress,
-    progress: Progress,
-    names: Sequence[str],
-) -> tuple[FloatMatrix, list[float]]:
-    """Return what each shape loses by each kernel, inf where it cannot be used, and the bests."""
-    losses, best = np.full((len(shapes), len(kernels)), np.inf), []
-    for row, shape in enumerate(shapes):
-        progress(f"shape {row + 1} of {len(shapes)}: {len(kernels)} kernels")
-        own = [
-            n for n, kernel in enumerate(kernels)
-            if all(shape.args[size] == 1 for size in names if size not in kernel.open_sizes)
-        ]  # fmt: skip
-        config = None if shape.config is None else dict(shape.config)
-        used = [kernels[n] for n in own]
-        timed = bench.call("compare", dict(shape.args), config, used, seconds, row)
-        for problem in timed.problems.values():
-            notify(f"{_text(shape)}: a kernel is left out: {problem}")
-        best.append(timed.best_s)
-        losses[row, own] = np.maximum(np.array(timed.costs_s) / timed.best_s - 1, 0)
-    return losses, best
+        A loss is inf where a kernel cannot be used; one that fails for a shape that it should work
+        for cannot be used at all.
+        """
+        losses, best = np.full((len(shapes), len(kernels)), np.inf), []
+        failed: set[int] = set()
+        for row, shape in enumerate(shapes):
+            self._progress(f"shape {row + 1} of {len(shapes)}: {len(kernels)} kernels")
+            own = [n for n, kernel in enumerate(kernels) if self._is_for(kernel, shape)]
+            timed = self._compared(shape, [kernels[n] for n in own], seconds, row)
+            for problem in timed.problems.values():
+                self._tell(f"{_text(shape)}: a kernel is left out: {problem}")
+            best.append(timed.best_s)
+            costs = np.array(timed.costs_s)
+            failed.update(n for n, cost in zip(own, costs, strict=True) if not np.isfinite(cost))
+            losses[row, own] = np.maximum(costs / timed.best_s - 1, 0)
+        losses[:, sorted(failed)] = np.inf
+        self._failed.update(repr(kernels[n]) for n in failed)
+        return losses, best
 
+    def keep(
+        self,
+        shapes: Sequence[TunedShape],
+        kernels: Sequence[Candidate],
+        within: float,
+        most: int | None,
+    ) -> tuple[list[Candidate], FloatMatrix, list[float], list[float]]:
+        """Return the fewest kernels that keep each shape within a share of its best.
 
-def usable_kernels(
-    losses: FloatMatrix,
-    kernels: Sequence[Candidate],
-    shapes: Sequence[TunedShape],
-    names: Sequence[str],
-) -> tuple[FloatMatrix, list[Candidate]]:
-    """Leave out kernels that failed for some shape that they should work for."""
-    kept = []
-    for number, kernel in enumerate(kernels):
-        fixed = [n for n in names if n not in kernel.open_sizes]
-        own = [row for row, s in enumerate(shapes) if all(s.args[n] == 1 for n in fixed)]
-        if np.isfinite(losses[own, number]).all():
-            kept.append(number)
-    whole = [n for n in kept if kernels[n].open_sizes == tuple(names)]
-    if not whole:
-        raise UsageError("no configuration works for all sizes; the warnings above say why")
-    return losses[:, kept], [kernels[n] for n in kept]
+        Also what each shape loses by them, the times of the best kernels, and the least that each
+        shape loses by any kernel, (shapes,).
+
+        UsageError if no kernel works for all sizes, or too few are allowed.
+        """
+        survey, best = self.measure(shapes, kernels, SURVEY_S)
+
+        def measured(columns: Sequence[int]) -> FloatMatrix:
+            self._progress(f"{len(columns)} kernels are timed again, for longer")
+            losses, best[:] = self.measure(shapes, [kernels[n] for n in columns], FINAL_S)
+            return losses
+
+        everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]
+        try:
+            kept, losses = select_measured(survey, measured, within, most, everywhere)
+        except ValueError as error:
+            raise UsageError(f"dispatch: {error}; the warnings above say why") from error
+        chosen = list(kept)
+        return [kernels[n] for n in kept], losses[:, chosen], best, losses.min(axis=1).tolist()
+
+    def _is_for(self, kernel: Candidate, shape: TunedShape) -> bool:
+        """Whether the sizes that are fixed in a kernel are those of a shape."""
+        return all(shape.args[n] == 1 for n in self._names if n not in kernel.open_sizes)
+
+    def _compared(
+        self, shape: TunedShape, kernels: Sequence[Candidate], seconds: float, seed: int
+    ) -> Compared:
+        """Time kernels on a shape; find out which of them end the process, if one does."""
+        key = f"the best kernel of {_text(shape)}"
+        known = shape.config is not None and key not in self._ended
+        config = dict(shape.config or {}) if known else None
+        try:
+            return self._without_ended(shape, config, kernels, seconds, seed)
+        except ProcessEndedError:
+            for kernel in kernels:
+                self._try(shape, None, [kernel], repr(kernel))
+            if config is not None and not self._try(shape, config, [], key):
+                self._tell(f"{key} is left out: {self._ended[key]}")
+                config = None
+        return self._without_ended(shape, config, kernels, seconds, seed)
+
+    def _try(
+        self,
+        shape: TunedShape,
+        config: dict[str, Any] | None,
+        kernels: Sequence[Candidate],
+        key: str,
+    ) -> bool:
+        """Run one kernel alone, and remember if that ends the process."""
+        if key not in self._ended:
+            try:
+                self._bench.call("compare", dict(shape.args), config, kernels, 0.0, 0)
+            except ProcessEndedError as error:
+                self._ended[key] = str(error)
+        return key not in self._ended
+
+    def _without_ended(
+        self,
+        shape: TunedShape,
+        config: dict[str, Any] | None,
+        kernels: Sequence[Candidate],
+        seconds: float,
+        seed: int,
+    ) -> Compared:
+        """Time the kernels that have not ended the process."""
+        used = [n for n, kernel in enumerate(kernels) if repr(kernel) not in self._ended]
+        given = dict(shape.args), config, [kernels[n] for n in used], seconds, seed
+        timed = self._bench.call("compare", *given)
+        costs = [np.inf] * len(kernels)
+        for n, cost in zip(used, timed.costs_s, strict=True):
+            costs[n] = cost
+        problems = {used[n] if n >= 0 else n: why for n, why in timed.problems.items()}
+        problems |= {n: self._ended[repr(k)] for n, k in enumerate(kernels) if n not in used}
+        return Compared(timed.best_s, tuple(costs), problems)
+
+    def _tell(self, line: str) -> None:
+        """Tell what is left out, once."""
+        if line not in self._told:
+            self._told.add(line)
+            self._notify(line)
 
 
 def _text(shape: TunedShape) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,10 @@ FloatMatrix = npt.NDArray[np.float64]
 # Sets of equal size that are compared for their mean loss.
 _MOST_COMPARED = 20_000
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9  # Losses that differ by less are equal.
+
+# Times that kernels are selected, what is selected is measured, and the rest is considered again.
+ROUNDS = 6
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,62 @@ def select(
     return Selection(found, tuple(map(float, limits)))
 
 
+def select_measured(
+    survey: FloatMatrix,
+    measure: Callable[[Sequence[int]], FloatMatrix],
+    within: float,
+    most: int | None,
+    everywhere: Collection[int],
+) -> tuple[tuple[int, ...], FloatMatrix]:
+    """Select as `select` does, by losses that are measured well where it matters.
+
+    What is selected by the survey is measured, which changes its losses; then is selected again,
+    until all that is selected has been measured. After some rounds only what has been measured
+    counts.
+
+    Parameters
+    ----------
+    survey : ndarray of float64, shape (n, kernels)
+        Losses as of a short measurement.
+    measure : callable
+        Takes columns and returns their losses, measured well, shape (n, columns); a column of inf
+        for a kernel that must not be used.
+    within, most, everywhere
+        As of `select`.
+
+    Returns
+    -------
+    tuple of int
+        The columns that are kept, in ascending order; all have been measured.
+    ndarray of float64
+        The losses of all kernels, measured where that was done.
+
+    Raises
+    ------
+    ValueError
+        As of `select`, also if no kernel that works everywhere is left.
+    """
+    losses, measured = survey.copy(), set[int]()
+    for number in range(ROUNDS + 1):
+        if number == ROUNDS:
+            losses[:, [n for n in range(losses.shape[1]) if n not in measured]] = np.inf
+        whole = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
+        if not whole:
+            raise ValueError("no kernel works everywhere")
+        chosen = select(losses, within, most, whole).kernels
+        new = [n for n in chosen if n not in measured]
+        if not new:
+            break
+        losses[:, new] = measure(new)
+        measured |= set(new)
+    return chosen, losses
+
+
 def _smallest(
     losses: FloatMatrix, limits: npt.NDArray[np.float64], needed: set[int], most: int | None
 ) -> tuple[int, ...] | None:
     """Return the best of the smallest sets that keep all limits; None if they exceed `most`."""
-    allowed = losses <= (limits + _ROUNDING)[:, None]
+    allowed = losses <= (limits + ROUNDING)[:, None]
     covers = [sum(1 << row for row in np.flatnonzero(column).tolist()) for column in allowed.T]
     every = (1 << len(losses)) - 1
     if most is None or most > len(covers):

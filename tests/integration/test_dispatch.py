@@ -14,7 +14,8 @@ from support.measured import measured
 import autotune
 from autotune.cli.main import main
 from autotune.operators.template_lookup import find_template
-from autotune.shape_dispatch.comparison import BenchProcess, ComparisonError
+from autotune.shape_dispatch.candidates import Candidate
+from autotune.shape_dispatch.comparison import BenchProcess, ProcessEndedError
 from autotune.task.task import Task
 from records import RecordStore
 
@@ -120,7 +121,7 @@ def test_arguments_that_are_set_select_the_shapes(log, capsys):
         (["--set", "x=3"], 2, "no argument 'x'"),
         (["--set", "m=three"], 2, "argument m must be"),
         (["--kernels", "0"], 2, "kernels must be a whole number >= 1"),
-        (["--within", "-5"], 2, "within must be a share"),
+        (["--within", "-5"], 2, "--within must be a percentage such as 10, got -5"),
         (["--reuse", "shape"], 2, "reuse must be exact or kind"),
         (["--target", "cuda"], 2, "dispatch is for CPUs"),
         (["--name", "a b"], 2, "name must be letters"),
@@ -145,18 +146,71 @@ def test_a_template_that_open_sizes_do_not_suit_is_refused(tmp_path, capsys):
 
 def test_a_process_that_ends_while_it_times_kernels_is_an_error_of_one_line():
     with BenchProcess("matmul", "llvm") as bench:
+        kernel = Candidate({"m": 8, "n": 16, "k": 4}, ("m",), {})
+        code = bench.call("code", kernel)
         bench._process.kill()
-        with pytest.raises(ComparisonError, match="ended with exit code"):
-            bench.call("code", None)
+        with pytest.raises(ProcessEndedError, match="ended with exit code"):
+            bench.call("code", kernel)
+        assert bench.call("code", kernel) == code  # by another process
 
 
 def test_kernels_that_take_too_long_are_an_error_of_one_line():
     with BenchProcess("matmul", "llvm") as bench:
         bench._timeout_s = 0.0
-        with pytest.raises(ComparisonError, match="took longer"):
+        with pytest.raises(ProcessEndedError, match="took longer"):
             bench.call("code", None)
 
 
 def test_the_symbol_of_a_library_is_named_after_the_template(made, tmp_path):
     made.save(tmp_path / "any.so")
     assert hasattr(ctypes.CDLL(str(tmp_path / "any.so")), "kernel_matmul")
+
+
+LEAVING = """
+import os
+from autotune import te
+from autotune.template import template
+
+@template("doubled", target="llvm")
+def doubled(cfg, n: int):
+    way = cfg.define_knob("way", ["stay", "leave"])
+    if os.path.exists({flag!r}) and {leaves}:
+        os._exit(7)
+    A = te.placeholder((n,), name="A")
+    return [A, te.compute(A.shape, lambda i: A[i] * 2, name="B")]
+"""
+
+
+def logged(tmp_path, leaves):
+    """Return the words of a dispatch; its template ends its process where `leaves` is true."""
+    flag, log, own = tmp_path / "flag", tmp_path / "own.jsonl", tmp_path / "own.py"
+    own.write_text(LEAVING.format(flag=str(flag), leaves=leaves))
+    reference = f"{own}:doubled"
+    for n, way in ((64, "stay"), (100, "leave"), (1000, "stay")):
+        task = Task.from_reference(reference, {"n": n}, "llvm")
+        values = task.space.config(task.default_index).values
+        index = task.space.index_of({**values, "way": way})
+        RecordStore(log).append([measured(task, index, 1e-4)])
+    flag.touch()
+    return ["dispatch", reference, "--log", str(log), "--dry-run", "--json"]
+
+
+def test_a_template_that_ends_its_process_does_not_end_the_command(tmp_path, capsys):
+    assert main(logged(tmp_path, "n in (64, 100)")) == 2
+    said = capsys.readouterr().err
+    assert "left with exit code 7" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_kernel_whose_template_ends_its_process_is_left_out(tmp_path, capsys):
+    assert main(logged(tmp_path, "way == 'leave' and not isinstance(n, int)")) == 0
+    said = capsys.readouterr()
+    data = json.loads(said.out)
+    assert [s["sizes"]["n"] for s in data["shapes"]] == [64, 100, 1000]
+    assert all(k["values"].get("way") != "leave" for k in data["kernels"])
+    assert "n=100 makes no kernel for all sizes: the process that times kernels ended" in said.err
+
+
+def test_records_of_another_type_are_refused_by_the_name_of_the_function():
+    with pytest.raises(autotune.errors.UsageError, match="dispatch: records must be paths"):
+        autotune.dispatch("matmul", 7)

@@ -25,16 +25,20 @@ from autotune.cli.options.shared_options import (
 from autotune.cli.options.task_arguments import logs_of, template_of
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.cli.terminal.signals import ending_signals
-from autotune.errors import NoRecordError
+from autotune.errors import NoRecordError, UsageError
+from autotune.operators.template_lookup import BUILTIN
 from autotune.report.text_tables import table, wrap
 from autotune.report.units import percent_text, time_text
 from autotune.reuse.policy import ReusePolicy
 from autotune.runtime.save_library import check_can_save
-from autotune.shape_dispatch.dispatcher import Dispatch, dispatch_template
+from autotune.shape_dispatch.dispatched_function import Dispatch
+from autotune.shape_dispatch.dispatcher import dispatch_template
 from autotune.shape_dispatch.selection import worst_and_mean
 from autotune.target import Target
 
 _log = logging.getLogger(__name__)
+
+_MOST_PERCENT = 10_000.0
 
 app = command_app()
 
@@ -75,6 +79,8 @@ def dispatch(
     written. The library picks a kernel by sizes at each call.
     """
     with ending_signals(), redirect_stdout(sys.stderr):  # what a template prints was not asked for
+        if not 0 <= within < _MOST_PERCENT:
+            raise UsageError(f"--within must be a percentage such as 10, got {within:g}")
         parsed = Target.parse(target)
         found = template_of(template, parsed)
         given = found.parse_values(parse_settings(settings))
@@ -86,10 +92,13 @@ def dispatch(
             made = dispatch_template(
                 found, template, source, given, parsed,
                 within=within / 100, most=kernels, policy=ReusePolicy(reuse=reuse), name=name,
+                guarded=(template, found.target) not in BUILTIN,
             )  # fmt: skip
         except NoRecordError as error:
             raise StopError(NOTHING_FOUND, str(error)) from error
     print_line(json.dumps(_data(made, within)) if as_json else _text(made, within))
+    if made.shortfall:
+        _log.warning("%s", made.shortfall)
     if dry_run:
         return
     with ending_signals(), redirect_stdout(sys.stderr):
@@ -126,6 +135,7 @@ def _data(made: Dispatch, within: float) -> dict[str, Any]:
         "open_sizes": list(made.open_sizes),
         "target": str(made.target),
         "within": within / 100,
+        "shortfall": made.shortfall,
         "kernels": [
             {"args": dict(k.args), "open_sizes": list(k.open_sizes), "values": dict(k.config)}
             for k in made.kernels

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.shape_dispatch.selection import select, worst_and_mean
+from autotune.shape_dispatch.selection import select, select_measured, worst_and_mean
 
 LOSS = st.one_of(st.floats(0, 0.5), st.just(np.inf))
 
@@ -87,3 +87,41 @@ def test_the_mean_loss_is_that_of_slow_downs():
     worst, mean = worst_and_mean([0.0, 3.0])
     assert worst == 3.0
     assert mean == pytest.approx(1.0)
+
+
+@given(tables(), st.data(), st.floats(0, 0.5), st.one_of(st.none(), st.integers(1, 3)))
+def test_what_is_kept_is_measured_and_keeps_what_measured_kernels_can(losses, data, within, most):
+    factors = st.floats(0.5, 1.0)  # the survey is too good: its winners were lucky
+    columns = losses.shape[1]
+    survey = losses * data.draw(st.lists(factors, min_size=columns, max_size=columns))
+    asked: list[int] = []
+
+    def measure(own):
+        asked.extend(own)
+        return losses[:, own]
+
+    whole = [n for n in range(losses.shape[1]) if np.isfinite(losses[:, n]).all()]
+    kept, known = select_measured(survey, measure, within, most, whole)
+    assert set(kept) <= set(asked)
+    assert len(asked) == len(set(asked))
+    assert len(kept) <= (most or columns)
+    np.testing.assert_array_equal(known[:, asked], losses[:, asked])
+    limits = select(known, within, most, [n for n in whole if n in asked]).limits
+    assert covers(losses, kept, np.array(limits))
+
+
+def test_a_kernel_that_the_survey_took_for_good_is_joined_by_another_one():
+    survey = np.array([[0.05, 0.0, 0.3], [0.05, 0.4, 0.08]])
+    truth = np.array([[0.2, 0.0, 0.3], [0.11, 0.4, 0.08]])
+    kept, known = select_measured(survey, lambda own: truth[:, own], 0.1, 2, [0, 1, 2])
+    assert kept == (1, 2)
+    np.testing.assert_array_equal(known, truth)
+
+
+def test_a_kernel_that_fails_when_it_is_measured_is_replaced():
+    survey = np.array([[0.0, 0.2], [0.0, 0.2]])
+    truth = np.array([[np.inf, 0.2], [np.inf, 0.2]])
+    kept, _ = select_measured(survey, lambda own: truth[:, own], 0.1, None, [0, 1])
+    assert kept == (1,)
+    with pytest.raises(ValueError, match="no kernel works everywhere"):
+        select_measured(survey[:, :1], lambda own: truth[:, own], 0.1, None, [0])

@@ -1,0 +1,84 @@
+"""What shapes lose by kernels that may crash: a kernel is left out, the others are timed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.errors import UsageError
+from autotune.shape_dispatch.candidates import Candidate, TunedShape
+from autotune.shape_dispatch.comparison import Compared, ProcessEndedError
+from autotune.shape_dispatch.kernel_losses import KernelLosses
+
+SHAPES = [TunedShape({"n": n}, {"slow": 1.0}) for n in (8, 64)]
+
+
+class FakeBench:
+    """Kernels take as long as their configuration says; some end the process."""
+
+    def __init__(self):
+        self.ends = 0
+
+    def call(self, method, *args):
+        shape, config, kernels, _seconds, _seed = args
+        assert method == "compare"
+        ran = [*(kernel.config for kernel in kernels), *([config] if config else [])]
+        if any(shape["n"] in made.get("ends", ()) for made in ran):
+            self.ends += 1
+            raise ProcessEndedError("it ended")
+        costs = tuple(kernel.config["slow"] for kernel in kernels)
+        best_s = config["slow"] if config else min(costs, default=np.inf)
+        return Compared(best_s, costs, {})
+
+
+def kernel(slow, ends=()):
+    return Candidate({"n": 8}, ("n",), {"slow": slow, "ends": ends})
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def times(said):
+    return KernelLosses(FakeBench(), ["n"], said.append, lambda _: None)
+
+
+def test_a_kernel_that_ends_the_process_is_left_out_with_one_line(times, said):
+    kernels = [kernel(1.2), kernel(1.0, ends=(64,)), kernel(1.5)]
+    losses, best = times.measure(SHAPES, kernels, 0.1)
+    np.testing.assert_allclose(losses, [[0.2, np.inf, 0.5], [0.2, np.inf, 0.5]])
+    assert best == [1.0, 1.0]
+    assert said == ["n=64: a kernel is left out: it ended"]
+    assert [times.works(each) for each in kernels] == [True, False, True]
+
+
+def test_a_kernel_that_has_ended_the_process_is_not_run_again(times):
+    kernels = [kernel(1.2), kernel(1.0, ends=(8, 64))]
+    times.measure(SHAPES, kernels, 0.1)
+    ends = times._bench.ends
+    times.measure(SHAPES, kernels, 0.1)
+    assert times._bench.ends == ends == 2  # beside others, and alone
+
+
+def test_the_best_kernel_of_a_shape_may_end_the_process(times, said):
+    shapes = [SHAPES[0], TunedShape({"n": 64}, {"slow": 0.5, "ends": (64,)})]
+    losses, best = times.measure(shapes, [kernel(1.2), kernel(1.5)], 0.1)
+    np.testing.assert_allclose(losses, [[0.2, 0.5], [0.0, 0.25]])
+    assert best == [1.0, 1.2]
+    assert said == ["the best kernel of n=64 is left out: it ended"]
+
+
+def test_if_no_kernel_is_left_that_is_said(times):
+    with pytest.raises(UsageError, match="no kernel works everywhere; the warnings above"):
+        times.keep(SHAPES, [kernel(1.2, ends=(8,))], 0.1, None)
+
+
+def test_the_kernels_that_are_kept_come_with_what_shapes_lose_at_least(times):
+    kernels = [kernel(1.3), kernel(1.05), kernel(1.2)]
+    kept, losses, best, least = times.keep(SHAPES, kernels, 0.1, None)
+    assert kept == [kernels[1]]
+    np.testing.assert_allclose(losses, [[0.05], [0.05]])
+    np.testing.assert_allclose(least, [0.05, 0.05])
+    assert best == [1.0, 1.0]
