@@ -287,7 +287,7 @@ MISTAKES = [
     (ONE + "target = 'gpu'", "workload 1: .*'gpu'"),
     (ONE + ONE, "workloads 1 and 2 are the same"),
     (ONE.replace("matmul", "matmull"), "workload 1: there is no template 'matmull'"),
-    (ONE.replace("m = 8", "m = [8]"), "workload 1: set: m must be a number"),
+    (ONE.replace("m = 8", "m = [[8]]"), "workload 1: set: m must be a number"),
     (ONE.replace("m = 8", "m = 'x'"), "workload 1: .*m must be an integer"),
     (ONE.replace("m = 8", "mm = 8"), "workload 1: .*did you mean"),
     (ONE.replace("{ m = 8, n = 8, k = 8 }", "3"), r"set must be a table such as \{n = 512\}"),
