@@ -52,7 +52,7 @@ def open_index(store: RecordStore) -> RecordSource:
     RecordError if the log cannot be read, or holds a record of a newer schema.
     """
     reader = LogReader(store)
-    index = LogIndex(reader)
+    index = IndexedLog(reader)
     if index.is_empty:
         return RecordList(store.load())  # says what is wrong, if something is
     rest = reader.unfinished(index.lines + 1) if index.end == reader.end else []
@@ -61,7 +61,7 @@ def open_index(store: RecordStore) -> RecordSource:
     return merged([index, RecordList(rest)]) if rest else index
 
 
-class LogIndex:
+class IndexedLog:
     """The whole lines of a log as a source of records; see `open_index`."""
 
     def __init__(self, reader: LogReader) -> None:

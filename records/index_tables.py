@@ -126,7 +126,7 @@ class GroupRow(NamedTuple):
         )
 
 
-class Place(NamedTuple):
+class LinePlace(NamedTuple):
     """Where a line that a build may need stands; a row of the table, without its group."""
 
     final: int  # 1 if it is of a final comparison, else 0.
@@ -185,7 +185,7 @@ def read_known(database: sqlite3.Connection) -> Known | None:
     return known
 
 
-def places_of(database: sqlite3.Connection, key: str) -> list[Place] | None:
+def places_of(database: sqlite3.Connection, key: str) -> list[LinePlace] | None:
     """Return where the lines of a group stand; None if there is no such group.
 
     WrongIndexError if they are not those that were written.
@@ -193,7 +193,7 @@ def places_of(database: sqlite3.Connection, key: str) -> list[Place] | None:
     rows = database.execute(_LINES_OF, (key,)).fetchall()
     if not rows:
         return None
-    places = [Place(*row[1:]) for row in rows if row[3] is not None]
+    places = [LinePlace(*row[1:]) for row in rows if row[3] is not None]
     if rows[0][0] != _digest(places):
         raise WrongIndexError("the lines of a group are not those that were written")
     return places
@@ -213,16 +213,16 @@ def write_group(
 
     `groups`: those that there are; the new row is put there, too.
     """
-    row, places = groups.get(key), list[Place]()
+    row, places = groups.get(key), list[LinePlace]()
     if row is not None:
         known = places_of(database, key)
         if known is None:
             raise WrongIndexError("a group is missing")
         places = known
     finals = [place for place in places if place.final]
-    finals += [Place(1, None, *place) for place in new.best.finals]
+    finals += [LinePlace(1, None, *place) for place in new.best.finals]
     trials = [place for place in places if not place.final]
-    trials += [Place(0, float(cost_s), *place) for cost_s, place in new.best.fastest()]
+    trials += [LinePlace(0, float(cost_s), *place) for cost_s, place in new.best.fastest()]
     trials.sort(key=lambda place: (place.cost_s, place.start))
     places = finals + trials[:MOST_TRIALS]
     number = len(groups) + 1 if row is None else row.number
@@ -243,7 +243,7 @@ def write_group(
     _insert(database, "INSERT OR REPLACE INTO groups", GroupRow._fields, [groups[key]])
     database.execute("DELETE FROM lines WHERE number = ?", (number,))
     rows = [(number, *place) for place in places]
-    _insert(database, "INSERT INTO lines", ("number", *Place._fields), rows)
+    _insert(database, "INSERT INTO lines", ("number", *LinePlace._fields), rows)
 
 
 def _insert(

@@ -115,7 +115,7 @@ class Shared(NamedTuple):
     versions: Mapping[str, Any]
 
 
-class Parts(NamedTuple):
+class LineParts(NamedTuple):
     """A record of a trial in parts, as its line has them."""
 
     shared: Shared
@@ -124,7 +124,7 @@ class Parts(NamedTuple):
     config: bytes  # The text of the configuration.
 
 
-def read_parts(line: bytes) -> Parts | Record:
+def read_parts(line: bytes) -> LineParts | Record:
     """Return the parts of a line that is written as ours are, else its record.
 
     ValueError or RecursionError as `Record.from_line`.
@@ -174,7 +174,7 @@ class _Reader:
         self._layouts: dict[tuple[Any, ...], bool | None] = {}
         self._knobs: dict[tuple[Any, ...], bool] = {}
 
-    def parts(self, line: bytes) -> Parts | None:
+    def parts(self, line: bytes) -> LineParts | None:
         """Return the parts of a line; None if a record has to be made to know what it is."""
         if self._last is not None:
             head, middle, shared = self._last
@@ -196,7 +196,7 @@ class _Reader:
 
     def _parts(
         self, line: bytes, config_at: int, policy_at: int, seed_at: int, shared: Shared
-    ) -> Parts | None:
+    ) -> LineParts | None:
         own: Any = parse_shallow(b"{" + line[config_at + 1 : policy_at] + b"}")
         steps_at = line.find(_STEPS, seed_at)
         if steps_at < 0:
@@ -213,7 +213,7 @@ class _Reader:
             return None
         if not self._is_own(own) or not self._is_more(more, text):
             return None
-        return Parts(shared, own, more, line[config_at + len(_CONFIG) : policy_at])
+        return LineParts(shared, own, more, line[config_at + len(_CONFIG) : policy_at])
 
     def learn(self, line: bytes, record: Record) -> None:
         """Remember what the next lines may share with this one."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from records.outline import Parts, Shared, read_parts
+from records.outline import LineParts, Shared, read_parts
 from records.record import Record
 from records.table import Field, as_text
 
@@ -95,8 +95,8 @@ class Columns:
     def add_line(self, line: bytes) -> None:
         """Add a line; ValueError or RecursionError if it is no record."""
         parts = read_parts(line)
-        row = _row_of_parts(parts) if isinstance(parts, Parts) else _row_of_record(parts)
-        self._add(parts.shared if isinstance(parts, Parts) else _shared_of(parts), row)
+        row = _row_of_parts(parts) if isinstance(parts, LineParts) else _row_of_record(parts)
+        self._add(parts.shared if isinstance(parts, LineParts) else _shared_of(parts), row)
 
     def add_record(self, record: Record) -> None:
         """Add a record."""
@@ -184,7 +184,7 @@ def _integers(values: Sequence[int]) -> npt.NDArray[np.int64]:
 _NONE = (None, None, None)
 
 
-def _row_of_parts(parts: Parts) -> tuple[Any, ...]:
+def _row_of_parts(parts: LineParts) -> tuple[Any, ...]:
     _, own, more, text = parts
     costs, prints, get = own.get("costs_s"), more.get("fingerprints"), more.get
     error = own.get("error")

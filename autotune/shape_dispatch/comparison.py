@@ -42,7 +42,7 @@ _INPUTS_SEED = 0
 
 
 @dataclass(frozen=True)
-class Compared:
+class ShapeTimes:
     """Times of one shape.
 
     `best_s`: seconds of the kernel for this shape alone; of the fastest one, if that failed.
@@ -127,7 +127,7 @@ class Bench:
         candidates: Sequence[Candidate],
         seconds: float,
         seed: int,
-    ) -> Compared:
+    ) -> ShapeTimes:
         """Time candidates on a shape, in turns with its own best kernel.
 
         All are checked before, as measured candidates are.
@@ -159,7 +159,7 @@ class Bench:
             timed = bench.round(list(right.values()), whole_s, seed, bound=True)
             found = dict(zip(right, timed.costs_s, strict=True))
         costs = tuple(found.get(number, np.inf) for number in range(len(candidates)))
-        return Compared(found.get(_OWN, min(costs, default=np.inf)), costs, problems)
+        return ShapeTimes(found.get(_OWN, min(costs, default=np.inf)), costs, problems)
 
     def _alone(self, task: Task, config: Mapping[str, Any]) -> CompiledFunction:
         """Return the best kernel of a shape alone."""

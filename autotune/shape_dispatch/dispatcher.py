@@ -23,9 +23,9 @@ from autotune.shape_dispatch.candidates import (
     tuned_shapes,
 )
 from autotune.shape_dispatch.comparison import BenchProcess
-from autotune.shape_dispatch.decision_tree import learn, left_out_losses, shapes_between
 from autotune.shape_dispatch.dispatched_function import Dispatch, ShapeLoss
 from autotune.shape_dispatch.kernel_losses import SURVEY_S, KernelLosses, Progress
+from autotune.shape_dispatch.kernel_rule import learn, left_out_losses, shapes_between
 from autotune.shape_dispatch.selection import ROUNDING, FloatMatrix
 from autotune.target import Target
 from autotune.task.task import Task

@@ -11,9 +11,9 @@ from autotune.errors import UsageError
 from autotune.shape_dispatch.candidates import Candidate, TunedShape, candidates_of
 from autotune.shape_dispatch.comparison import (
     BenchProcess,
-    Compared,
     ComparisonError,
     ProcessEndedError,
+    ShapeTimes,
 )
 from autotune.shape_dispatch.selection import FloatMatrix, select_measured
 
@@ -139,7 +139,7 @@ class KernelLosses:
 
     def _compared(
         self, shape: TunedShape, kernels: Sequence[Candidate], seconds: float, seed: int
-    ) -> Compared:
+    ) -> ShapeTimes:
         """Time kernels on a shape; find out which of them end the process, if one does."""
         key = f"the best kernel of {_text(shape)}"
         known = shape.config is not None and key not in self._ended
@@ -176,7 +176,7 @@ class KernelLosses:
         kernels: Sequence[Candidate],
         seconds: float,
         seed: int,
-    ) -> Compared:
+    ) -> ShapeTimes:
         """Time the kernels that have not ended the process."""
         used = [n for n, kernel in enumerate(kernels) if repr(kernel) not in self._ended]
         given = dict(shape.args), config, [kernels[n] for n in used], seconds, seed
@@ -186,7 +186,7 @@ class KernelLosses:
             costs[n] = cost
         problems = {used[n] if n >= 0 else n: why for n, why in timed.problems.items()}
         problems |= {n: self._ended[repr(k)] for n, k in enumerate(kernels) if n not in used}
-        return Compared(timed.best_s, tuple(costs), problems)
+        return ShapeTimes(timed.best_s, tuple(costs), problems)
 
     def _tell(self, line: str) -> None:
         """Tell what is left out, once."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from records import Record, RecordError, RecordStore, RecordWarning, append_only_log, index, log_set
 from records.groups import RecordList, merged
-from records.index import LogIndex, open_index
+from records.index import IndexedLog, open_index
 from records.log_set import open_logs
 
 ERROR = {"code": "RUN_TIMEOUT", "stage": "run", "message": "too slow"}
@@ -504,7 +504,7 @@ def test_an_index_is_of_its_file_descriptor_alone(log):
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         open_index(log)
-        LogIndex(index.LogReader(log))
+        IndexedLog(index.LogReader(log))
     assert len(os.listdir("/proc/self/fd")) <= before
 
 

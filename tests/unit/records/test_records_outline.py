@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from records import NewerSchemaError, Record, RecordError
-from records.outline import Outline, Parts, outlines, read_parts
+from records.outline import LineParts, Outline, outlines, read_parts
 
 LINE = {
     "schema": 1,
@@ -54,7 +54,7 @@ def check(line):
 def test_the_outline_of_a_line_is_that_of_its_record():
     check(text_of(LINE))
     check(text_of(LINE) + b"\n")
-    assert isinstance(read_parts(text_of(LINE)), Parts)  # the quick way was taken
+    assert isinstance(read_parts(text_of(LINE)), LineParts)  # the quick way was taken
 
 
 CHANGES = {
@@ -118,7 +118,7 @@ def test_a_line_of_no_record_has_no_outline(change):
 @pytest.mark.parametrize(
     "line",
     [
-        # Parts of the line stand where they must not, or twice.
+        # LineParts of the line stand where they must not, or twice.
         text_of(LINE).replace(b',"seed":7', b',"seed":7,"target":"cuda"'),
         text_of(LINE).replace(b',"seed":7', b',"seed":7,"device":{}'),
         text_of(LINE).replace(b',"seed":7', b',"seed":7,"schema":99'),

@@ -19,7 +19,7 @@ from autotune.runtime import environment
 from autotune.target import Target
 from autotune.task.task import Task
 from records import Record, RecordError
-from records.schema import json_schema
+from records.json_schema import json_schema
 
 SCHEMA = json_schema()
 DOCS = Path(__file__).parents[3] / "docs" / "records.md"

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.errors import UsageError
 from autotune.shape_dispatch.candidates import Candidate, TunedShape
-from autotune.shape_dispatch.comparison import Compared, ProcessEndedError
+from autotune.shape_dispatch.comparison import ProcessEndedError, ShapeTimes
 from autotune.shape_dispatch.kernel_losses import KernelLosses
 
 SHAPES = [TunedShape({"n": n}, {"slow": 1.0}) for n in (8, 64)]
@@ -28,7 +28,7 @@ class FakeBench:
             raise ProcessEndedError("it ended")
         costs = tuple(kernel.config["slow"] for kernel in kernels)
         best_s = config["slow"] if config else min(costs, default=np.inf)
-        return Compared(best_s, costs, {})
+        return ShapeTimes(best_s, costs, {})
 
 
 def kernel(slow, ends=()):

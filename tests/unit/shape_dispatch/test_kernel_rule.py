@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.runtime.cpu.kernel_choice import Pick, SizeTest, kernels_of, pick
-from autotune.shape_dispatch.decision_tree import learn, left_out_losses, shapes_between
+from autotune.shape_dispatch.kernel_rule import learn, left_out_losses, shapes_between
 
 SIZE = st.sampled_from([1, 2, 7, 64, 65, 1000, 4096])
 
