@@ -32,7 +32,7 @@ from autotune.target import Target
 from autotune.task.task import Task
 from records import Record, RecordStore
 from records.log_set import open_logs
-from records.read_columns import MOST_HELPERS
+from records.tables.read_columns import MOST_HELPERS
 
 SIZES = (10_000, 100_000, 1_000_000)
 LOADED = 100_000  # The most that are loaded as objects.

@@ -46,10 +46,10 @@ PARTS = {
         "autotune.tuner.run.learner:Learner._work"
     ],
     "reading and writing the log": [
-        "records.journal:Journal.add",
-        "records.journal:Journal.new_records",
+        "records.storage.journal:Journal.add",
+        "records.storage.journal:Journal.new_records",
     ],
-    "claiming candidates": ["records.journal:Journal.claim"],
+    "claiming candidates": ["records.storage.journal:Journal.claim"],
     "ending the workers": ["autotune.measure.local_measurer:LocalMeasurer.close"],
 }
 

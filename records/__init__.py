@@ -1,8 +1,8 @@
 """Records: measurements in an append-only log of JSON lines, and queries.
 
 In: a file, and records to append. Out: records, and the best, the rank or a summary of them. Read
-`record.py` first, then `append_only_log.py`; a tuning run uses `journal.py`. A leaf package: it
-knows nothing of templates, spaces or devices.
+`record.py` first, then `storage/append_only_log.py`; a tuning run uses `storage/journal.py`. A leaf
+package: it knows nothing of templates, spaces or devices.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from records.append_only_log import RecordStore as RecordStore
-from records.journal import Entry as Entry
-from records.journal import Journal as Journal
 from records.log_set import Paths as Paths
 from records.query import best as best
 from records.query import finals as finals
@@ -27,6 +24,9 @@ from records.record import workload_key as workload_key
 from records.record_errors import NewerSchemaError as NewerSchemaError
 from records.record_errors import RecordError as RecordError
 from records.record_errors import RecordWarning as RecordWarning
+from records.storage.append_only_log import RecordStore as RecordStore
+from records.storage.journal import Entry as Entry
+from records.storage.journal import Journal as Journal
 from records.summaries import SummaryRow as SummaryRow
 from records.summaries import summary as summary
 
@@ -56,7 +56,7 @@ def to_frame(paths: Paths) -> pd.DataFrame:
     >>> frame = records.to_frame("logs")
     >>> frame[frame["cost_s"].notna()].groupby(["template", "args"], observed=True)["cost_s"].min()
     """
-    from records.frame import frame_of  # slow import
+    from records.tables.frame import frame_of  # slow import
 
     return frame_of(paths)
 

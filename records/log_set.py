@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from records.append_only_log import RecordStore
 from records.caller_warnings import warn
 from records.formats.detect import FileFormat, foreign_format, load_own, stream_any
 from records.groups import RecordList, RecordSource, merged
 from records.record import Record
 from records.record_errors import RecordError, RecordWarning
+from records.storage.append_only_log import RecordStore
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def stream_logs(paths: Paths) -> Iterator[Record]:
 def open_logs(paths: Paths) -> RecordSource:
     """Return the records of logs of ours, compressed or not, as a source for builds.
 
-    A large log that is not compressed gets an index beside it (`records.index`); the others are
+    A large log that is not compressed gets an index beside it (`records.log_index`); the others are
     loaded. Lines of no record are passed over with a `RecordWarning`; so is "pretuned" if no
     records ship, as a build may do without.
 
@@ -135,7 +135,7 @@ def _opened(path: Path) -> RecordSource:
     if foreign == FileFormat.COMPRESSED:
         return RecordList(stream_any(path))
     if foreign is None and path.is_file() and path.stat().st_size >= LARGE:
-        from records.index import open_index  # sqlite3 is slow to import
+        from records.log_index.index import open_index  # sqlite3 is slow to import
 
         return open_index(RecordStore(path))
     return RecordList(load_own(RecordStore(path), must_exist=True))

@@ -18,7 +18,7 @@ from autotune.extract.structure_features import column_names
 from autotune.feature import knob_statistics
 from autotune.task.task import Task
 from features import FEATURE_LAYOUTS, patterns, versioned
-from records.table import Field
+from records.tables.table import Field
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ def load(path: str | PathLike[str]) -> pd.DataFrame:
     UsageError, RecordError
         If the file or its schema cannot be read.
     """
-    from records.frame import read_frame
+    from records.tables.frame import read_frame
 
     data = Path(path)
     return read_frame(data, read_schema(data))

@@ -15,8 +15,8 @@ from autotune.errors import UsageError
 from autotune.reuse.task_finder import REASONS
 from autotune.system.words import counted, printable
 from features import FEATURE_VERSION
-from records.files import open_to_read
-from records.table import Field, csv_options
+from records.storage.files import open_to_read
+from records.tables.table import Field, csv_options
 
 FORMAT = "autotune data set"
 VERSION = 1  # Version of the schema file and of the columns other than features.

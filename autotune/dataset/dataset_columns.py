@@ -18,7 +18,7 @@ from autotune.dataset.spill_files import ProgramText
 from autotune.reuse.task_finder import REASONS
 from features import explain
 from records import Record
-from records.table import DType, Field, Values, as_text
+from records.tables.table import DType, Field, Values, as_text
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 SPLITS = (TRAIN, VALIDATION, TEST)

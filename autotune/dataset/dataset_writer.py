@@ -36,7 +36,7 @@ from autotune.reuse.task_finder import TaskFinder
 from features import FEATURE_LAYOUTS, KnobLayout, versioned
 from records import Record
 from records.log_set import log_files
-from records.table import Field, Values, as_text, check_table, new_table
+from records.tables.table import Field, Values, as_text, check_table, new_table
 
 _log = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from records.append_only_log import RecordStore
-from records.files import GZIP, open_to_read
 from records.formats import autotvm, kernel_tuner, metaschedule, t4
 from records.json_lines import parse_json, parse_plain
 from records.record import Record
 from records.record_errors import RecordError
+from records.storage.append_only_log import RecordStore
+from records.storage.files import GZIP, open_to_read
 
 # What can be read, for messages.
 FORMATS = (

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from records.files import replacing, sync_folder
 from records.formats import autotvm, kernel_tuner, metaschedule, one_workload, t4
 from records.record import Record, canonical, workload_key
 from records.record_errors import RecordError
+from records.storage.files import replacing, sync_folder
 
 EXPORT_FORMATS = ("autotune", "autotvm", "metaschedule", "kernel-tuner", "t4")
 

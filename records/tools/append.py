@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from records.append_only_log import RecordStore
+from records.storage.append_only_log import RecordStore
 from records.tools.keys import content_digest
 from records.tools.log_lines import LogFile, LogLine, records_of
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from records.append_only_log import RecordStore, may_be_torn
-from records.files import GZIP, lines_until, open_to_read
 from records.formats import FileFormat, foreign_format, stream_any
 from records.outline import Outline
 from records.record_errors import NewerSchemaError, RecordError
 from records.skipped_lines import SkippedLines
+from records.storage.append_only_log import RecordStore, may_be_torn
+from records.storage.files import GZIP, lines_until, open_to_read
 
 
 class TornLineError(RecordError):

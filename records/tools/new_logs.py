@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
-from records.append_only_log import RecordStore
-from records.files import GZIP, replacing, sync_folder
 from records.record_errors import RecordError
+from records.storage.append_only_log import RecordStore
+from records.storage.files import GZIP, replacing, sync_folder
 from records.tools.log_lines import LogLine, lines_in
 
 # Yields all lines of some logs, each time it is called.

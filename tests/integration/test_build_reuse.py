@@ -12,8 +12,8 @@ from support.measured import measured
 
 import autotune
 from autotune.cli.main import main
-from autotune.measure.guard import compare_with_default
 from autotune.task.task import Task
+from autotune.tuner.run.guard import compare_with_default
 from records import RecordStore, RecordWarning
 
 TEMPLATE = '''

@@ -15,7 +15,7 @@ from support.odd_templates import LINGERING, LOUD
 
 import autotune
 from autotune.cli.main import main
-from records.journal import Journal
+from records.storage.journal import Journal
 
 COMMAND = [sys.executable, "-m", "autotune"]
 

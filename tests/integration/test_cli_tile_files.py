@@ -12,7 +12,7 @@ import pytest
 from support.command_line import QUICK
 
 import autotune
-from autotune.cli.commands.bench_measurements import _baseline
+from autotune.cli.bench.bench_measurements import _baseline
 from autotune.task.task import Task
 
 CODE = """function (A[M, N], X, S) -> (O, Most) {

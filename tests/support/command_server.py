@@ -56,7 +56,7 @@ PRELOADED = (
     "autotune.operators.contractions.conv2d_nchw",
     "autotune.operators.contractions.matmul",
     "autotune.operators.reductions.softmax",
-    "autotune.cli.commands.bench_measurements",
+    "autotune.cli.bench.bench_measurements",
     "autotune.tuner.replay.compare_tuners",
     "autotune.tuner.factory",
     "autotune.tuner.model.model_tuner",

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from autotune import dataset
-from autotune.cli.commands.records_summary import log_summary_text
+from autotune.cli.record_commands.records_summary import log_summary_text
 from autotune.errors import AutotuneError
 from autotune.measure.recorded_measurer import recordings
 from autotune.reuse import choose

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from autotune.cli.commands.records_list import ascii_json, line_text
-from autotune.cli.commands.records_tables import RECORD_COLUMNS, record_row
+from autotune.cli.record_commands.records_list import ascii_json, line_text
+from autotune.cli.record_commands.records_tables import RECORD_COLUMNS, record_row
 from records import Record
 from records.groups import group_key
 from records.tools.append import append_new

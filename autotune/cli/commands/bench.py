@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from autotune.cli.commands.bench_measurements import Measurements
-from autotune.cli.commands.bench_plan import (
+from autotune.cli.bench.bench_measurements import Measurements
+from autotune.cli.bench.bench_plan import (
     BenchOptions,
     ascending,
     fixed_knobs,

@@ -21,7 +21,7 @@ from autotune.errors import UsageError
 from autotune.report.text_tables import wrap
 from autotune.system.words import counted, did_you_mean
 from features import FEATURE_LAYOUTS
-from records.table import Field
+from records.tables.table import Field
 
 app = command_app()
 

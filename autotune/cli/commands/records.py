@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from autotune.cli.commands.records_check import diff, validate
-from autotune.cli.commands.records_convert import export_records, import_records
-from autotune.cli.commands.records_list import list_records
-from autotune.cli.commands.records_rewrite import compact_logs, merge_logs, prune_logs
-from autotune.cli.commands.records_summary import summary_of
 from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.shared_options import command_app
+from autotune.cli.record_commands.records_check import diff, validate
+from autotune.cli.record_commands.records_convert import export_records, import_records
+from autotune.cli.record_commands.records_list import list_records
+from autotune.cli.record_commands.records_rewrite import compact_logs, merge_logs, prune_logs
+from autotune.cli.record_commands.records_summary import summary_of
 
 app = command_app()
 

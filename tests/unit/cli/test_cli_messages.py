@@ -15,7 +15,7 @@ from autotune.errors import UsageError
 def test_the_library_prints_nothing_of_what_it_logs():
     code = (
         "import logging, autotune, records\n"
-        "for name in ('autotune.x', 'records.append_only_log'):\n"
+        "for name in ('autotune.x', 'records.storage.append_only_log'):\n"
         "    logging.getLogger(name).error('loud')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

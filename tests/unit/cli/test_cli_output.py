@@ -9,9 +9,9 @@ import warnings
 import pytest
 from support.report_events import record
 
-from autotune.cli.commands.records_summary import log_summary_text
 from autotune.cli.commands.show import show
 from autotune.cli.options.shared_options import parse_settings
+from autotune.cli.record_commands.records_summary import log_summary_text
 from autotune.cli.terminal.output import Messages, one_line, print_error, print_line, width
 from autotune.errors import UsageError
 from autotune.report.space_text import legal_lines, space_text
@@ -55,7 +55,7 @@ def test_warnings_become_one_line_and_a_logged_one_is_said_once(capsys):
         warnings.warn("for developers", DeprecationWarning, stacklevel=1)
         warnings.warn("logged, too", RecordWarning, stacklevel=1)
         for _ in range(2):
-            logging.getLogger("records.append_only_log").warning("%s: skipped", "log")
+            logging.getLogger("records.storage.append_only_log").warning("%s: skipped", "log")
         logging.getLogger("autotune.x").info("of no interest")
     assert capsys.readouterr().err.splitlines() == [
         "autotune: warning: something odd",

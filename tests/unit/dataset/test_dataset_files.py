@@ -21,7 +21,7 @@ from autotune.dataset.data_card import FORMAT, VERSION
 from autotune.errors import UsageError
 from features import versioned
 from records import RecordError, RecordStore
-from records.table import SUFFIXES
+from records.tables.table import SUFFIXES
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from autotune.task.task import Task, Workload
 from autotune.trace.tracer import TracingWarning
 from features import explain, flatten_names, flatten_rows, itervar_rows
 from records import Record, RecordError, RecordStore
-from records.table import SUFFIXES
+from records.tables.table import SUFFIXES
 
 
 def test_every_record_is_a_row_in_the_order_of_the_log(frame, records):

@@ -22,7 +22,7 @@ from records import (
     read_columns,
     record_columns,
 )
-from records.record_columns import FIELDS
+from records.tables.record_columns import FIELDS
 
 ERROR = {"code": "RUN_TIMEOUT", "stage": "run", "message": "too\nslow"}
 FINAL = {"comparison": "c1", "rank": 1, "over_default": None, "range": None}

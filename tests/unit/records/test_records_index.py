@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from records import Record, RecordError, RecordStore, RecordWarning, append_only_log, index, log_set
 from records.groups import RecordList, merged
-from records.index import IndexedLog, open_index
+from records.log_index.index import IndexedLog, open_index
 from records.log_set import open_logs
 
 ERROR = {"code": "RUN_TIMEOUT", "stage": "run", "message": "too slow"}

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from records import Journal, Record, RecordError, RecordStore, RecordWarning, append_only_log, files
-from records.claims import Claims
 from records.formats import read_any, stream_any
+from records.storage.claims import Claims
 
 
 def make(index):

@@ -14,7 +14,7 @@ import pytest
 from support.interrupts import interrupted_at_each_moment
 
 from records import Journal, Record, RecordError, RecordStore, RecordWarning, journal
-from records import append_only_log as stores
+from records.storage import append_only_log as stores
 
 
 def make(index, note=""):

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from records.frame import read_frame
 from records.record_errors import TableError
-from records.table import SUFFIXES, Field, as_text, csv_options, new_table
+from records.tables.frame import read_frame
+from records.tables.table import SUFFIXES, Field, as_text, csv_options, new_table
 
 FIELDS = [
     Field("kind", "category", "", "a few texts"),
@@ -125,7 +125,7 @@ def test_what_fails_half_way_leaves_what_was_there(suffix, batches, tmp_path):
 
 
 def test_texts_too_long_to_be_padded_are_refused_by_npz(monkeypatch, batches, tmp_path):
-    monkeypatch.setattr("records.table.MAX_PADDED", 100)
+    monkeypatch.setattr("records.tables.table.MAX_PADDED", 100)
     with pytest.raises(TableError, match=r"'kind' would take .* choose \.parquet or \.csv"):
         write(tmp_path / "data.npz", batches)
     assert not list(tmp_path.iterdir())

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from records.best_of_group import MOST_TRIALS
 from records.groups import RecordGroup, args_key
-from records.index_members import Members
+from records.log_index.index_members import Members
 
 _VERSION = 2
 

@@ -16,7 +16,7 @@ import struct
 import tempfile
 from pathlib import Path
 
-from records.files import open_regular
+from records.storage.files import open_regular
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from records.outline import LineParts, Shared, read_parts
 from records.record import Record
-from records.table import Field, as_text
+from records.tables.table import Field, as_text
 
 BEYOND_64_BITS = -1  # Stands for an index or a seed that no column holds.
 NO_RANK = -1  # Of a trial.

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from records.append_only_log import RecordStore
 from records.formats.detect import foreign_format, stream_any
-from records.log_reader import LogReader, lines_between, whole_line_from
+from records.log_index.log_reader import LogReader, lines_between, whole_line_from
 from records.record import Record
-from records.record_columns import Column, Columns
 from records.record_errors import NewerSchemaError, RecordError
 from records.skipped_lines import SkippedLines
+from records.storage.append_only_log import RecordStore
+from records.tables.record_columns import Column, Columns
 
 MOST_HELPERS = 4  # More gain little, as this process joins what they have read.
 HELPED = 64 << 20  # Bytes of a log from which on there are helpers.
@@ -109,7 +109,7 @@ def _started(fd: int, start: int, end: int) -> subprocess.Popen[bytes] | None:
     """Start a helper; None if that is not possible."""
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; "
-        "from records.read_columns import help_reading; help_reading()"
+        "from records.tables.read_columns import help_reading; help_reading()"
     )
     words = [sys.executable, "-P", "-c", code, *map(str, (fd, start, end))]
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from records.best_of_group import BestOfGroup
 from records.groups import group_key, identity
-from records.log_reader import LogReader
+from records.log_index.log_reader import LogReader
 from records.outline import Outline
 from records.record_errors import NewerSchemaError, RecordError
 from records.skipped_lines import SkippedLines

@@ -10,15 +10,15 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.commands.records_summary import moment_text
-from autotune.cli.commands.records_tables import (
+from autotune.cli.options.record_filters import RecordChoice, takes_records
+from autotune.cli.record_commands.records_summary import moment_text
+from autotune.cli.record_commands.records_tables import (
     RECORD_COLUMNS,
     Csv,
     checked_table,
     record_row,
     write_table,
 )
-from autotune.cli.options.record_filters import RecordChoice, takes_records
 from autotune.cli.terminal.output import (
     NOTHING_FOUND,
     StopError,

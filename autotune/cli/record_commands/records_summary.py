@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from autotune.cli.commands.records_tables import (
+from autotune.cli.options.record_filters import RecordChoice, takes_records
+from autotune.cli.options.shared_options import Json
+from autotune.cli.record_commands.records_tables import (
     SUMMARY_COLUMNS,
     Csv,
     checked_table,
     summary_row,
     write_table,
 )
-from autotune.cli.options.record_filters import RecordChoice, takes_records
-from autotune.cli.options.shared_options import Json
 from autotune.cli.terminal.output import print_line, width
 from autotune.report.progress import failures_text
 from autotune.report.text_tables import wrap

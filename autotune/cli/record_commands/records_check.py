@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.commands.records_list import line_text
 from autotune.cli.options.record_filters import Files, Known, opened_logs
 from autotune.cli.options.shared_options import Json
+from autotune.cli.record_commands.records_list import line_text
 from autotune.cli.terminal.output import DIFFERENT, print_line, width
 from autotune.report.text_tables import wrap
 from autotune.report.units import time_text

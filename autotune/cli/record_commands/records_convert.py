@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.commands.records_list import Top, chosen_lines, nothing
 from autotune.cli.options.output_files import Force, Out, check_output
 from autotune.cli.options.record_filters import Files, RecordChoice, opened_logs, takes_records
 from autotune.cli.options.shared_options import Json
+from autotune.cli.record_commands.records_list import Top, chosen_lines, nothing
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.cli.terminal.signals import ending_signals
 from autotune.errors import UsageError

@@ -16,10 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from records.append_only_log import RecordStore
 from records.groups import RecordGroup, RecordList, RecordSource, args_key, group_key, merged
-from records.index_members import read_members
-from records.index_tables import (
+from records.log_index.index_members import read_members
+from records.log_index.index_tables import (
     FAULTS,
     Covered,
     Known,
@@ -32,10 +31,11 @@ from records.index_tables import (
     write_group,
     write_known,
 )
-from records.log_reader import LogReader
+from records.log_index.log_reader import LogReader
 from records.record import Record
 from records.record_errors import RecordError
 from records.skipped_lines import SkippedLines
+from records.storage.append_only_log import RecordStore
 
 _log = logging.getLogger(__name__)
 

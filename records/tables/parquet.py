@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from records.record_errors import TableError
-from records.table import Field, Values
+from records.tables.table import Field, Values
 
 
 def require_pyarrow() -> Any:

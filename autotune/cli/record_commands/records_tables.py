@@ -18,7 +18,7 @@ from autotune.errors import UsageError
 from autotune.system.words import counted
 from records import SummaryRow
 from records.record_errors import TableError
-from records.table import Field, Values, as_text, new_table
+from records.tables.table import Field, Values, as_text, new_table
 from records.tools.log_lines import LogLine
 
 Csv = Annotated[str | None, typer.Option(metavar="FILE.csv", help="Write a table instead.")]

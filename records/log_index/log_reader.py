@@ -7,10 +7,10 @@ import os
 import weakref
 from collections.abc import Iterator
 
-from records.append_only_log import RecordStore, last_line_start
-from records.files import open_regular
 from records.record import Record
 from records.record_errors import RecordError
+from records.storage.append_only_log import RecordStore, last_line_start
+from records.storage.files import open_regular
 
 _ENDS = 1 << 12  # Bytes at the beginning, and at the end of what was read, that identify a log.
 _BLOCK = 1 << 20

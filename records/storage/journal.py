@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from records.append_only_log import RecordStore, encode
-from records.claims import Claims
 from records.record import Record, canonical, config_key, make_workload_key, workload_key
 from records.record_errors import RecordError
+from records.storage.append_only_log import RecordStore, encode
+from records.storage.claims import Claims
 
 # Number of last bytes of a log that identify it; they contain most of a line with a time stamp.
 _TAIL_BYTES = 1024

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from records.files import open_to_read
 from records.log_set import Paths, log_files
-from records.read_columns import read_columns
-from records.record_columns import FIELDS
 from records.record_errors import TableError
-from records.table import SUFFIXES, Field, csv_options
+from records.storage.files import open_to_read
+from records.tables.read_columns import read_columns
+from records.tables.record_columns import FIELDS
+from records.tables.table import SUFFIXES, Field, csv_options
 
 
 def read_frame(path: Path, fields: Sequence[Field]) -> pd.DataFrame:

@@ -17,8 +17,8 @@ from typing import IO, Any, Literal, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from records.files import replacing
 from records.record_errors import TableError
+from records.storage.files import replacing
 
 DType = Literal["category", "string", "bool", "int64", "float64", "float32"]
 # Values of a column: texts, None where there is none, or an array of its dtype.
@@ -89,7 +89,7 @@ def check_table(path: Path) -> None:
     if path.suffix not in SUFFIXES:
         raise TableError(f"{path}: a data set ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if path.suffix == ".parquet":
-        from records.parquet import require_pyarrow
+        from records.tables.parquet import require_pyarrow
 
         require_pyarrow()
 
@@ -114,7 +114,7 @@ def _writer(path: Path, fields: Sequence[Field], files: contextlib.ExitStack) ->
     if path.suffix == ".npz":
         spool = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115, `files` closes it
         return NpzWriter(path, fields, files.enter_context(spool))
-    from records.parquet import ParquetWriter
+    from records.tables.parquet import ParquetWriter
 
     return ParquetWriter(path, fields)
 

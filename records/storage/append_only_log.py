@@ -13,7 +13,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from records.files import (
+from records.json_lines import parse_json
+from records.record import Record
+from records.record_errors import NewerSchemaError, RecordError
+from records.skipped_lines import SkippedLines, warn_and_log
+from records.storage.files import (
     READING_WAITS_S,
     LockedError,
     lines_until,
@@ -22,10 +26,6 @@ from records.files import (
     open_to_read,
     sync_folder,
 )
-from records.json_lines import parse_json
-from records.record import Record
-from records.record_errors import NewerSchemaError, RecordError
-from records.skipped_lines import SkippedLines, warn_and_log
 
 _log = logging.getLogger(__name__)
 
