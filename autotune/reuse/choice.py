@@ -161,6 +161,8 @@ class _Search:
                 else:
                     self._pass_over(near.same_shape, problem.text)
         except AutotuneError:
+            if near.same_shape:
+                raise
             self._pass_over(False, "today's template refuses such sizes", len(records))
             return []
         if found and old:

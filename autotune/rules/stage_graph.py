@@ -168,10 +168,9 @@ def is_dense(tensor: te.Tensor, reads: Iterable[Read], longest: int) -> bool:
     """
     last = tensor.op.axis[-1].var
     for read in reads:
-        shape = likely_shape(read.tensor)
         for position, index in enumerate(read.children[:-1]):
             if any(last is v for v in free_vars(index)):
-                if math.prod(shape[position + 1 :]) > longest:
+                if math.prod(map(likely_value, read.tensor.extents[position + 1 :])) > longest:
                     return False
                 if index is not last:
                     return False

@@ -74,8 +74,8 @@ def test_an_edited_template_is_measured_anew_and_one_line_says_so(call, tmp_path
     done = call("run", *words)
     assert done.code == 0, done.err
     assert re.fullmatch(  # two trials, and two of their comparison if there was time for it
-        r"autotune: warning: [24] records of wrong\(n=64\) were measured with an earlier version "
-        r"of this template and are not used\n",
+        r"autotune: warning: [24] records of wrong\(n=64\) do not count: measured with an earlier "
+        r"version of this template\n",
         done.err,
     )
     assert len([r for r in RecordStore(tmp_path / "log.jsonl").load() if r.is_trial]) == 4

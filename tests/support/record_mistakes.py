@@ -95,7 +95,7 @@ ROWS: list[Row] = [
     ([*IMPORT, "--out", "cut.json.gz"], "cut.json.gz is a compressed log"),
     ([*IMPORT, "--out", "no_cache.json"], "no_cache.json is a Kernel Tuner cache"),
     ([*IMPORT, "--out", "story.jsonl"], "story.jsonl is not a log of records"),
-    (["records", "prune", "no_cache.json", "--gone", "--in-place"], "is a Kernel Tuner cache"),
+    (["records", "prune", "no_cache.json", "--gone", "--in-place"], "a Kernel Tuner cache has"),
     # options
     ([*COMPACT, *OUT, "--keep", "0"], "--keep"),
     ([*COMPACT, *OUT, "--keep", "many"], "--keep"),

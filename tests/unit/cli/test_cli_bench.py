@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from autotune.cli.commands import bench_measurements
+from autotune.cli.bench import bench_measurements
 from autotune.cli.main import main
 from autotune.cli.options.multi_value_options import close_optional
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from records import Entry, Journal, Record, RecordError, RecordStore, claims
+from records import Entry, Journal, Record, RecordError, RecordStore
+from records.storage import claims
 
 WORKLOAD = {"template": "matmul", "args": {"n": 64}}
 

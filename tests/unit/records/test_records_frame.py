@@ -13,15 +13,9 @@ import pandas as pd
 import pytest
 
 import records
-from records import (
-    Record,
-    RecordError,
-    RecordStore,
-    RecordWarning,
-    log_reader,
-    read_columns,
-    record_columns,
-)
+from records import Record, RecordError, RecordStore, RecordWarning
+from records.log_index import log_reader
+from records.tables import read_columns, record_columns
 from records.tables.record_columns import FIELDS
 
 ERROR = {"code": "RUN_TIMEOUT", "stage": "run", "message": "too\nslow"}

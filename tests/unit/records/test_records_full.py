@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from records import Journal, Record, RecordError, RecordStore, RecordWarning, files
+from records import Journal, Record, RecordError, RecordStore, RecordWarning
+from records.storage import files
 
 
 def make(index, text=""):

@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from records import Record, RecordError, RecordStore, RecordWarning, append_only_log, index, log_set
+from records import Record, RecordError, RecordStore, RecordWarning, log_set
 from records.groups import RecordList, merged
+from records.log_index import index
 from records.log_index.index import IndexedLog, open_index
 from records.log_set import open_logs
+from records.storage import append_only_log
 
 ERROR = {"code": "RUN_TIMEOUT", "stage": "run", "message": "too slow"}
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from records import Journal, Record, RecordError, RecordStore, RecordWarning, append_only_log, files
+from records import Journal, Record, RecordError, RecordStore, RecordWarning
 from records.formats import read_any, stream_any
+from records.storage import append_only_log, files
 from records.storage.claims import Claims
 
 

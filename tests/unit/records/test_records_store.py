@@ -13,8 +13,9 @@ import warnings
 import pytest
 from support.interrupts import interrupted_at_each_moment
 
-from records import Journal, Record, RecordError, RecordStore, RecordWarning, journal
+from records import Journal, Record, RecordError, RecordStore, RecordWarning
 from records.storage import append_only_log as stores
+from records.storage import journal
 
 
 def make(index, note=""):
