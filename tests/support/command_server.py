@@ -13,57 +13,16 @@ import importlib
 import io
 import json
 import os
+import pkgutil
 import select
 import socket
 import sys
 import termios
+from collections.abc import Iterator
 from typing import Any, TextIO
 
-PRELOADED = (
-    "optuna",
-    "autotune.builder",
-    "autotune.cli.app",
-    "autotune.cli.commands.bench",
-    "autotune.cli.commands.best",
-    "autotune.cli.commands.build",
-    "autotune.cli.commands.cache",
-    "autotune.cli.options.config_file",
-    "autotune.cli.entry",
-    "autotune.cli.commands.features",
-    "autotune.cli.commands.records",
-    "autotune.cli.commands.replay",
-    "autotune.cli.commands.run",
-    "autotune.cli.commands.run_workloads",
-    "autotune.cli.commands.show",
-    "autotune.cli.commands.templates",
-    "autotune.dataset.data_card",
-    "autotune.dataset.dataset_columns",
-    "autotune.extract.structure_features",
-    "autotune.dataset.spill_files",
-    "autotune.reuse.task_finder",
-    "autotune.dataset.scan_logs",
-    "autotune.dataset.dataset_writer",
-    "autotune.measure.local_measurer",
-    "autotune.report.display.run_display",
-    "autotune.report.plots",
-    "autotune.report.replay_scores",
-    "autotune.report.bench_tables",
-    "autotune.cli.commands.records",
-    "autotune.runtime.cpu.llvm_compiler",
-    "autotune.runtime.save_library",
-    "autotune.task.task",
-    "autotune.operators.elementwise.broadcast_add",
-    "autotune.operators.contractions.conv2d_nchw",
-    "autotune.operators.contractions.matmul",
-    "autotune.operators.reductions.softmax",
-    "autotune.cli.bench.bench_measurements",
-    "autotune.tuner.replay.compare_tuners",
-    "autotune.tuner.factory",
-    "autotune.tuner.model.model_tuner",
-    "autotune.tuner.model.transfer",
-    "matplotlib.figure",
-    "records.formats",
-)
+PACKAGES = ("autotune", "features", "records", "search_spaces")
+LIBRARIES = ("optuna", "matplotlib.figure")
 
 
 def serve(connection: socket.socket) -> dict[str, Any]:
@@ -126,9 +85,18 @@ def _text(number: int, mode: str) -> TextIO | None:
     return open(number, mode, buffering, "utf-8", errors, closefd=False)
 
 
+def _modules() -> Iterator[str]:
+    """Name every module of the project: an unprivileged command can import none of its own."""
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+            if not module.name.endswith("__main__"):
+                yield module.name
+
+
 def _prepare() -> None:
     """Import what commands import, also what the first mistake does."""
-    for module in PRELOADED:
+    for module in (*LIBRARIES, *_modules()):
         importlib.import_module(module)
     from autotune.cli.main import main
     from autotune.cost_model.xgboost_model import load_alone
