@@ -112,12 +112,12 @@ class PopulationSettings:
     """How a population evolves."""
 
     # Candidates scored in all; fewer only if the generations do not find as many.
-    scored: int = 1 << 17
-    draws: int = 1 << 17  # Random configurations; those that are feasible are scored first.
+    scored: int = 1 << 15
+    draws: int = 1 << 15  # Random configurations; those that are feasible are scored first.
     # The best share of the candidates scored so far, and at least this number, have children.
     parent_share: float = 0.05
     parents: int = 4096
-    children: int = 1 << 16  # Children of each generation; the feasible and new ones are scored.
+    children: int = 1 << 14  # Children of each generation; the feasible and new ones are scored.
     generations: int = 4
 
 
@@ -188,7 +188,7 @@ class RankingSettings:
 
     # At most so many feasible candidates are all scored by each new model. Of more, a population is
     # that evolves from the last one's best.
-    whole: int = 1 << 17
+    whole: int = 1 << 15
     # In a space of more configurations no attempt is made to find all that are feasible.
     looked_at: int = 1 << 24
     population: PopulationSettings = field(default_factory=PopulationSettings)

@@ -11,15 +11,15 @@ import numpy as np
 from autotune.cost_model.base import CostModel, FeatureSource, FloatMatrix, FloatVector, IndexVector
 from autotune.system.available_cpus import run_in_threads
 from autotune.tuner.base import Observation
+from autotune.tuner.model.ranking import score
 
 FOLDS = 3  # A measured candidate is judged by a model that learned from the other folds.
 
 # Least number of measurements, with as many different times, to learn from.
 LEAST, MIN_DISTINCT = 24, 3
 
-LONG = 1000  # An array of this number of candidates is long: it is asked for repeatedly.
 GROWTH = 1.3  # The models are trained again when the observations have grown by this factor.
-MAX_KEPT_BYTES = 1 << 26  # Size up to which the features of a long array are kept.
+MAX_KEPT_BYTES = 1 << 26  # Size up to which the features of candidates are kept.
 THREADS = 2  # Models trained at a time.
 
 
@@ -40,35 +40,27 @@ class Trend(Protocol):
 
 
 class ValueCache:
-    """Keeps values of candidates: of the last long array, and of all that short ones asked for.
+    """Keeps the values of all candidates that were asked for.
 
     compute: returns the values of some candidates, float64 (n,).
     """
 
     def __init__(self, compute: Callable[[IndexVector], FloatVector]) -> None:
         self._compute = compute
-        self._long = np.zeros(0, dtype=np.int64)
+        self._indices = np.zeros(0, dtype=np.int64)  # ascending
         self._values = np.zeros(0)
-        self._short: dict[int, float] = {}
 
     def __call__(self, indices: IndexVector) -> FloatVector:
         """Return the values of candidates, computed if they are not kept."""
-        if len(indices) >= LONG:
-            if indices is not self._long:
-                self._long, self._values = indices, self._compute(indices)
-            return self._values
-        new = np.array([i for i in indices.tolist() if i not in self._short], dtype=np.int64)
+        new = np.setdiff1d(indices, self._indices) if len(self._indices) else indices
         if len(new):
-            self._short.update(zip(new.tolist(), self._looked_up(new).tolist(), strict=True))
-        return np.array([self._short[i] for i in indices.tolist()], dtype=np.float64)
-
-    def _looked_up(self, indices: IndexVector) -> FloatVector:
-        """Return the values of candidates, from the long array if that ascends and has them all."""
-        if len(self._long):
-            rows = np.minimum(np.searchsorted(self._long, indices), len(self._long) - 1)
-            if np.array_equal(self._long[rows], indices):
-                return self._values[rows]
-        return self._compute(indices)
+            values = self._compute(new)
+            order = np.argsort(new, kind="stable")
+            at = np.searchsorted(self._indices, new[order])
+            self._indices = np.insert(self._indices, at, new[order])
+            self._values = np.insert(self._values, at, values[order])
+        out: FloatVector = self._values[np.searchsorted(self._indices, indices)]
+        return out
 
 
 class TreeTrend:
@@ -93,14 +85,16 @@ class TreeTrend:
     def preparations(self, indices: IndexVector | None = None) -> Iterator[None]:
         """Load the library of the models; work out the features, and those of candidates if given.
 
-        A piece at each step. Features are kept if they are a long array that will be asked for
-        again as it is.
+        A piece at each step. The candidates' features are kept for when the array is asked for as
+        it is.
         """
         self._make_model(self._seed).prepare()
         yield
         yield from self._features.preparations()
         if indices is not None:
-            self._matrix(indices)
+            matrix = self._features.matrix(indices)
+            if matrix.nbytes <= MAX_KEPT_BYTES:
+                self._rows = indices, matrix
             yield
 
     def due(self, told: Sequence[Observation]) -> bool:
@@ -152,14 +146,8 @@ class TreeTrend:
     def _scores(self, indices: IndexVector) -> FloatVector:
         if not self.models:
             return np.zeros(len(indices))
-        out: FloatVector = -self.models[0].predict(self._matrix(indices))
-        return out
-
-    def _matrix(self, indices: IndexVector) -> FloatMatrix:
-        """Return the features of candidates; those of one long array are cached, within limits."""
         if self._rows is not None and self._rows[0] is indices:
-            return self._rows[1]
-        matrix = self._features.matrix(indices)
-        if len(indices) >= LONG and matrix.nbytes <= MAX_KEPT_BYTES:
-            self._rows = indices, matrix
-        return matrix
+            out: FloatVector = -self.models[0].predict(self._rows[1])
+        else:
+            out = -score(self.models[:1], self._features, indices)[0]
+        return out
