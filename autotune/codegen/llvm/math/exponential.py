@@ -45,18 +45,9 @@ def expm1_near_0(w: MathWriter, r: str, terms: int | None = None) -> str:
 
 
 def reduced_exp(w: MathWriter, x: str) -> tuple[str, str]:
-    """Return (n, exp(r) - 1) with x = n log(2) + r and |r| <= log(2) / 2."""
-    _, whole, r = reduced(w, x)
-    return whole, expm1_near_0(w, r)
-
-
-def reduced(w: MathWriter, x: str) -> tuple[str, str, str]:
-    """Return (n, n, r) with x = n log(2) + r, |r| <= log(2) / 2: a float and an integer n.
-
-    Nothing here is undefined for a NaN, whose n is some number.
-    """
+    """Return (n, exp(r) - 1) with x = n log(2) + r and |r| <= log(2) / 2, n an integer."""
     n, whole = w.nearest(w.mul(x, w.number(1 / math.log(2))))
-    return n, whole, _remainder(w, x, n)
+    return whole, expm1_near_0(w, _remainder(w, x, n))
 
 
 def _remainder(w: MathWriter, x: str, n: str) -> str:
@@ -66,16 +57,15 @@ def _remainder(w: MathWriter, x: str, n: str) -> str:
     return w.sub(r, w.mul(n, w.number(low)))
 
 
-def scaled(w: MathWriter, y: str, n: str, whole: str) -> str:
+def scaled(w: MathWriter, y: str, n: str, powers: tuple[str, str]) -> str:
     """Return y * 2**n, y near 1, where overflow and subnormal results are right.
 
-    Without an instruction for it there are two factors.
+    Without an instruction for it the `powers`, whose product is 2**n, are two factors.
     """
     if w.has_avx512:
         return w.scaled_by_floor(y, n)
-    half = w.int_op("ashr", whole, w.integer(1))
-    y = w.mul(y, w.power_of_two(half))
-    return w.mul(y, w.power_of_two(w.int_op("sub", whole, half)))
+    first, second = powers
+    return w.mul(w.mul(y, first), second)
 
 
 def exp(w: MathWriter, x: str) -> str:
@@ -85,8 +75,10 @@ def exp(w: MathWriter, x: str) -> str:
 
 def _by_polynomial(w: MathWriter, x: str) -> str:
     """Exponential, with an error of little more than half a unit in the last place."""
-    n, whole, r = reduced(w, w.clamp(x, *_RANGE[w.form.dtype]))
-    return scaled(w, w.add(expm1_near_0(w, r), w.number(1.0)), n, whole)
+    x = w.clamp(x, *_RANGE[w.form.dtype])
+    n, powers = w.nearest_power(w.mul(x, w.number(1 / math.log(2))))
+    near = w.add(expm1_near_0(w, _remainder(w, x, n)), w.number(1.0))
+    return scaled(w, near, n, powers)
 
 
 def _by_table(w: MathWriter, x: str) -> str:

@@ -195,6 +195,22 @@ class MathWriter:
         whole = self.int_op("sub", self.as_int(shifted), self.integer(self.form.pattern(magic)))
         return self.sub(shifted, self.number(magic)), whole
 
+    def nearest_power(self, x: str) -> tuple[str, tuple[str, str]]:
+        """Return the nearest integer n as a float, and two powers of 2 whose product is 2 ** n.
+
+        Both are normal numbers for any n from 2 - 2 * bias to 2 * bias. Other values, including
+        NaN, give arbitrary numbers.
+        """
+        # The low bits of the sum are n + 2 * bias: half of them is the first exponent with its
+        # bias, the rest the second. Shifts drop the bits above.
+        magic = self.form.round_to_integer + 2 * self.form.bias
+        shifted = self.add(x, self.number(magic))
+        biased, places = self.as_int(shifted), self.integer(self.form.mantissa)
+        half = self.int_op("shl", self.int_op("lshr", biased, self.integer(1)), places)
+        rest = self.int_op("sub", self.int_op("shl", biased, places), half)
+        n = self.sub(shifted, self.number(magic))
+        return n, (self.as_float(half), self.as_float(rest))
+
     # -- AVX-512 -----------------------------------------------------------------------------------
 
     @property

@@ -58,12 +58,12 @@ def _double(w: MathWriter, a: str, y: str) -> str:
     t, low = double_double.scaled(w, _precise_log2(w, a), y)
     most = _LARGEST_EXPONENT["float64"]
     bounded = w.clamp(t, -most, most)
-    n, whole = w.nearest(bounded)
+    n, powers = w.nearest_power(bounded)
     fraction = w.sub(bounded, n)
     # Beyond the bounds `low` may be anything.
     fraction = w.choose(w.test("oeq", t, bounded), w.add(fraction, low), fraction)
     r = w.mul(fraction, w.number(float(LN2)))
-    return times_power_of_two(w, w.add(expm1_near_0(w, r), w.number(1.0)), n, whole)
+    return times_power_of_two(w, w.add(expm1_near_0(w, r), w.number(1.0)), n, powers)
 
 
 def _precise_log2(w: MathWriter, a: str) -> Pair:
