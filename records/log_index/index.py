@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from records.best_of_group import MOST_TRIALS
 from records.groups import RecordGroup, RecordList, RecordSource, args_key, group_key, merged
 from records.log_index.index_members import read_members
 from records.log_index.index_tables import (
@@ -100,10 +101,13 @@ class IndexedLog:
             if template in (None, row.template) and key in (None, row.args)
         ]
 
-    def records_of(self, group: RecordGroup) -> list[Record]:
-        """Return those of a group that may be used: see `records.groups.useful`."""
+    def records_of(self, group: RecordGroup, most: int = MOST_TRIALS) -> list[Record]:
+        """Return the best records of a group: see `records.groups.useful`.
+
+        The index knows `MOST_TRIALS` trials of a group: for more of them, the log is read.
+        """
         try:
-            return self._records_of(group)
+            return self._records_of(group, most)
         except FAULTS as error:
             _log.info("%s is made anew: %s", self._path, error)
             self._database.close()
@@ -111,15 +115,19 @@ class IndexedLog:
                 self._remove()
             self._open()
         try:
-            return self._records_of(group)
+            return self._records_of(group, most)
         except FAULTS as error:
             raise RecordError(
                 f"{self._reader.store.path} was changed while it was read: try again"
             ) from error
 
-    def _records_of(self, group: RecordGroup) -> list[Record]:
+    def _records_of(self, group: RecordGroup, most: int) -> list[Record]:
+        known = self._known.groups.get(group.key)
+        if known is not None and min(known.ok, most) > MOST_TRIALS:
+            news = read_members(self._reader, 0, 0, SkippedLines(), most)
+            return [self._read(group, *place) for place in news.members[group.key].best.kept()]
         places = places_of(self._database, group.key)
-        if places is None and group.key in self._known.groups:
+        if places is None and known is not None:
             raise WrongIndexError("a group is missing")
         return [self._read(group, place.start, place.length) for place in places or ()]
 
