@@ -13,7 +13,6 @@ from autotune.errors import AutotuneError
 from autotune.reuse.grades import Grade, Match, device_text, match, named_devices, present_device
 from autotune.reuse.problems import (
     TOO_FAST,
-    Problem,
     doubt_problem,
     least_cost_s,
     refusal_problem,
@@ -31,7 +30,7 @@ from search_spaces import Config
 _log = logging.getLogger(__name__)
 
 _NEAREST = 8  # Shapes that are tried, the nearest first.
-_MORE = 16  # Times as many records of a group are read if all of them are passed over.
+_MORE = 16  # Times as many records of a group are read if those that were are not believed.
 
 
 @dataclass(frozen=True)
@@ -196,8 +195,8 @@ class _Search:
     def _ranked_first(self, keys: Sequence[str], outdated: bool = False) -> Choice | None:
         """Return the best of the records of equally near groups that is to be believed.
 
-        More records of a group are read before a slower one of another is taken, so that no number
-        of records that are passed over hides others.
+        More of a group is read before what is slower is taken, until enough of it is believed: so
+        no number of records that are not hides others.
 
         `outdated`: whether those of earlier versions of the template count.
         """
@@ -207,31 +206,22 @@ class _Search:
                 for read in reads:
                     read.current, read.old = {**read.current, **read.old}, {}
             found = {key: (read, one) for read in reads for key, one in read.current.items()}
-            # What has only records of other versions is taken to be of such a version.
-            cut = min(
-                (read for read in reads if not read.old and math.isfinite(read.slowest_s)),
-                key=lambda read: read.slowest_s,
-                default=None,
-            )
+            cut = min(filter(_is_cut, reads), key=lambda read: read.slowest_s, default=None)
             for record in ranked(one.record for _, one in found.values()):
                 if cut is not None and record.is_trial and record.cost_s > cut.slowest_s:
                     break
                 read, one = found[id(record)]
-                problem = self._problem(one)
+                doubted = doubt_problem(one.made_by, record, self._here)
+                problem = doubted or refusal_problem(self._task, record)
                 if problem is None:
                     space = self._task.space
                     config = space.config(space.index_of(record.config["values"]))
                     return Choice(record, config, one.grade, one.outdated)
-                del read.current[id(record)]
-                read.problems[problem.text] += 1
+                read.pass_over(record, problem.text, is_refused=doubted is None)
             if cut is None:
                 return None
-            self._look_at(cut.near, cut.group, _MORE * cut.most)
-
-    def _problem(self, one: _Candidate) -> Problem | None:
-        """Return why a record is passed over."""
-        refused = refusal_problem(self._task, one.record)
-        return refused or doubt_problem(one.made_by, one.record, self._here)
+            if _is_cut(cut):
+                self._look_at(cut.near, cut.group, _MORE * cut.most)
 
     def tell(self) -> None:
         """Tell what was not used and why, a line for each reason."""
@@ -277,6 +267,7 @@ class _ReadGroup:
     `current`: records that today's template makes, as far as can be told, by their identities.
     `old`: if there are none, records that it does not make.
     `problems`: numbers of those that are passed over, by the reasons.
+    `refused`: number of those that are believed, but whose configuration is not allowed.
     `slowest_s`: seconds of the slowest trial that was read; infinite if all were.
     """
 
@@ -286,7 +277,21 @@ class _ReadGroup:
     current: dict[int, _Candidate] = field(default_factory=dict)
     old: dict[int, _Candidate] = field(default_factory=dict)
     problems: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
     slowest_s: float = math.inf
+
+    def pass_over(self, record: Record, problem: str, is_refused: bool) -> None:
+        del self.current[id(record)]
+        self.problems[problem] += 1
+        self.refused += is_refused
+
+
+def _is_cut(read: _ReadGroup) -> bool:
+    """Whether more of a group may have to be read.
+
+    A group that has only records of other versions is taken to be of such a version.
+    """
+    return not read.old and math.isfinite(read.slowest_s) and read.refused < MOST_TRIALS
 
 
 def _count(groups: Sequence[RecordGroup]) -> int:

@@ -103,6 +103,15 @@ def test_a_group_of_another_version_is_not_read_to_the_end(task, honest, monkeyp
     assert told[0].startswith(f"{MANY} records of {task.workload} are measured with an earlier")
 
 
+def test_of_configurations_that_are_not_allowed_no_more_are_looked_at_than_are_read_at_first(
+    task, honest, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(Task, "refusal", lambda *a: asked.append(a) or "it is too wide")
+    assert choose(task, many(honest), notify=str) is None
+    assert len(asked) == 64
+
+
 def test_absurd_comparisons_hide_no_other(task, honest):
     final = {"comparison": "latest", "rank": 0, "rounds": [1]}
     absurd = many(honest, costs_s=(1e-15,), final=final)
