@@ -53,6 +53,6 @@ class BestOfGroup(Generic[T]):
         """
         return [(-cost, given) for cost, _, given in sorted(self._fastest, reverse=True)]
 
-    def kept(self) -> list[T]:
-        """Return what was given of final comparisons, and of the fastest trials."""
-        return [*self.finals, *(given for _, given in self.fastest())]
+    def kept(self, most: int | None = None) -> list[T]:
+        """Return what was given of final comparisons, and of the fastest trials, `most` of them."""
+        return [*self.finals, *(given for _, given in self.fastest()[:most])]

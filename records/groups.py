@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
-from records.best_of_group import BestOfGroup
+from records.best_of_group import MOST_TRIALS, BestOfGroup
 from records.json_lines import canonical_json
 from records.record import Record, to_plain
 
@@ -116,8 +116,8 @@ class RecordSource(Protocol):
         None stands for all.
         """
 
-    def records_of(self, group: RecordGroup) -> list[Record]:
-        """Return those of a group that may be used: see `useful`. None of a group it has not."""
+    def records_of(self, group: RecordGroup, most: int = MOST_TRIALS) -> list[Record]:
+        """Return the best records of a group: see `useful`. None of a group it has not."""
 
 
 class RecordList:
@@ -140,9 +140,9 @@ class RecordList:
             and (args is None or group.args == to_plain(args, "args"))
         ]
 
-    def records_of(self, group: RecordGroup) -> list[Record]:
-        """Return those of a group that may be used: see `useful`."""
-        return useful(self._members.get(group.key, []))
+    def records_of(self, group: RecordGroup, most: int = MOST_TRIALS) -> list[Record]:
+        """Return the best records of a group: see `useful`."""
+        return useful(self._members.get(group.key, []), most)
 
 
 class _Merged:
@@ -162,9 +162,10 @@ class _Merged:
             found[group.key] = group if known is None else _joined(known, group)
         return list(found.values())
 
-    def records_of(self, group: RecordGroup) -> list[Record]:
-        """Return those of a group that may be used: see `useful`."""
-        return useful([record for source in self._sources for record in source.records_of(group)])
+    def records_of(self, group: RecordGroup, most: int = MOST_TRIALS) -> list[Record]:
+        """Return the best records of a group: see `useful`."""
+        found = (source.records_of(group, most) for source in self._sources)
+        return useful(itertools.chain.from_iterable(found), most)
 
 
 def merged(sources: Iterable[RecordSource]) -> RecordSource:
@@ -192,17 +193,17 @@ def _without_types(value: Any) -> Any:
     return int(value) if whole else value
 
 
-def useful(records: Iterable[Record]) -> list[Record]:
+def useful(records: Iterable[Record], most: int = MOST_TRIALS) -> list[Record]:
     """Return the records of a group that decide what is built.
 
-    These are all of final comparisons, in the order of the log, then the `MOST_TRIALS` fastest
-    trials, the fastest first.
+    These are all of final comparisons, in the order of the log, then the `most` fastest trials, the
+    fastest first.
     """
-    return _best(records).kept()
+    return _best(records, most).kept()
 
 
-def _best(records: Iterable[Record]) -> BestOfGroup[Record]:
-    best = BestOfGroup[Record]()
+def _best(records: Iterable[Record], most: int = MOST_TRIALS) -> BestOfGroup[Record]:
+    best = BestOfGroup[Record](most)
     for record in records:
         best.add(not record.is_trial, record.cost_s if record.ok else None, record)
     return best

@@ -14,7 +14,7 @@ from typing import Any
 from autotune.task.workload import Workload
 from features import KnobStatistics
 from records import Record, RecordError, workload_key
-from records.formats import stream_any
+from records.formats import refuse_newer, stream_any
 
 
 @dataclass
@@ -56,6 +56,8 @@ class LogIndex:
         self.raced = 0  # records whose timing stopped early
         self.knobs = KnobStatistics()
         groups: dict[tuple[str, int | None], Group] = {}
+        for log in self._logs:
+            refuse_newer(log)  # before much time is spent on the others
         for log in self._logs:
             before = len(self)
             for record in _trials(log):

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.errors import AutotuneError
 from autotune.reuse.grades import Grade, Match, device_text, match, named_devices, present_device
-from autotune.reuse.problems import doubt_problem, refusal_problem, version_problem
+from autotune.reuse.problems import (
+    TOO_FAST,
+    doubt_problem,
+    least_cost_s,
+    refusal_problem,
+    version_problem,
+)
 from autotune.reuse.task_finder import NOT_IN_SPACE
 from autotune.system.words import counted, named
 from autotune.task.task import Task
 from autotune.task.workload import Workload
 from records import Record, ranked
+from records.best_of_group import MOST_TRIALS
 from records.groups import RecordGroup, RecordSource, as_source
 from search_spaces import Config
 
 _log = logging.getLogger(__name__)
 
 _NEAREST = 8  # Shapes that are tried, the nearest first.
+_MORE = 16  # Times as many records of a group are read if those that were are not believed.
 
 
 @dataclass(frozen=True)
@@ -115,9 +124,7 @@ class _Search:
             key=lambda pair: pair[0],
         )
         self._elsewhere: list[tuple[Match, RecordGroup]] = []
-        # Groups of the same workload that today's template does not make, and the records.
-        self._outdated: list[tuple[RecordGroup, list[_Candidate]]] = []
-        self._problems: Counter[tuple[bool, str]] = Counter()  # whether of this shape
+        self._read: dict[str, _ReadGroup] = {}  # By the keys of the groups.
 
     def best(self, admits: Callable[[Match], bool], outdated: bool) -> Choice | None:
         """Return the best record of the closest admitted grade.
@@ -136,57 +143,85 @@ class _Search:
             shapes += not near.same_shape
             if shapes > _NEAREST:
                 break
-            found = self._ranked_first(
-                candidate for near, group in level for candidate in self._current(near, group)
-            )
+            keys = [self._look_at(near, group) for _, group in level]
+            found = self._ranked_first(keys)
             if found is not None:
                 return found
         if not outdated:
             return None
-        old, self._outdated = self._outdated, []
-        return self._ranked_first(candidate for _, found in old for candidate in found)
+        return self._ranked_first([key for key, read in self._read.items() if read.old], True)
 
-    def _current(self, near: Match, group: RecordGroup) -> list[_Candidate]:
-        """Return the records of a group that today's template makes, as far as can be told."""
-        records = self._source.records_of(group)
-        found, old = [], []
+    def _look_at(self, near: Match, group: RecordGroup, most: int = MOST_TRIALS) -> str:
+        """Read the `most` fastest trials of a group, and its final comparisons; return its key."""
+        records = self._source.records_of(group, most)
+        read = self._read[group.key] = _ReadGroup(near, group, most)
         try:
             task = self._task if near.same_shape else self._task.with_args(group.args)
-            for record in records:
-                problem = version_problem(task, record, near.same_schedules)
-                if problem is None:
-                    found.append(_Candidate(task, record, near.grade))
-                elif near.same_shape and problem.kind != NOT_IN_SPACE:
-                    old.append(_Candidate(task, record, Grade.ANY, problem.text))
-                else:
-                    self._pass_over(near.same_shape, problem.text)
+            self._sort(read, task, records)
         except AutotuneError:
             if near.same_shape:
                 raise
-            self._pass_over(False, "today's template refuses such sizes", len(records))
-            return []
-        if found and old:
-            self._pass_over(True, old[0].outdated, len(old))
-        elif old:
-            self._outdated.append((group, old))
-        return found
+            read.current.clear()
+            read.problems["today's template refuses such sizes"] += len(records)
+            return group.key
+        trials = [record.cost_s for record in records if record.is_trial]
+        if len(trials) < group.ok:
+            read.slowest_s = trials[-1]
+        return group.key
 
-    def _ranked_first(self, candidates: Iterable[_Candidate]) -> Choice | None:
-        """Return the best of records that are equally near and to be believed."""
-        found = {id(candidate.record): candidate for candidate in candidates}
-        for record in ranked(candidate.record for candidate in found.values()):
-            one = found[id(record)]
-            problem = refusal_problem(self._task, record) or doubt_problem(
-                one.made_by, record, self._here
-            )
+    def _sort(self, read: _ReadGroup, task: Task, records: Sequence[Record]) -> None:
+        """Tell the records that today's template makes, as far as can be told, from the others.
+
+        `task`: the workload of the records.
+        """
+        near, old = read.near, dict[int, _Candidate]()
+        least_s = least_cost_s(task, read.group.device, self._here)
+        for record in records:
+            if record.ok and record.cost_s < least_s:
+                read.problems[TOO_FAST.text] += 1
+                continue
+            problem = version_problem(task, record, near.same_schedules)
             if problem is None:
-                config = self._task.space.config(self._task.space.index_of(record.config["values"]))
-                return Choice(record, config, one.grade, one.outdated)
-            self._pass_over(one.made_by is self._task, problem.text)
-        return None
+                read.current[id(record)] = _Candidate(task, record, near.grade)
+            elif near.same_shape and problem.kind != NOT_IN_SPACE:
+                old[id(record)] = _Candidate(task, record, Grade.ANY, problem.text)
+            else:
+                read.problems[problem.text] += 1
+        if read.current and old:
+            read.problems[next(iter(old.values())).outdated] += len(old)
+        else:
+            read.old = old
 
-    def _pass_over(self, same_shape: bool, problem: str, count: int = 1) -> None:
-        self._problems[same_shape, problem] += count
+    def _ranked_first(self, keys: Sequence[str], outdated: bool = False) -> Choice | None:
+        """Return the best of the records of equally near groups that is to be believed.
+
+        More of a group is read before what is slower is taken, until enough of it is believed: so
+        no number of records that are not hides others.
+
+        `outdated`: whether those of earlier versions of the template count.
+        """
+        while True:
+            reads = [self._read[key] for key in keys]
+            if outdated:
+                for read in reads:
+                    read.current, read.old = {**read.current, **read.old}, {}
+            found = {key: (read, one) for read in reads for key, one in read.current.items()}
+            cut = min(filter(_is_cut, reads), key=lambda read: read.slowest_s, default=None)
+            for record in ranked(one.record for _, one in found.values()):
+                if cut is not None and record.is_trial and record.cost_s > cut.slowest_s:
+                    break
+                read, one = found[id(record)]
+                doubted = doubt_problem(one.made_by, record, self._here)
+                problem = doubted or refusal_problem(self._task, record)
+                if problem is None:
+                    space = self._task.space
+                    config = space.config(space.index_of(record.config["values"]))
+                    return Choice(record, config, one.grade, one.outdated)
+                read.pass_over(record, problem.text, is_refused=doubted is None)
+            if cut is None:
+                return None
+            if _is_cut(cut):
+                self._look_at(cut.near, cut.group, _MORE * cut.most)
 
     def tell(self) -> None:
         """Tell what was not used and why, a line for each reason."""
@@ -199,10 +234,17 @@ class _Search:
                 f"{_records(groups, workload)} from other devices ({of}) and not used: "
                 f"reuse {str(least)!r} admits {'it' if _count(groups) == 1 else 'them'}"
             )
-        for text in dict.fromkeys(found[0].outdated for _, found in self._outdated):
-            groups = [group for group, found in self._outdated if found[0].outdated == text]
+        outdated: dict[str, list[RecordGroup]] = {}
+        passed = Counter[tuple[bool, str]]()  # By whether they are of this shape, and why.
+        for read in self._read.values():
+            if read.old:
+                text = next(iter(read.old.values())).outdated
+                outdated.setdefault(text, []).append(read.group)
+            for problem, count in read.problems.items():
+                passed[read.near.same_shape, problem] += count
+        for text, groups in outdated.items():
             self._notify(f"{_records(groups, workload)} {text} and not used")
-        for (same_shape, problem), count in self._problems.items():
+        for (same_shape, problem), count in passed.items():
             of = str(workload) if same_shape else f"shapes near {workload}"
             self._notify(f"{counted(count, 'record')} of {of} passed over: {problem}")
 
@@ -215,6 +257,41 @@ class _Candidate:
     record: Record
     grade: Grade
     outdated: str = ""  # See `Choice`.
+
+
+@dataclass
+class _ReadGroup:
+    """What was read of a group.
+
+    `most`: number of its fastest trials that were read.
+    `current`: records that today's template makes, as far as can be told, by their identities.
+    `old`: if there are none, records that it does not make.
+    `problems`: numbers of those that are passed over, by the reasons.
+    `refused`: number of those that are believed, but whose configuration is not allowed.
+    `slowest_s`: seconds of the slowest trial that was read; infinite if all were.
+    """
+
+    near: Match
+    group: RecordGroup
+    most: int
+    current: dict[int, _Candidate] = field(default_factory=dict)
+    old: dict[int, _Candidate] = field(default_factory=dict)
+    problems: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
+    slowest_s: float = math.inf
+
+    def pass_over(self, record: Record, problem: str, is_refused: bool) -> None:
+        del self.current[id(record)]
+        self.problems[problem] += 1
+        self.refused += is_refused
+
+
+def _is_cut(read: _ReadGroup) -> bool:
+    """Whether more of a group may have to be read.
+
+    A group that has only records of other versions is taken to be of such a version.
+    """
+    return not read.old and math.isfinite(read.slowest_s) and read.refused < MOST_TRIALS
 
 
 def _count(groups: Sequence[RecordGroup]) -> int:

@@ -22,21 +22,15 @@ _SHORTEST_CALL_S = 1e-9
 _SHORTEST_LAUNCH_S = 1e-7  # The time between two kernels of a queue is several times as long.
 
 
-def doubt(task: Task, index: int | None, record: Record, device: Mapping[str, Any]) -> str:
-    """Return why a successful record is not to be believed, in words; empty if it is.
+def has_other_steps(task: Task, record: Record) -> bool:
+    """Whether a record tells of other schedule steps than the template makes of its configuration.
 
-    `task`: the workload of the record.
-    `index`: its configuration in the task's space, if today's template made it: then its steps are
-    known.
-    `device`: what is known of the device that it was measured on.
+    `task`: the workload of the record, whose space has the configuration.
     """
-    if record.cost_s < least_seconds(task, device):
-        return "the time is less than any such device needs"
-    if index is not None and record.steps is not None:
-        now = to_plain(task.steps_of(index), "steps")
-        if now is not None and record.steps != now:
-            return "the schedule steps are not those of the template"
-    return ""
+    if record.steps is None:
+        return False
+    now = to_plain(task.steps_of(task.space.index_of(record.config["values"])), "steps")
+    return now is not None and record.steps != now
 
 
 def least_seconds(task: Task, device: Mapping[str, Any]) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from autotune.errors import InstantiationError
-from autotune.reuse.doubts import doubt
+from autotune.reuse.doubts import has_other_steps, least_seconds
 from autotune.reuse.grades import Grade, device_grade, same_schedules
 from autotune.reuse.task_finder import NOT_IN_SPACE, TEMPLATE_CHANGED
 from autotune.task.task import Task
@@ -31,6 +31,8 @@ class Problem(NamedTuple):
 _NO_CONFIG = Problem(NOT_IN_SPACE, "the configuration is not in today's space")
 _UNMARKED = Problem(NO_VERSION, "without the version of its template")
 _OLD = Problem(TEMPLATE_CHANGED, "measured with an earlier version of this template")
+_OTHER_STEPS = Problem(DOUBTED, "the schedule steps are not those of the template")
+TOO_FAST = Problem(DOUBTED, "the time is less than any such device needs")
 
 
 def record_problem(task: Task, record: Record, here: Mapping[str, Any]) -> Problem | None:
@@ -61,13 +63,19 @@ def version_problem(task: Task, record: Record, same_schedules: bool = True) -> 
 
 def doubt_problem(task: Task, record: Record, here: Mapping[str, Any]) -> Problem | None:
     """Return why a successful record of a task's workload is not believed; None if it is."""
+    if record.cost_s < least_cost_s(task, record.device, here):
+        return TOO_FAST
+    # Of another version of the template, the schedule steps may be others.
+    if version_problem(task, record) is None and has_other_steps(task, record):
+        return _OTHER_STEPS
+    return None
+
+
+def least_cost_s(task: Task, device: Mapping[str, Any], here: Mapping[str, Any]) -> float:
+    """Return a time that no device like that of a record can go below, in seconds."""
     # On this kind of device, what the record does not tell of it is as here.
-    known = {} if device_grade(here, record.device)[0] is Grade.ANY else here
-    index = None
-    if version_problem(task, record) is None:  # else the schedule steps may be others
-        index = task.space.index_of(record.config["values"])
-    text = doubt(task, index, record, {**known, **record.device})
-    return Problem(DOUBTED, text) if text else None
+    known = {} if device_grade(here, device)[0] is Grade.ANY else here
+    return least_seconds(task, {**known, **device})
 
 
 def refusal_problem(task: Task, record: Record) -> Problem | None:

@@ -6,10 +6,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from autotune.errors import AutotuneError
 from autotune.reuse.grades import Grade, device_grade, named_devices, present_device
-from autotune.reuse.problems import Problem, record_problem
+from autotune.reuse.problems import Problem, least_cost_s, record_problem
+from autotune.reuse.task_finder import TaskFinder
 from autotune.system.words import counted
 from autotune.task.task import Task
+from autotune.task.workload import Workload
 from records import Record, select
 
 _log = logging.getLogger(__name__)
@@ -51,3 +54,26 @@ def valid_records(
         verb = "does" if count == 1 else "do"
         notify(f"{counted(count, 'record')} of {workload} {verb} not count: {problem.text}")
     return found
+
+
+def least_costs(task: Task) -> Callable[[Record], float]:
+    """Return what gives a time, in seconds, that no device like that of a record can go below.
+
+    Records of `task`'s template, and of templates that have a name, are judged by what these
+    compute; of others nothing is known, which is 0.
+    """
+    finder, here = TaskFinder(), present_device(task)
+
+    def least_s(record: Record) -> float:
+        made_by = Workload(record.template, record.args, record.constant)
+        try:
+            if record.template == task.workload.template:
+                found: Task | str = task.with_args(record.args)
+            else:
+                found = finder.find(made_by, record.target)
+            return 0.0 if isinstance(found, str) else least_cost_s(found, record.device, here)
+        except AutotuneError as error:
+            _log.info("%s: %s", made_by, error)
+            return 0.0
+
+    return least_s

@@ -10,6 +10,7 @@ from records.formats.detect import foreign_format as foreign_format
 from records.formats.detect import load_own as load_own
 from records.formats.detect import parse_any as parse_any
 from records.formats.detect import read_any as read_any
+from records.formats.detect import refuse_newer as refuse_newer
 from records.formats.detect import stream_any as stream_any
 from records.formats.write import EXPORT_FORMATS as EXPORT_FORMATS
 from records.formats.write import Written as Written

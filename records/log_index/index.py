@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from records.best_of_group import MOST_TRIALS
 from records.groups import RecordGroup, RecordList, RecordSource, args_key, group_key, merged
-from records.log_index.index_members import read_members
+from records.log_index.index_members import Members, read_members
 from records.log_index.index_tables import (
     FAULTS,
     Covered,
@@ -67,6 +68,7 @@ class IndexedLog:
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
         self._path = Path(f"{reader.store.path}{SUFFIX}")
+        self._whole: tuple[int, Mapping[str, Members]] | None = None  # What was read last of it.
         self._open()
 
     @property
@@ -100,10 +102,13 @@ class IndexedLog:
             if template in (None, row.template) and key in (None, row.args)
         ]
 
-    def records_of(self, group: RecordGroup) -> list[Record]:
-        """Return those of a group that may be used: see `records.groups.useful`."""
+    def records_of(self, group: RecordGroup, most: int = MOST_TRIALS) -> list[Record]:
+        """Return the best records of a group: see `records.groups.useful`.
+
+        The index knows `MOST_TRIALS` trials of a group: for more of them, the log is read.
+        """
         try:
-            return self._records_of(group)
+            return self._records_of(group, most)
         except FAULTS as error:
             _log.info("%s is made anew: %s", self._path, error)
             self._database.close()
@@ -111,17 +116,27 @@ class IndexedLog:
                 self._remove()
             self._open()
         try:
-            return self._records_of(group)
+            return self._records_of(group, most)
         except FAULTS as error:
             raise RecordError(
                 f"{self._reader.store.path} was changed while it was read: try again"
             ) from error
 
-    def _records_of(self, group: RecordGroup) -> list[Record]:
+    def _records_of(self, group: RecordGroup, most: int) -> list[Record]:
+        known = self._known.groups.get(group.key)
+        if known is not None and min(known.ok, most) > MOST_TRIALS:
+            best = self._members_of_log(most)[group.key].best
+            return [self._read(group, *place) for place in best.kept(most)]
         places = places_of(self._database, group.key)
-        if places is None and group.key in self._known.groups:
+        if places is None and known is not None:
             raise WrongIndexError("a group is missing")
         return [self._read(group, place.start, place.length) for place in places or ()]
+
+    def _members_of_log(self, most: int) -> Mapping[str, Members]:
+        """Return where `most` or more of the best lines of each group stand, from the log."""
+        if self._whole is None or self._whole[0] < most:
+            self._whole = most, read_members(self._reader, 0, 0, SkippedLines(), most).members
+        return self._whole[1]
 
     def _read(self, group: RecordGroup, start: int, length: int) -> Record:
         # The log may have grown since, and others may have taken that in.
@@ -140,6 +155,7 @@ class IndexedLog:
 
     def _open(self) -> None:
         """Open the index, up to date; one in memory where none can be written beside the log."""
+        self._whole = None
         memory: sqlite3.Connection | None = None
         for _ in range(2):
             database: sqlite3.Connection | None = None

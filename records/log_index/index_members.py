@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from records.best_of_group import BestOfGroup
+from records.best_of_group import MOST_TRIALS, BestOfGroup
 from records.groups import group_key, identity
 from records.log_index.log_reader import LogReader
 from records.outline import Outline
@@ -21,10 +21,9 @@ class Members:
     """New lines of one group."""
 
     common: Mapping[str, Any]  # What they share.
+    best: BestOfGroup[tuple[int, int]]  # Where lines begin, and their lengths.
     first_s: float = float("inf")
     last_s: float = float("-inf")
-    # Where lines begin, and their lengths.
-    best: BestOfGroup[tuple[int, int]] = field(default_factory=BestOfGroup)
 
     def add(self, found: Outline, start: int, length: int) -> None:
         """Take in a line."""
@@ -42,11 +41,14 @@ class NewLines:
     skipped: SkippedLines
 
 
-def read_members(log: LogReader, start: int, lines: int, skipped: SkippedLines) -> NewLines:
+def read_members(
+    log: LogReader, start: int, lines: int, skipped: SkippedLines, most: int = MOST_TRIALS
+) -> NewLines:
     """Return what the whole lines of a log from byte `start` on are.
 
     `lines`: number of the lines before.
     `skipped`: those of them that are no records; more are added.
+    `most`: trials of a group whose places are told.
 
     RecordError if a later version wrote one of them.
     """
@@ -64,7 +66,7 @@ def read_members(log: LogReader, start: int, lines: int, skipped: SkippedLines) 
         else:
             key = keys.of(found)
             if key not in members:
-                members[key] = Members(identity(found))
+                members[key] = Members(identity(found), BestOfGroup(most))
             members[key].add(found, start, len(line))
         start += len(line) + 1
     return NewLines(members, lines, skipped)

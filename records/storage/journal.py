@@ -7,7 +7,7 @@ others.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from records.record import Record, canonical, config_key, make_workload_key, workload_key
@@ -17,6 +17,8 @@ from records.storage.claims import Claims
 
 # Number of last bytes of a log that identify it; they contain most of a line with a time stamp.
 _TAIL_BYTES = 1024
+
+Action = Callable[[int], object]  # What is done with the descriptor of a locked log.
 
 
 class Entry(NamedTuple):
@@ -74,6 +76,7 @@ class Journal:
         self._file = (0, 0)
         self._end = 0
         self._lines = 0
+        self._failed = False  # whether the log could not be used at the last try
 
     def new_records(self) -> list[Record]:
         """Return the records that were not returned before and not added here, oldest first.
@@ -81,7 +84,7 @@ class Journal:
         RecordError as `RecordStore.load`.
         """
         if not self._is_known():
-            self._store.reading(self._read_new)
+            self._use(self._store.reading, self._read_new)
         news, self._untold = self._untold, []
         return news
 
@@ -98,8 +101,9 @@ class Journal:
             if not self._claims.take(str(entry)):
                 return False
         except OSError as error:
+            self._failed = True
             raise RecordError(f"cannot open {self._store.path}: {error.strerror}") from error
-        self._store.reading(self._read_new)  # another run may have added it just before
+        self._use(self._store.reading, self._read_new)  # another run may have added it just before
         if self._is_filled(entry):
             self._claims.release(str(entry))
             return False
@@ -136,7 +140,8 @@ class Journal:
             if self._missing:
                 self._store.appending(self._read_new_and_restore)
         except RecordError as error:  # the run itself is done
-            self._store.warn(f"what it holds at the end of this run is not known: {error}")
+            if not self._failed:  # else that is told already
+                self._store.warn(f"what it holds at the end of this run is not known: {error}")
             return
         if not there or self._lost:
             held = len(self._keys - self._lost) if there else 0
@@ -172,10 +177,19 @@ class Journal:
             self._free -= set(map(Entry.of, added))
             self._own |= {Entry.of(record): record for record in added}
 
-        self._store.appending(write)
+        self._use(self._store.appending, write)
         for record in records:
             self._claims.release(str(Entry.of(record)))
         return added
+
+    def _use(self, lock: Callable[[Action], object], action: Action) -> None:
+        """Do something with the locked log; remember whether that was possible."""
+        try:
+            lock(action)
+        except RecordError:
+            self._failed = True
+            raise
+        self._failed = False
 
     def _is_known(self) -> bool:
         """Whether the log still ends where it ended at the last read."""
@@ -238,7 +252,7 @@ class Journal:
         if own and not emptied:
             others = len(self._lost) - len(own)
             self._store.warn(
-                "something else was written over the log during this run: "
+                "the log was cut, or something else written over it, during this run: "
                 f"{_counted(len(own))} of this run will be added to it again"
                 + (f", {_counted(others)} that it held else are gone" if others else "")
             )

@@ -57,12 +57,17 @@ def test_a_run_learns_from_the_log_of_another_size(call, tuned, tmp_path):
     records = [r.to_json() for r in RecordStore(tuned[0]).load() if r.is_trial]
     for record in records:
         record["workload"]["args"]["m"] = 32
+    absurd = [{**record, "costs_s": [1e-12]} for record in 5 * records]
     log = tmp_path / "other.jsonl"
-    log.write_text("".join(json.dumps(record) + "\n" for record in 4 * records))
+    log.write_text("".join(json.dumps(record) + "\n" for record in [*absurd, *records * 4]))
     words = ["--trials", 2, "--seed", 1, "--transfer", log, "--patience", 0.01, *QUICK]
     done = call("run", "matmul", *SMALL, *words)
     assert done.code == 0, done.err
     assert "learned from 16 measurements of 1 workload" in done.out
+    assert done.err == (
+        "autotune: warning: 20 measurements to learn from do not count: the time is less than any "
+        "such device needs\n"
+    )
 
 
 def test_an_edited_template_is_measured_anew_and_one_line_says_so(call, tmp_path):

@@ -25,12 +25,12 @@ from autotune.report.display.run_display import View, make_display
 from autotune.report.outcome import refusals_text
 from autotune.report.progress import RunProgress, WorkloadInfo, WorkloadStatus, failures_text
 from autotune.report.space_text import legal_lines
-from autotune.reuse.valid_records import valid_records
+from autotune.reuse.valid_records import least_costs, valid_records
 from autotune.system.words import counted
 from autotune.task.task import Task
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.model_tuner import default_model
-from autotune.tuner.model.transfer import TransferPrior
+from autotune.tuner.model.transfer import TransferPrior, doubted_text
 from autotune.tuner.run.events import TuneSummary
 from autotune.tuner.run.limits import Deadline
 from autotune.tuner.run.portfolio import Portfolio
@@ -201,7 +201,10 @@ def _prior(logs: Sequence[str], task: Task) -> TransferPrior | None:
     if not logs:
         return None
     with transfer_errors():
-        return TransferPrior.of(list(stream_logs(logs)), task.space)
+        prior = TransferPrior.of(stream_logs(logs), task.space, least_s=least_costs(task))
+    if prior.doubted:
+        _log.warning(doubted_text(prior.doubted))
+    return prior
 
 
 def _interrupted(progress: RunProgress, plans: Sequence[WorkloadPlan], code: int) -> StopError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from autotune.cost_model.base import FloatMatrix, FloatVector, IndexVector
 from autotune.cost_model.ranking_metrics import average_ranks
 from autotune.cost_model.xgboost_model import XGBCostModel, XGBSettings
 from autotune.errors import UsageError
+from autotune.system.words import counted
 from autotune.tuner.base import Observation
 from autotune.tuner.model.trends import ValueCache
 from records import Record, workload_key
@@ -38,24 +39,41 @@ class TransferPrior:
     space: where it is to be used.
     model: trained on the columns of `encoder`.
     sources, measurements: what it was trained on.
+    doubted: measurements that were left out because they are too fast to be true.
     """
 
     def __init__(
-        self, space: Space, model: XGBCostModel, encoder: _Encoder, sources: int, measurements: int
+        self,
+        space: Space,
+        model: XGBCostModel,
+        encoder: _Encoder,
+        sources: int,
+        measurements: int,
+        doubted: int = 0,
     ) -> None:
         self._space = space
         self._model = model
         self._encoder = encoder
         self.sources = sources
         self.measurements = measurements
+        self.doubted = doubted
         self._kept = ValueCache(lambda indices: (self._raw(indices) - self._mean) / self._std)
         scores = self._raw(space.sample(SCALE_ROWS, np.random.default_rng(0)))
         self._mean = float(scores.mean()) if len(scores) else 0.0
         self._std = (float(scores.std()) if len(scores) else 0.0) or 1.0
 
     @classmethod
-    def of(cls, records: Iterable[Record], space: Space, seed: int = 0) -> TransferPrior:
+    def of(
+        cls,
+        records: Iterable[Record],
+        space: Space,
+        seed: int = 0,
+        least_s: Callable[[Record], float] = lambda _: 0.0,
+    ) -> TransferPrior:
         """Train on records of other workloads, targets or devices.
+
+        `least_s`: returns a time, in seconds, that no measurement of a record's workload on its
+        device can go below.
 
         TransferError if none of them has a knob of this space, or there are too few.
         """
@@ -64,11 +82,15 @@ class TransferPrior:
         for record in filter(lambda record: record.is_trial, records):
             key = f"{workload_key(record)} {record.device}"
             groups.setdefault(key, []).append(record)
-        useful = [g for g in groups.values() if len(g) >= LEAST and encoder.knows(g[0])]
+        given = [g for g in groups.values() if len(g) >= LEAST and encoder.knows(g[0])]
+        believed = [_believed(group, least_s(group[0])) for group in given]
+        doubted = sum(map(len, given)) - sum(map(len, believed))
+        useful = [group for group in believed if len(group) >= LEAST]
         if not useful:
             raise TransferError(
                 f"no workload with at least {LEAST} measurements has a knob of this "
                 f"space; its knobs are {', '.join(knob.name for knob in space.knobs)}"
+                + (f"; {doubted_text(doubted)}" if doubted else "")
             )
         rows = np.concatenate([encoder.of_records(group) for group in useful])
         speeds = np.concatenate([_rank_throughput(group) for group in useful])
@@ -77,7 +99,7 @@ class TransferPrior:
             rows, speeds = rows[kept], speeds[kept]
         model = XGBCostModel(seed, _SETTINGS)
         model.fit(rows, speeds)
-        return cls(space, model, encoder, len(useful), len(rows))
+        return cls(space, model, encoder, len(useful), len(rows), doubted)
 
     def learn(self, told: Sequence[Observation]) -> None:
         """Do nothing: own measurements decide how far this trend is trusted, not its values."""
@@ -138,6 +160,17 @@ class _Encoder:
             table = np.array(rows, dtype=np.float32).reshape(len(distinct), width)
             parts.append(table[inverse.reshape(-1)])
         return np.concatenate(parts, axis=1)
+
+
+def doubted_text(count: int) -> str:
+    """Say that measurements are left out."""
+    verb = "does" if count == 1 else "do"
+    what = "the time is less than any such device needs"
+    return f"{counted(count, 'measurement')} to learn from {verb} not count: {what}"
+
+
+def _believed(group: Sequence[Record], least_s: float) -> list[Record]:
+    return [record for record in group if not record.ok or record.cost_s >= least_s]
 
 
 def _width(knob: Knob) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ import pytest
 from support.dataset_records import ALL
 
 from autotune.cli.main import main
-from autotune.dataset import NothingToExportError, dataset_writer, export, load
+from autotune.dataset import NothingToExportError, dataset_writer, export, load, scan_logs
 from autotune.dataset.data_card import FORMAT, VERSION
 from autotune.errors import UsageError
 from features import versioned
@@ -188,3 +189,20 @@ def test_a_schema_whose_columns_are_no_list_is_one_line(tmp_path, columns):
     schema.write_text(json.dumps({"format": FORMAT, "version": VERSION, "columns": columns}))
     with pytest.raises(UsageError, match="it has no list of columns"):
         load(tmp_path / "data.csv")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_line_of_a_later_version_is_refused_before_any_record_is_read(
+    log, pack, tmp_path, monkeypatch
+):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    lines = log.read_bytes().splitlines(keepends=True)
+    (logs / "a.jsonl").write_bytes(b"".join(lines))
+    newer = lines[1].replace(b'{"schema":1,', b'{"schema": 2, ')
+    (logs / "b.jsonl").write_bytes(pack(b"".join([lines[0], b'{"schema":0}\n', newer])))
+    monkeypatch.setattr(scan_logs, "stream_any", None)
+    said = r"b\.jsonl, line 3: record of schema 2, but this version reads up to 1; upgrade"
+    with pytest.raises(RecordError, match=said):
+        export([logs], tmp_path / "data.csv", ["knob"])
+    assert not (tmp_path / "data.csv").exists()

@@ -152,7 +152,7 @@ def test_what_another_file_is_written_over_during_a_run_is_added_again(store, si
     for index in range(5):
         assert journal.add(make(index))
     store.path.write_bytes(other_log(size))  # as `cat other > log` does, into the same file
-    said = "written over the log during this run: 5 records of this run .*, 1 record .* gone"
+    said = "written over it, during this run: 5 records of this run .*, 1 record .* gone"
     with pytest.warns(RecordWarning, match=said) as told:
         assert journal.add(make(5))
     assert len(told) == 1

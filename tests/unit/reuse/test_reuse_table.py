@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -23,10 +24,12 @@ from autotune.cli.main import main
 from autotune.errors import NoRecordError, UsageError
 from autotune.reuse import Grade, choose
 from autotune.reuse.policy import DEVICES as DEVICES_GIVEN
-from autotune.reuse.policy import ReusePolicy
+from autotune.reuse.policy import MISSING, ReusePolicy
 from autotune.runtime import environment
 from autotune.target import Target
 from autotune.task.task import Task
+from autotune.tuner.run import guard, tune_missing
+from autotune.tuner.run.guard import GuardResult
 from records import RecordStore
 from records.groups import RecordList
 
@@ -45,17 +48,23 @@ WORKLOADS = ("same shape", "near shape", "other template version", "deleted temp
 DOCS = Path(__file__).parents[3] / "docs" / "reuse.md"
 
 
-def table_of_docs():
-    """Return the cells of the table by row and column."""
+def table_of_docs(first):
+    """Return the head and the rows of the table that begins with a cell."""
     text = DOCS.read_text()
-    lines = text[text.index("| measured on |") :].split("\n\n")[0].splitlines()
-    (_, *columns), _, *rows = [[c.strip() for c in line.strip("|").split("|")] for line in lines]
+    lines = text[text.index(f"| {first} |") :].split("\n\n")[0].splitlines()
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return head, rows
+
+
+def cells_of_docs():
+    """Return the cells of the table of devices and workloads by row and column."""
+    (_, *columns), rows = table_of_docs("measured on")
     return {
         (row[0], name): cell for row in rows for name, cell in zip(columns, row[1:], strict=True)
     }
 
 
-CELLS = table_of_docs()
+CELLS = cells_of_docs()
 # The grade by which a record is found, and so the least policy that admits it; None for never.
 TABLE = {place: None if cell == "never" else cell.strip("*") for place, cell in CELLS.items()}
 # What `devices="any"` admits.
@@ -234,36 +243,100 @@ POLICIES = [
     ReusePolicy(reuse=reuse, devices=devices, missing=missing)
     for reuse in map(str, Grade)
     for devices in DEVICES_GIVEN
-    for missing in ("error", "default", "nearest")
+    for missing in MISSING
 ]
 
 
-@pytest.mark.parametrize(("device", "workload"), TABLE)
-def test_each_policy_builds_what_the_table_says(task, near, both, device, workload, monkeypatch):
-    record = record_of(task, near, both, device, workload)
+@pytest.fixture
+def nothing_compiled(near, monkeypatch):
+    """Let builds end with the choice that they have made."""
     monkeypatch.setattr(Task, "with_args", lambda *_: near)  # it is traced once
     monkeypatch.setattr(Task, "prepared_of", lambda *_: None)
     monkeypatch.setattr(builder, "BuiltFunction", lambda *a, **k: SimpleNamespace(choice=a[4]))
+
+
+def is_admitted(device, workload, policy):
+    """Whether a policy admits the record of a cell."""
     needed = TABLE[device, workload]
-    for policy in POLICIES:
-        admitted = needed is not None and (
-            Grade(needed).rank <= Grade(policy.reuse).rank
-            or (policy.any_device and (device, workload) in ANY_DEVICE)
-            or policy.missing == "nearest"
-        )
+    return needed is not None and (
+        Grade(needed).rank <= Grade(policy.reuse).rank
+        or (policy.any_device and (device, workload) in ANY_DEVICE)
+        or policy.missing == "nearest"
+    )
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+@pytest.mark.parametrize(("device", "workload"), TABLE)
+def test_each_policy_builds_what_the_table_says(
+    task, near, both, device, workload, monkeypatch, tmp_path
+):
+    record = record_of(task, near, both, device, workload)
+    tuned = measured(task, both[0], device=HERE)
+    monkeypatch.setattr(tune_missing, "tune_missing", lambda _, store: store.append([tuned]))
+    needed = TABLE[device, workload]
+    for number, policy in enumerate(POLICIES):
+        admitted = is_admitted(device, workload, policy)
+        store = RecordStore(tmp_path / f"{number}.jsonl")
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             if not admitted and policy.missing == "error":
                 with pytest.raises(NoRecordError):
                     builder.build_task(task, [record], policy=policy)
                 continue
-            choice = builder.build_task(task, [record], policy=policy).choice
+            choice = builder.build_task(task, [record], policy=policy, store=store).choice
+        assert store.path.exists() == (policy.missing == "tune" and not admitted)
         if admitted:
             assert (choice.record, choice.grade) == (record, needed)
             assert not told
+        elif policy.missing == "tune":
+            assert (choice.record, choice.grade) == (tuned, "exact")
         else:
             assert choice is None
             assert "building the default configuration" in str(told[-1].message)
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+@pytest.mark.parametrize("over_default", [2.0, 0.5])
+@pytest.mark.parametrize(("device", "workload"), TABLE)
+def test_a_guard_times_whatever_record_is_used(
+    task, near, both, device, workload, over_default, monkeypatch
+):
+    record = record_of(task, near, both, device, workload)
+    timed = []
+    monkeypatch.setattr(
+        guard,
+        "compare_with_default",
+        lambda _, config: timed.append(config) or GuardResult(over_default),
+    )
+    for reuse in Grade:
+        timed.clear()
+        policy = ReusePolicy(reuse=reuse, guard=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            choice = builder.build_task(task, [record], policy=policy).choice
+        admitted = is_admitted(device, workload, policy)
+        assert timed == [task.space.config(both[0])] * admitted
+        assert (choice is not None) == (admitted and over_default > 1)
+
+
+SAID = dict(table_of_docs("record")[1])
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+@pytest.mark.parametrize(("device", "workload"), [c for c in TABLE if TABLE[c] != "exact"])
+def test_by_default_a_build_says_of_a_record_that_is_not_used_what_the_table_says(
+    task, near, both, device, workload
+):
+    record = record_of(task, near, both, device, workload)
+    row = workload
+    if device != "same machine" and workload in ("same shape", "other template version"):
+        row = "from another device"
+    said = re.sub("[A-Z]+", ".+", re.escape(SAID[row].strip("`")))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert builder.build_task(task, [record]).choice is None
+    assert re.search(said, str(told[0].message))
+    assert "building the default configuration" in str(told[-1].message)
 
 
 @pytest.mark.parametrize(("device", "workload"), TABLE)

@@ -1,12 +1,16 @@
 """Learning from other measurements: which knobs count, what is refused, and what it is worth."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.measured import measured
 
 from autotune.errors import UsageError
 from autotune.measure.recorded_measurer import Recording
+from autotune.reuse.valid_records import least_costs
+from autotune.task.task import Task
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.replay.replay_tuner import replay
@@ -73,3 +77,28 @@ def test_knobs_are_matched_by_name_and_what_a_source_lacks_is_missing():
         TransferPrior.of(records(64, knobs=("a", "b")), space)
     with pytest.raises(UsageError, match="at least 16 measurements"):
         TransferPrior.of(records(64)[:15], space)
+
+
+def test_measurements_that_are_too_fast_to_be_true_are_left_out_and_counted():
+    space = Recording.of(records(64), "here").space
+    absurd = [replace(r, costs_s=(1e-12,)) for r in records(16) if r.ok]
+    failed = [replace(r, target=absurd[0].target) for r in records(16) if not r.ok]
+    prior = TransferPrior.of([*records(64), *absurd, *failed], space, least_s=lambda _: 1e-9)
+    assert (prior.sources, prior.measurements, prior.doubted) == (1, 20, 16)
+    with pytest.raises(UsageError, match="16 measurements to learn from do not"):
+        TransferPrior.of([*absurd, *failed], space, least_s=lambda _: 1e-9)
+
+
+def test_what_other_workloads_need_at_least_is_told_of_templates_that_are_known():
+    task = Task.from_reference("reduce", {"m": 64, "n": 64}, "llvm")
+    own = measured(task, task.default_index)
+    least_s = least_costs(task)
+
+    def of(template, target="llvm", **args):
+        workload = {"template": template, "args": args}
+        return least_s(replace(own, workload=workload, target=target))
+
+    assert 0 < of("reduce", **own.args) < of("reduce", **{**own.args, "m": 2**20})
+    assert of("matmul", m=1024, n=1024, k=1024) > of("matmul", m=4, n=4, k=4) > 0
+    assert of("matmul", "cuda -arch=sm_90", m=4, n=4, k=4) > 0
+    assert of("reduce", m=2**70, n=1) == of("matmul", rows=3) == of("former", m=1) == 0
