@@ -6,8 +6,9 @@ Starts `autotune run` on matmul as a process. The measurer reports the intervals
 the rest of the wall time is overhead. Measuring the machine counts as running: kernels for the
 ceiling before the first candidate, and the reference kernel for the noise within the run of a
 candidate. So do the rounds at the end, which load, check and time kernels in new processes. One row
-has the share without the ceiling. Work of the tuner during builds is not overhead. The command runs from a copy of the packages with their bytecode, as in an installation,
-because compiling them takes longer than importing them.
+has the share without the ceiling. Work of the tuner during builds is not overhead. The command runs
+from a copy of the packages with their bytecode, as in an installation, because compiling them takes
+longer than importing them.
 """
 
 from __future__ import annotations

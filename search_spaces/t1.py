@@ -87,7 +87,7 @@ def parse_t1(data: bytes, name: str) -> TuningProblem:
     except RecursionError as error:
         raise SpaceError(f"{name} is nested too deeply") from error
     except SpaceError as error:
-        why = str(error)  # names in it may be of any length
+        why = " ".join(str(error).split())  # names in it may have lines, and any length
         why = why if len(why) <= _MAX_SAID else f"{why[: _MAX_SAID - 3]}..."
         raise SpaceError(f"{name}: {why}") from error
 

@@ -211,6 +211,7 @@ def test_values_take_the_type_of_their_parameter():
         ({"ConfigurationSpace": {"TuningParameters": []}}, "TuningParameters is empty"),
         (changed("TuningParameters", "Name", 3), "a parameter's Name must be a text, not '3'"),
         (changed("TuningParameters", "Name", "x" * 5000), r"'y', which is|x\.\.\.|'x', which"),
+        (changed("TuningParameters", "Name", "a\nb"), "'a b', which is|no parameter"),
         (changed("TuningParameters", "Name", "y"), "two knobs are named 'y'|no parameter"),
         (changed("TuningParameters", "Values", 3), "the Values of x must be a list"),
         (changed("TuningParameters", "Values", "[1"), r"'\[1' is no list of values"),
@@ -227,7 +228,7 @@ def test_a_file_that_describes_no_space_is_one_line(document, message):
     with pytest.raises(SpaceError, match=message) as told:
         parsed(document)
     assert str(told.value).startswith("file: ")
-    assert len(str(told.value)) < 400
+    assert len(str(told.value)) < 400 and "\n" not in str(told.value)
 
 
 def test_files_that_cannot_be_read_are_one_line(tmp_path):
