@@ -276,8 +276,8 @@ STATEMENTS = [
     "PRAGMA journal_mode = WAL",
 ]
 COLUMNS = {
-    "covered": "end lines head tail size modified_ns inode skipped digest",
-    "groups": "number key template args common trials ok finals best_s first_s last_s digest",
+    "covered": "end lines head tail size modified_ns inode skipped groups buckets digest",
+    "groups": "number bucket key template args common trials ok finals best_s first_s last_s digest",
     "lines": "number final cost_s start length",
 }
 VALUES = ["0", "-5", "1", "1000000000000", "1e300", "NULL", "'x'", "'{'", "'[]'", "x'ff00'", "''"]
