@@ -14,7 +14,7 @@ from records.log_set import Paths, log_files
 from records.record_errors import TableError
 from records.storage.files import open_to_read
 from records.tables.read_columns import read_columns
-from records.tables.record_columns import FIELDS
+from records.tables.record_columns import FIELDS, NUL
 from records.tables.table import SUFFIXES, Field, csv_options
 
 
@@ -64,7 +64,8 @@ def _joined(field: Field, pieces: Sequence[Any]) -> Any:
             codes.append(np.array([*new, -1], np.int32)[own])  # the last one is for none
         return _categories(list(numbers), np.concatenate([*codes, np.zeros(0, np.int32)]))
     if field.dtype == "string":
-        return pd.array([text for piece in pieces for text in piece], dtype="string")
+        texts = [text or None for piece in pieces for text in piece.split(NUL)[:-1]]
+        return pd.array(texts, dtype="string")
     return np.concatenate([*pieces, np.zeros(0, field.dtype)])
 
 
