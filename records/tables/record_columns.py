@@ -18,7 +18,7 @@ from records.tables.table import Field, as_text
 BEYOND_64_BITS = -1  # Stands for an index or a seed that no column holds.
 NO_RANK = -1  # Of a trial.
 NUL = "\0"  # In no text of a table.
-_BLOCK = 1 << 13  # Rows that are kept as Python objects.
+_BLOCK = 1 << 8  # Rows that are kept as Python objects: few, so that they stay in the caches.
 
 # What many records share, and its text.
 _SHARED: tuple[tuple[Field, Callable[[Shared], str | None]], ...] = (
