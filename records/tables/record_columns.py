@@ -17,7 +17,6 @@ from records.tables.table import Field, as_text
 
 BEYOND_64_BITS = -1  # Stands for an index or a seed that no column holds.
 NO_RANK = -1  # Of a trial.
-NUL = "\0"  # In no text of a table.
 _BLOCK = 1 << 8  # Rows that are kept as Python objects: few, so that they stay in the caches.
 
 # What many records share, and its text.
@@ -77,9 +76,9 @@ FIELDS = (
     *_OWN,
 )
 
-# A column: an array; or texts, each with NUL behind it, empty where there is none; or, where most
-# repeat, the distinct ones and their numbers (-1: none).
-Column = npt.NDArray[Any] | str | tuple[list[str], npt.NDArray[np.int32]]
+# A column: an array; or texts in UTF-8, each with NUL behind it, empty where there is none; or,
+# where most repeat, the distinct ones and their numbers (-1: none).
+Column = npt.NDArray[Any] | bytes | tuple[list[str], npt.NDArray[np.int32]]
 
 
 class Columns:
@@ -133,7 +132,7 @@ class Columns:
             if _repeats(field):
                 found = _numbered(found, self._texts[field.name])
             elif field.is_text:
-                found = NUL.join([*(as_text(text) or "" for text in found), ""])
+                found = "\0".join([*(as_text(text) or "" for text in found), ""]).encode()
             elif field.dtype == "int64":
                 found = _integers(found)
             else:
@@ -154,7 +153,7 @@ class Columns:
             if _repeats(field):
                 found[field.name] = list(self._texts[field.name]), _joined(pieces, np.int32)
             elif field.is_text:
-                found[field.name] = "".join(pieces)
+                found[field.name] = b"".join(pieces)
             else:
                 found[field.name] = _joined(pieces, field.dtype)
         return found

@@ -121,6 +121,16 @@ def test_a_row_says_what_its_record_says(log, monkeypatch, block):
     check(records.to_frame(log), [*RECORDS, *RECORDS], log)
 
 
+@pytest.mark.parametrize("storage", ["python", "pyarrow"])
+def test_texts_are_kept_as_pandas_is_told_to(log, storage):
+    if storage == "pyarrow":
+        pytest.importorskip("pyarrow")
+    with pd.option_context("mode.string_storage", storage):
+        frame = records.to_frame(log)
+        assert frame["config"].dtype == pd.StringDtype(storage)
+        check(frame, [*RECORDS, *RECORDS], log)
+
+
 def test_unusual_texts_are_as_everywhere_in_tables(tmp_path):
     """NUL and halves of characters as escapes, an empty text as none."""
     texts = ["a\0b", "\ud800", "", "\0"]
