@@ -17,6 +17,7 @@ from records.tables.table import Field, as_text
 
 BEYOND_64_BITS = -1  # Stands for an index or a seed that no column holds.
 NO_RANK = -1  # Of a trial.
+_MOST_SHARED = 1 << 13  # Objects that are remembered.
 _BLOCK = 1 << 8  # Rows that are kept as Python objects: few, so that they stay in the caches.
 
 # What many records share, and its text.
@@ -112,7 +113,7 @@ class Columns:
     def _number_of(self, shared: Shared) -> int:
         known = self._numbers.get(id(shared))
         if known is None:
-            if len(self._numbers) > _BLOCK:
+            if len(self._numbers) >= _MOST_SHARED:
                 self._numbers.clear()
             texts = tuple(text(shared) for _, text in _SHARED)
             number = self._shared.setdefault(texts, len(self._shared))
@@ -128,7 +129,7 @@ class Columns:
         self._shared_blocks.append(np.array(numbers, np.int32))
         self._rows = []
         for field in _OWN:
-            found: Any = values[field.name]
+            found = values[field.name]
             if _repeats(field):
                 found = _numbered(found, self._texts[field.name])
             elif field.is_text:
@@ -197,7 +198,7 @@ _MORE = (
 )  # fmt: skip
 
 
-def _values_of(rows: Sequence[LineParts]) -> dict[str, Sequence[Any]]:
+def _values_of(rows: Sequence[LineParts]) -> dict[str, Any]:
     """Return the values of rows by the names of the columns, None for what is not known."""
     own, more = [parts.own for parts in rows], [parts.more for parts in rows]
     errors = [values.get("error") for values in own]
