@@ -1,4 +1,4 @@
-"""How fast logs are: appending, loading, looking up, summaries and frames at 10^4 to 10^6 records.
+"""How fast logs of 10^4 to 10^6 records are appended to, loaded, looked up, summed up and merged.
 
 The logs are written by a generator of records as `autotune run` makes them: of many workloads,
 with schedules, failures and final comparisons, some 2 KB each. One of the workloads is that of a
@@ -43,14 +43,25 @@ ARGUMENTS = {"m": 512, "n": 512, "k": 512}
 LATER_S, FRAME_S, FRAME_GB = 0.05, 15.0, 4.0
 
 IN_PROCESS = """
-import json, resource, sys, time
+import json, re, resource, sys, time
 import pandas, records
 begin = time.perf_counter()
 made = records.to_frame(sys.argv[1])
 seconds = time.perf_counter() - begin
-own, others = (resource.getrusage(who).ru_maxrss for who in
-               (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-print(json.dumps([seconds, own * 1024 / 1e9, others * 1024 / 1e9, len(made)]))
+own = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
+helper = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print(json.dumps([seconds, own * 1024 / 1e9, helper * 1024 / 1e9, len(made)]))
+"""
+
+# A process begins with the largest memory of the one that starts it, so that a small one does.
+OF_COMMAND = """
+import json, resource, sys, time
+from subprocess import DEVNULL, run
+begin = time.perf_counter()
+run([sys.executable, "-m", "autotune", *sys.argv[1:]], check=True, stdout=DEVNULL)
+seconds = time.perf_counter() - begin
+used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e9
+print(json.dumps([seconds, used]))
 """
 
 
@@ -194,16 +205,28 @@ def frame(path: Path, size: int) -> tuple[float, float]:
     return taken, own + largest_helper * min(MOST_HELPERS, os.cpu_count() or 1)
 
 
-def summary(path: Path) -> tuple[float, float]:
-    """Return the seconds and the gigabytes that `autotune records summary` takes."""
-    call = [sys.executable, "-m", "autotune", "records", "summary", str(path), "--json"]
-    begin = time.perf_counter()
-    process = subprocess.Popen(call, stdout=subprocess.DEVNULL, env=here.environment())
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{path}: there is no summary")
-    return time.perf_counter() - begin, used.ru_maxrss * 1024 / 1e9
+def command(*words: str) -> tuple[float, float]:
+    """Return the seconds and the gigabytes that a command of autotune takes."""
+    done = subprocess.run(
+        [sys.executable, "-c", OF_COMMAND, *words],
+        check=True,
+        capture_output=True,
+        env=here.environment(),
+    )
+    taken, used = json.loads(done.stdout)
+    return taken, used
+
+
+def commands(path: Path, size: int) -> list[Row]:
+    """Measure the commands that read a whole log."""
+    rows = []
+    made = path.with_name("made.jsonl")
+    for name, *options in (("summary", "--json"), ("merge", "-o", made), ("compact", "-o", made)):
+        taken, memory = command("records", name, str(path), *map(str, options))
+        rows.append(row(f"`records {name}`, {size} records", taken, "s"))
+        rows.append(row(f"its memory, {size} records ({name})", memory, "GB"))
+        made.unlink(missing_ok=True)
+    return rows
 
 
 def measured(folder: Path, largest: int) -> list[Row]:
@@ -225,9 +248,7 @@ def measured(folder: Path, largest: int) -> list[Row]:
         aims = (FRAME_S, FRAME_GB) if size == SIZES[-1] else (None, None)
         rows.append(row(f"frame, {size} records", taken, "s", aims[0], True))
         rows.append(row(f"its memory, {size} records", memory, "GB", aims[1], True))
-        taken, memory = summary(path)
-        rows.append(row(f"`records summary`, {size} records", taken, "s"))
-        rows.append(row(f"its memory, {size} records (summary)", memory, "GB"))
+        rows += commands(path, size)
         if size == largest:
             pairs = [(command_s(path), command_s(small.path)) for _ in range(3)]
             more = 1e3 * statistics.median(a - b for a, b in pairs)
@@ -240,7 +261,7 @@ def main() -> None:
     """Measure, and print or save the figures."""
     arguments = parser(__doc__.split("\n")[0])
     arguments.add_argument("--largest", type=int, default=SIZES[-1], help="most records of a log")
-    arguments.add_argument("--folder", help="where to write logs; 10^6 records take 2.3 GB")
+    arguments.add_argument("--folder", help="where to write logs; twice the 2.3 GB of 10^6 records")
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         rows = measured(Path(folder), given.largest)

@@ -7,13 +7,15 @@ once, and then only compared; what a line has of its own is parsed.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from records.json_lines import parse_plain, parse_shallow
 from records.record import MAX_S, MIN_S, Record
 from records.record_errors import RecordError
+
+T = TypeVar("T")
 
 
 class Outline(NamedTuple):
@@ -171,8 +173,8 @@ class _Reader:
         # What the line before began with, and had in its middle, up to what is its own.
         self._last: tuple[bytes, bytes, Shared] | None = None
         self._steps: set[bytes] = set()
-        self._layouts: dict[tuple[Any, ...], bool | None] = {}
-        self._knobs: dict[tuple[Any, ...], bool] = {}
+        self._layouts: _ByLayout[bool | None] = _ByLayout(_shallow)
+        self._knobs: _ByLayout[bool] = _ByLayout(_plain)
 
     def parts(self, line: bytes) -> LineParts | None:
         """Return the parts of a line; None if a record has to be made to know what it is."""
@@ -263,33 +265,50 @@ class _Reader:
         values = config["values"]
         if type(config["index"]) is not int or type(values) is not dict:
             return False
-        key = (*values, *map(type, values.values()))
-        plain = self._knobs.get(key)
-        if plain is None:
-            plain = all(map(str.isprintable, values)) and _SCALARS.issuperset(key[len(values) :])
-            _remember(self._knobs, key, plain)
+        plain = self._knobs.of(values)
         if not plain and not (all(map(str.isprintable, values)) and _are_exact(values)):
             return False
         return _are_costs(own["costs_s"]) if "costs_s" in own else _is_error(own["error"])
 
     def _is_more(self, more: dict[str, Any], text: bytes) -> bool:
-        layout = (*more, *map(type, more.values()))
-        if layout not in self._layouts:
-            _remember(self._layouts, layout, _shallow(more))
-        shallow = self._layouts[layout]
+        shallow = self._layouts.of(more)
         if shallow is None or (not shallow and parse_plain(text) is None):
             return False
         prints = more.get("fingerprints")
         return prints is None or _TEXT.issuperset(map(type, prints.values()))
 
 
-_reader = _Reader()
+class _ByLayout(Generic[T]):
+    """What is true of all objects with the same names and types; asked for once each."""
+
+    def __init__(self, tell: Callable[[dict[str, Any]], T]) -> None:
+        self._tell = tell
+        self._known: dict[tuple[Any, ...], T] = {}
+        # The layout of the object before, which mostly is the same; replaced as a whole, as there
+        # may be several threads.
+        self._last: tuple[tuple[Any, ...], T] = (), tell({})
+
+    def of(self, values: dict[str, Any]) -> T:
+        """Return it for an object."""
+        layout = (*values, *map(type, values.values()))
+        last, told = self._last
+        if layout != last:
+            known = self._known.get(layout)
+            told = self._tell(values) if known is None else known
+            _remember(self._known, layout, told)
+            self._last = layout, told
+        return told
 
 
 def _remember(known: dict[Any, Any], key: object, value: object) -> None:
     if len(known) >= _MOST_REMEMBERED:
         known.clear()
     known[key] = value
+
+
+def _plain(values: dict[str, Any]) -> bool:
+    """Whether knobs may have these names, and these types of values hold nothing inside."""
+    return all(map(str.isprintable, values)) and _SCALARS.issuperset(map(type, values.values()))
 
 
 def _shallow(more: dict[str, Any]) -> bool | None:
@@ -332,3 +351,6 @@ def _is_error(error: object) -> bool:
         and all(type(value) is str for value in error.values())
         and error.keys() >= _ERROR_KEYS
     )
+
+
+_reader = _Reader()

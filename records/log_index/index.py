@@ -11,26 +11,30 @@ import contextlib
 import logging
 import os
 import sqlite3
+import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from records.best_of_group import MOST_TRIALS
 from records.groups import RecordGroup, RecordList, RecordSource, args_key, group_key, merged
 from records.log_index.index_members import Members, read_members
 from records.log_index.index_tables import (
+    BUCKETS,
     FAULTS,
     Covered,
-    Known,
+    GroupRow,
     WrongIndexError,
+    bucket_of,
     is_damage,
     make_tables,
     places_of,
-    read_known,
+    read_bucket,
+    read_covered,
     transaction,
-    write_group,
-    write_known,
+    write_covered,
+    write_members,
 )
 from records.log_index.log_reader import LogReader
 from records.record import Record
@@ -43,6 +47,8 @@ _log = logging.getLogger(__name__)
 SUFFIX = ".index.sqlite"  # Of the index, behind the whole name of the log.
 
 _WAIT_S = 30.0  # Seconds to wait for another process that writes the index.
+
+T = TypeVar("T")
 
 
 def open_index(store: RecordStore) -> RecordSource:
@@ -58,7 +64,7 @@ def open_index(store: RecordStore) -> RecordSource:
         return RecordList(store.load())  # says what is wrong, if something is
     rest = reader.unfinished(index.lines + 1) if index.end == reader.end else []
     if index.skipped.count:
-        index.skipped.tell(store.path, bool(rest or index.groups()))
+        index.skipped.tell(store.path, True)
     return merged([index, RecordList(rest)]) if rest else index
 
 
@@ -69,36 +75,38 @@ class IndexedLog:
         self._reader = reader
         self._path = Path(f"{reader.store.path}{SUFFIX}")
         self._whole: tuple[int, Mapping[str, Members]] | None = None  # What was read last of it.
+        self._lock = threading.Lock()  # Threads share the connection.
         self._open()
 
     @property
     def is_empty(self) -> bool:
         """Whether it knows no record."""
-        return not self._known.groups
+        return not self._covered.groups
 
     @property
     def lines(self) -> int:
         """Number of lines that it knows."""
-        return self._known.covered.lines
+        return self._covered.lines
 
     @property
     def end(self) -> int:
         """Bytes of the log that it knows."""
-        return self._known.covered.end
+        return self._covered.end
 
     @property
     def skipped(self) -> SkippedLines:
         """Lines of no record."""
-        return SkippedLines.from_json(self._known.covered.skipped)
+        return SkippedLines.from_json(self._covered.skipped)
 
     def groups(
         self, template: str | None = None, args: Mapping[str, Any] | None = None
     ) -> Sequence[RecordGroup]:
         """Return the groups of a template and its arguments: see `RecordSource`."""
         key = None if args is None else args_key(args)
+        buckets = range(BUCKETS) if key is None else [bucket_of(key)]
         return [
-            row.group()
-            for row in self._known.groups.values()
+            group
+            for row, group in self._reading(lambda: self._rows(buckets))
             if template in (None, row.template) and key in (None, row.args)
         ]
 
@@ -107,29 +115,50 @@ class IndexedLog:
 
         The index knows `MOST_TRIALS` trials of a group: for more of them, the log is read.
         """
-        try:
-            return self._records_of(group, most)
-        except FAULTS as error:
-            _log.info("%s is made anew: %s", self._path, error)
-            self._database.close()
-            if is_damage(error):
-                self._remove()
-            self._open()
-        try:
-            return self._records_of(group, most)
-        except FAULTS as error:
-            raise RecordError(
-                f"{self._reader.store.path} was changed while it was read: try again"
-            ) from error
+        return self._reading(lambda: self._records_of(group, most))
+
+    def _reading(self, read: Callable[[], T]) -> T:
+        """Return what a function reads of the index, which is made anew if it is wrong."""
+        with self._lock:
+            try:
+                return read()
+            except FAULTS as error:
+                _log.info("%s is made anew: %s", self._path, error)
+                self._database.close()
+                if not is_damage(error) or self._remove():
+                    self._open()
+                else:
+                    self._use(self._connected(":memory:"))
+            try:
+                return read()
+            except FAULTS as error:
+                raise RecordError(
+                    f"{self._reader.store.path} was changed while it was read: try again"
+                ) from error
+
+    def _rows(self, buckets: Iterable[int]) -> list[tuple[GroupRow, RecordGroup]]:
+        """Return the groups in some buckets, in order of first appearance."""
+        with transaction(self._database, "BEGIN"):
+            covered = self._covered_by(self._database)
+            if covered is None:
+                raise WrongIndexError("it has become that of another log")
+            for bucket in buckets:
+                if bucket not in self._buckets:
+                    rows = read_bucket(self._database, covered, bucket)
+                    self._buckets[bucket] = [(row, row.group()) for row in rows]
+        found = [pair for bucket in buckets for pair in self._buckets[bucket]]
+        return sorted(found, key=lambda pair: pair[0].number)
 
     def _records_of(self, group: RecordGroup, most: int) -> list[Record]:
-        known = self._known.groups.get(group.key)
-        if known is not None and min(known.ok, most) > MOST_TRIALS:
-            best = self._members_of_log(most)[group.key].best
-            return [self._read(group, *place) for place in best.kept(most)]
         places = places_of(self._database, group.key)
-        if places is None and known is not None:
-            raise WrongIndexError("a group is missing")
+        if places is None or most > MOST_TRIALS:
+            in_bucket = self._rows([bucket_of(args_key(group.args))])
+            known = next((known for row, known in in_bucket if row.key == group.key), None)
+            if known is not None and places is None:
+                raise WrongIndexError("a group is missing")
+            if known is not None and min(known.ok, most) > MOST_TRIALS:
+                best = self._members_of_log(most)[group.key].best
+                return [self._read(group, *place) for place in best.kept(most)]
         return [self._read(group, place.start, place.length) for place in places or ()]
 
     def _members_of_log(self, most: int) -> Mapping[str, Members]:
@@ -149,9 +178,12 @@ class IndexedLog:
 
     # -- making and growing it -------------------------------------------------------------
 
-    def _remove(self) -> None:
+    def _remove(self) -> bool:
+        """Remove the index; return whether it is gone."""
         with contextlib.suppress(OSError):
-            self._path.unlink()
+            self._path.unlink(missing_ok=True)
+            return True
+        return False
 
     def _open(self) -> None:
         """Open the index, up to date; one in memory where none can be written beside the log."""
@@ -181,8 +213,10 @@ class IndexedLog:
         self._use(self._connected(":memory:"))
 
     def _use(self, database: sqlite3.Connection) -> None:
-        self._known = self._caught_up(database)
+        self._covered = self._caught_up(database)
         self._database = database
+        # The groups of the buckets that were looked into.
+        self._buckets: dict[int, list[tuple[GroupRow, RecordGroup]]] = {}
 
     def _connected(self, where: Path | str) -> sqlite3.Connection:
         # Transactions are begun and ended below.
@@ -202,7 +236,7 @@ class IndexedLog:
             return None
         return memory
 
-    def _caught_up(self, database: sqlite3.Connection) -> Known:
+    def _caught_up(self, database: sqlite3.Connection) -> Covered:
         """Take in what the log has got since; start anew if it is another one.
 
         sqlite3.Error or WrongIndexError if the index is damaged or cannot be written; it stays as
@@ -210,21 +244,21 @@ class IndexedLog:
         """
         database.execute("PRAGMA trusted_schema = OFF")
         with transaction(database, "BEGIN"):
-            known = self._known_of(database)
-        if known is not None and self._is_current(known.covered):
-            return known
+            covered = self._covered_by(database)
+        if covered is not None and self._is_current(covered):
+            return covered
         with transaction(database, "BEGIN IMMEDIATE"):
-            known = self._known_of(database)
-            if known is None:
+            covered = self._covered_by(database)
+            if covered is None:
                 make_tables(database)
-            if known is None or not self._is_current(known.covered):
-                known = self._take(database, known)
-        return known
+            if covered is None or not self._is_current(covered):
+                covered = self._take(database, covered)
+        return covered
 
-    def _known_of(self, database: sqlite3.Connection) -> Known | None:
-        """Return what of the log an index knows; None if it is of another log or version."""
-        known = read_known(database)
-        return known if known is not None and self._is_of_log(known.covered) else None
+    def _covered_by(self, database: sqlite3.Connection) -> Covered | None:
+        """Return up to where an index knows the log; None if it is of another log or version."""
+        covered = read_covered(database)
+        return covered if covered is not None and self._is_of_log(covered) else None
 
     def _is_of_log(self, covered: Covered) -> bool:
         log = self._reader
@@ -238,18 +272,14 @@ class IndexedLog:
         """Whether there is nothing to take in; others may have read more than there was."""
         return covered.size == self._reader.size or covered.end > self._reader.end
 
-    def _take(self, database: sqlite3.Connection, known: Known | None) -> Known:
+    def _take(self, database: sqlite3.Connection, before: Covered | None) -> Covered:
         """Read the lines that an index does not know yet, and store what they are."""
         log = self._reader
-        groups = {} if known is None else dict(known.groups)
-        if known is None:
+        if before is None:
             news = read_members(log, 0, 0, SkippedLines())
         else:
-            before = known.covered
             skipped = SkippedLines.from_json(before.skipped)
             news = read_members(log, before.end, before.lines, skipped)
-        for key, members in news.members.items():
-            write_group(database, groups, key, members)
         covered = Covered(
             log.end,
             news.lines,
@@ -258,7 +288,7 @@ class IndexedLog:
             log.modified_ns,
             str(log.inode),
             news.skipped.to_json(),
+            *write_members(database, before, news.members),
         )
-        known = Known(covered, groups)
-        write_known(database, known)
-        return known
+        write_covered(database, covered)
+        return covered

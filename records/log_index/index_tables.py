@@ -1,7 +1,9 @@
 """The tables of an index beside a log, and how it is told that they are as they were written.
 
-Digests are kept of all that is read: of the groups with what is known of the log, and of the lines
-of each group. What is written is made of what was checked, so that damage is never taken over.
+Digests are kept of all that is read, and checked when it is read. Groups are hashed into buckets by
+their arguments. The one row of `covered` has the digest of each bucket, so that a look-up checks
+this row, a bucket, and the lines of the groups that it uses; whatever is missing there is noticed,
+too. What is written is made of what was checked, so that damage is never taken over.
 """
 
 from __future__ import annotations
@@ -10,14 +12,17 @@ import contextlib
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from records.best_of_group import MOST_TRIALS
 from records.groups import RecordGroup, args_key
 from records.log_index.index_members import Members
 
-_VERSION = 2
+_VERSION = 3
+
+BUCKETS = 256
+_DIGITS = 32  # Of a digest.
 
 _TABLES = """
 DROP TABLE IF EXISTS covered;
@@ -25,13 +30,15 @@ DROP TABLE IF EXISTS groups;
 DROP TABLE IF EXISTS lines;
 CREATE TABLE covered (
     end INTEGER, lines INTEGER, head TEXT, tail TEXT, size INTEGER, modified_ns INTEGER,
-    inode TEXT, skipped TEXT, digest TEXT
+    inode TEXT, skipped TEXT, groups INTEGER, buckets TEXT, digest TEXT
 );
 CREATE TABLE groups (
-    number INTEGER PRIMARY KEY, key TEXT UNIQUE, template TEXT, args TEXT, common TEXT,
-    trials INTEGER, ok INTEGER, finals INTEGER, best_s REAL, first_s REAL, last_s REAL, digest TEXT
+    number INTEGER PRIMARY KEY, bucket INTEGER, key TEXT UNIQUE, template TEXT, args TEXT,
+    common TEXT, trials INTEGER, ok INTEGER, finals INTEGER, best_s REAL, first_s REAL,
+    last_s REAL, digest TEXT
 );
 CREATE TABLE lines (number INTEGER, final INTEGER, cost_s REAL, start INTEGER, length INTEGER);
+CREATE INDEX of_bucket ON groups (bucket, number);
 CREATE INDEX of_group ON lines (number, final, cost_s, start);
 """
 
@@ -93,12 +100,19 @@ class Covered(NamedTuple):
     modified_ns: int
     inode: str  # It may be too large for an integer of SQLite's.
     skipped: str  # Lines of no record, as JSON.
+    groups: int  # Number of groups.
+    buckets: str  # Digests of the groups in each bucket, one after the other.
+
+    def digest_of(self, bucket: int) -> str:
+        """Return the digest of the groups in a bucket."""
+        return self.buckets[bucket * _DIGITS : (bucket + 1) * _DIGITS]
 
 
 class GroupRow(NamedTuple):
     """A group; a row of the table."""
 
-    number: int
+    number: int  # They count from 1 on, in order of first appearance.
+    bucket: int
     key: str
     template: str
     args: str
@@ -135,17 +149,6 @@ class LinePlace(NamedTuple):
     length: int
 
 
-class Known(NamedTuple):
-    """All that an index knows, but the places of lines."""
-
-    covered: Covered
-    groups: dict[str, GroupRow]  # By their keys, in order of first appearance.
-
-    def digest(self) -> str:
-        """Return what is equal for equal contents."""
-        return _digest([self.covered, *self.groups.values()])
-
-
 @contextlib.contextmanager
 def transaction(database: sqlite3.Connection, begin: str) -> Iterator[None]:
     """Commit what the block does, or undo it if it fails."""
@@ -166,8 +169,8 @@ def make_tables(database: sqlite3.Connection) -> None:
     database.execute(f"PRAGMA user_version = {_VERSION}")
 
 
-def read_known(database: sqlite3.Connection) -> Known | None:
-    """Return what an index knows; None if it is empty or of another version.
+def read_covered(database: sqlite3.Connection) -> Covered | None:
+    """Return up to where an index knows its log; None if it is empty or of another version.
 
     WrongIndexError if it is not as it was written.
     """
@@ -176,13 +179,31 @@ def read_known(database: sqlite3.Connection) -> Known | None:
     row = database.execute(f"SELECT digest, {', '.join(Covered._fields)} FROM covered").fetchone()
     if row is None:
         return None
-    # Without the help of an index of SQLite's: what it does not find would be missed.
-    columns = ", ".join(GroupRow._fields)
-    rows = database.execute(f"SELECT {columns} FROM groups NOT INDEXED ORDER BY number")
-    known = Known(Covered(*row[1:]), {row[1]: GroupRow(*row) for row in rows})
-    if row[0] != known.digest():
+    covered = Covered(*row[1:])
+    if row[0] != _digest([covered]):
         raise WrongIndexError("it is not as it was written")
-    return known
+    return covered
+
+
+def bucket_of(args: str) -> int:
+    """Return in which bucket groups with these arguments are.
+
+    `args`: as `args_key` returns them.
+    """
+    return hashlib.blake2b(args.encode("utf-8", "surrogatepass"), digest_size=1).digest()[0]
+
+
+def read_bucket(database: sqlite3.Connection, covered: Covered, bucket: int) -> list[GroupRow]:
+    """Return the groups in a bucket, in order of first appearance.
+
+    WrongIndexError if they are not those that were written.
+    """
+    columns = ", ".join(GroupRow._fields)
+    statement = f"SELECT {columns} FROM groups WHERE bucket = ? ORDER BY number"
+    rows = [GroupRow(*row) for row in database.execute(statement, (bucket,))]
+    if covered.digest_of(bucket) != _digest(rows):
+        raise WrongIndexError("some groups are not those that were written")
+    return rows
 
 
 def places_of(database: sqlite3.Connection, key: str) -> list[LinePlace] | None:
@@ -194,26 +215,55 @@ def places_of(database: sqlite3.Connection, key: str) -> list[LinePlace] | None:
     if not rows:
         return None
     places = [LinePlace(*row[1:]) for row in rows if row[3] is not None]
-    if rows[0][0] != _digest(places):
+    if rows[0][0] != _digest([(key,), *places]):
         raise WrongIndexError("the lines of a group are not those that were written")
     return places
 
 
-def write_known(database: sqlite3.Connection, known: Known) -> None:
-    """Store what an index knows; the groups are there already."""
+def write_covered(database: sqlite3.Connection, covered: Covered) -> None:
+    """Store up to where an index knows its log."""
     database.execute("DELETE FROM covered")
     columns = (*Covered._fields, "digest")
-    _insert(database, "INSERT INTO covered", columns, [(*known.covered, known.digest())])
+    _insert(database, "INSERT INTO covered", columns, [(*covered, _digest([covered]))])
 
 
-def write_group(
-    database: sqlite3.Connection, groups: dict[str, GroupRow], key: str, new: Members
-) -> None:
-    """Add new lines to their group; only lines that a build may need are kept.
+def write_members(
+    database: sqlite3.Connection, covered: Covered | None, members: Mapping[str, Members]
+) -> tuple[int, str]:
+    """Add new lines, given by the keys of groups, to these groups.
 
-    `groups`: those that there are; the new row is put there, too.
+    Returns `groups` and `buckets` of what is covered then.
     """
-    row, places = groups.get(key), list[LinePlace]()
+    args = {key: args_key(new.common["args"]) for key, new in members.items()}
+    groups, digests = 0, [_digest([])] * BUCKETS
+    known: dict[int, dict[str, GroupRow]] = {bucket_of(own): {} for own in args.values()}
+    if covered is not None:
+        groups, digests = covered.groups, [*map(covered.digest_of, range(BUCKETS))]
+        for bucket, rows in known.items():
+            rows |= {row.key: row for row in read_bucket(database, covered, bucket)}
+    for key, new in members.items():
+        rows = known[bucket_of(args[key])]
+        groups += key not in rows
+        rows[key] = _write_group(database, rows.get(key), groups, key, args[key], new)
+    for bucket, rows in known.items():
+        digests[bucket] = _digest(rows.values())
+    return groups, "".join(digests)
+
+
+def _write_group(
+    database: sqlite3.Connection,
+    row: GroupRow | None,
+    number: int,
+    key: str,
+    args: str,
+    new: Members,
+) -> GroupRow:
+    """Add new lines to their group, and return its row; only lines a build may need are kept.
+
+    `row`: that it had, if it had one.
+    `number`: of a new group.
+    """
+    places = list[LinePlace]()
     if row is not None:
         known = places_of(database, key)
         if known is None:
@@ -225,12 +275,12 @@ def write_group(
     trials += [LinePlace(0, float(cost_s), *place) for cost_s, place in new.best.fastest()]
     trials.sort(key=lambda place: (place.cost_s, place.start))
     places = finals + trials[:MOST_TRIALS]
-    number = len(groups) + 1 if row is None else row.number
-    groups[key] = GroupRow(
-        number,
+    made = GroupRow(
+        number if row is None else row.number,
+        bucket_of(args),
         key,
         new.common["template"],
-        args_key(new.common["args"]),
+        args,
         json.dumps(new.common) if row is None else row.common,
         new.best.trials + (0 if row is None else row.trials),
         new.best.ok + (0 if row is None else row.ok),
@@ -238,12 +288,13 @@ def write_group(
         trials[0].cost_s if trials else None,
         float(new.first_s if row is None else min(row.first_s, new.first_s)),
         float(new.last_s if row is None else max(row.last_s, new.last_s)),
-        _digest(places),
+        _digest([(key,), *places]),
     )
-    _insert(database, "INSERT OR REPLACE INTO groups", GroupRow._fields, [groups[key]])
-    database.execute("DELETE FROM lines WHERE number = ?", (number,))
-    rows = [(number, *place) for place in places]
+    _insert(database, "INSERT OR REPLACE INTO groups", GroupRow._fields, [made])
+    database.execute("DELETE FROM lines WHERE number = ?", (made.number,))
+    rows = [(made.number, *place) for place in places]
     _insert(database, "INSERT INTO lines", ("number", *LinePlace._fields), rows)
+    return made
 
 
 def _insert(
@@ -256,7 +307,7 @@ def _insert(
     database.executemany(f"{what} ({', '.join(columns)}) VALUES ({marks})", rows)
 
 
-def _digest(rows: Sequence[tuple[Any, ...]]) -> str:
+def _digest(rows: Iterable[tuple[Any, ...]]) -> str:
     """Return a digest of rows of numbers and texts."""
     text = repr([tuple(row) for row in rows]).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(text, digest_size=16).hexdigest()
+    return hashlib.blake2b(text, digest_size=_DIGITS // 2).hexdigest()

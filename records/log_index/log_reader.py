@@ -13,7 +13,7 @@ from records.storage.append_only_log import RecordStore, last_line_start
 from records.storage.files import open_regular
 
 _ENDS = 1 << 12  # Bytes at the beginning, and at the end of what was read, that identify a log.
-_BLOCK = 1 << 20
+_BLOCK = 1 << 17  # Larger ones leave the caches before they are split.
 
 
 class LogReader:

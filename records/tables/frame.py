@@ -13,6 +13,7 @@ import pandas as pd
 from records.log_set import Paths, log_files
 from records.record_errors import TableError
 from records.storage.files import open_to_read
+from records.tables.parquet import arrow_texts
 from records.tables.read_columns import read_columns
 from records.tables.record_columns import FIELDS
 from records.tables.table import SUFFIXES, Field, csv_options
@@ -64,8 +65,16 @@ def _joined(field: Field, pieces: Sequence[Any]) -> Any:
             codes.append(np.array([*new, -1], np.int32)[own])  # the last one is for none
         return _categories(list(numbers), np.concatenate([*codes, np.zeros(0, np.int32)]))
     if field.dtype == "string":
-        return pd.array([text for piece in pieces for text in piece], dtype="string")
+        return _strings(pieces)
     return np.concatenate([*pieces, np.zeros(0, field.dtype)])
+
+
+def _strings(pieces: Sequence[bytes]) -> Any:
+    """Return texts, each with NUL behind it, as pandas keeps them."""
+    if pd.StringDtype().storage == "pyarrow":
+        return pd.array(arrow_texts(pieces), dtype="string")
+    found = [text or None for piece in pieces for text in piece.decode().split("\0")[:-1]]
+    return pd.array(found, dtype="string")
 
 
 def _categories(texts: Sequence[str], codes: npt.NDArray[np.int32]) -> pd.Categorical:

@@ -1,4 +1,4 @@
-"""Writes Parquet files; only this file imports pyarrow."""
+"""Parquet files, and texts as pyarrow keeps them; only this file imports pyarrow."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from records.record_errors import TableError
 from records.tables.table import Field, Values
@@ -55,6 +57,23 @@ class ParquetWriter:
     def close(self) -> None:
         """Write the end of the file."""
         self._file.close()
+
+
+def arrow_texts(pieces: Sequence[bytes]) -> Any:
+    """Return texts as an array of pyarrow's, in a chunk per piece.
+
+    `pieces`: texts in UTF-8, each with NUL behind it; an empty one is null.
+    """
+    import pyarrow
+
+    chunks = []
+    for piece in pieces:
+        ends = np.flatnonzero(np.frombuffer(piece, np.uint8) == 0)
+        offsets = np.concatenate([np.zeros(1, np.int64), ends - np.arange(len(ends))])
+        known = np.packbits(np.diff(offsets) > 0, bitorder="little")
+        parts = map(pyarrow.py_buffer, (offsets, piece.replace(b"\0", b""), known))
+        chunks.append(pyarrow.LargeStringArray.from_buffers(len(ends), *parts))
+    return pyarrow.chunked_array(chunks, pyarrow.large_string())
 
 
 def _for_pandas(fields: Sequence[Field]) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from records.tables.table import Field, as_text
 
 BEYOND_64_BITS = -1  # Stands for an index or a seed that no column holds.
 NO_RANK = -1  # Of a trial.
-_BLOCK = 1 << 13  # Rows that are kept as Python objects.
+_MOST_SHARED = 1 << 13  # Objects that are remembered.
+_BLOCK = 1 << 8  # Rows that are kept as Python objects: few, so that they stay in the caches.
 
 # What many records share, and its text.
 _SHARED: tuple[tuple[Field, Callable[[Shared], str | None]], ...] = (
@@ -75,18 +77,19 @@ FIELDS = (
     *_OWN,
 )
 
-# A column: an array; or for texts a list, None where there is none; or, where most repeat, the
-# distinct ones and their numbers (-1: none).
-Column = npt.NDArray[Any] | list[str | None] | tuple[list[str], npt.NDArray[np.int32]]
+# A column: an array; or texts in UTF-8, each with NUL behind it, empty where there is none; or,
+# where most repeat, the distinct ones and their numbers (-1: none).
+Column = npt.NDArray[Any] | bytes | tuple[list[str], npt.NDArray[np.int32]]
 
 
 class Columns:
     """The columns of `FIELDS` but the log, to which lines are added."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[Any, ...]] = []
-        self._blocks: list[list[Any]] = []
+        self._rows: list[LineParts] = []
+        self._blocks: dict[str, list[Any]] = {field.name: [] for field in _OWN}
         self._shared: dict[tuple[str | None, ...], int] = {}  # Numbers by texts.
+        self._shared_blocks: list[npt.NDArray[np.int32]] = []
         # Numbers by identity, with the objects, so that these identities stay theirs.
         self._numbers: dict[int, tuple[int, Shared]] = {}
         self._texts: dict[str, dict[str, int]] = {f.name: {} for f in _OWN if _repeats(f)}
@@ -95,64 +98,63 @@ class Columns:
     def add_line(self, line: bytes) -> None:
         """Add a line; ValueError or RecursionError if it is no record."""
         parts = read_parts(line)
-        row = _row_of_parts(parts) if isinstance(parts, LineParts) else _row_of_record(parts)
-        self._add(parts.shared if isinstance(parts, LineParts) else _shared_of(parts), row)
+        self._add(parts if isinstance(parts, LineParts) else _parts_of(parts))
 
     def add_record(self, record: Record) -> None:
         """Add a record."""
-        self._add(_shared_of(record), _row_of_record(record))
+        self._add(_parts_of(record))
 
-    def _add(self, shared: Shared, row: tuple[Any, ...]) -> None:
-        known = self._numbers.get(id(shared))
-        if known is None:
-            if len(self._numbers) > _BLOCK:
-                self._numbers.clear()
-            texts = tuple(as_text(text(shared)) for _, text in _SHARED)
-            number = self._shared.setdefault(texts, len(self._shared))
-            known = self._numbers[id(shared)] = number, shared
-        self._rows.append((known[0], *row))
+    def _add(self, parts: LineParts) -> None:
+        self._rows.append(parts)
         self.count += 1
         if len(self._rows) >= _BLOCK:
             self._end_block()
 
+    def _number_of(self, shared: Shared) -> int:
+        known = self._numbers.get(id(shared))
+        if known is None:
+            if len(self._numbers) >= _MOST_SHARED:
+                self._numbers.clear()
+            texts = tuple(text(shared) for _, text in _SHARED)
+            number = self._shared.setdefault(texts, len(self._shared))
+            known = self._numbers[id(shared)] = number, shared
+        return known[0]
+
     def _end_block(self) -> None:
-        """Turn rows into arrays."""
+        """Turn rows into arrays and texts."""
         if not self._rows:
             return
-        numbers, *values = zip(*self._rows, strict=True)
+        values = _values_of(self._rows)
+        numbers = [self._number_of(parts.shared) for parts in self._rows]
+        self._shared_blocks.append(np.array(numbers, np.int32))
         self._rows = []
-        block: list[Any] = [np.array(numbers, np.int32)]
-        for field, column in zip(_OWN, values, strict=True):
+        for field in _OWN:
+            found = values[field.name]
             if _repeats(field):
-                known = self._texts[field.name]
-                block.append(_numbered(column, known))
+                found = _numbered(found, self._texts[field.name])
             elif field.is_text:
-                block.append(list(column))
+                found = "\0".join([*(as_text(text) or "" for text in found), ""]).encode()
             elif field.dtype == "int64":
-                block.append(_integers(column))
+                found = _integers(found)
             else:
-                block.append(np.array(column, field.dtype))
-        self._blocks.append(block)
+                found = np.asarray(found, field.dtype)
+            self._blocks[field.name].append(found)
 
     def columns(self) -> dict[str, Column]:
         """Return the columns by name."""
         self._end_block()
-        numbers, *own = (
-            [list(pieces) for pieces in zip(*self._blocks, strict=True)]
-            if self._blocks
-            else [[] for _ in range(len(_OWN) + 1)]
-        )
         found: dict[str, Column] = {}
-        shared = _joined(numbers, np.int32)
+        shared = _joined(self._shared_blocks, np.int32)
         for place, (field, _) in enumerate(_SHARED):
             known: dict[str, int] = {}
             codes = _numbered([texts[place] for texts in self._shared], known)
             found[field.name] = list(known), codes[shared] if len(codes) else shared
-        for field, pieces in zip(_OWN, own, strict=True):
+        for field in _OWN:
+            pieces = self._blocks.pop(field.name)
             if _repeats(field):
                 found[field.name] = list(self._texts[field.name]), _joined(pieces, np.int32)
             elif field.is_text:
-                found[field.name] = [text for piece in pieces for text in piece]
+                found[field.name] = b"".join(pieces)
             else:
                 found[field.name] = _joined(pieces, field.dtype)
         return found
@@ -166,11 +168,13 @@ def _joined(pieces: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDA
     return np.concatenate(pieces) if pieces else np.zeros(0, dtype)
 
 
-def _numbered(texts: Iterable[str | None], known: dict[str, int]) -> npt.NDArray[np.int32]:
+def _numbered(texts: Sequence[str | None], known: dict[str, int]) -> npt.NDArray[np.int32]:
     """Return the numbers of texts, -1 for none; new ones get the next number."""
-    return np.array(
-        [-1 if text is None else known.setdefault(text, len(known)) for text in texts], np.int32
-    )
+    numbers: dict[str | None, int] = {}
+    for text in dict.fromkeys(texts):
+        clean = as_text(text)
+        numbers[text] = -1 if clean is None else known.setdefault(clean, len(known))
+    return np.array([numbers[text] for text in texts], np.int32)
 
 
 def _integers(values: Sequence[int]) -> npt.NDArray[np.int64]:
@@ -181,80 +185,70 @@ def _integers(values: Sequence[int]) -> npt.NDArray[np.int64]:
         return np.array([*fits], np.int64)
 
 
-_NONE = (None, None, None)
+def _parts_of(record: Record) -> LineParts:
+    """Return a record as if its line had been read in parts; it may be of a final comparison."""
+    more = {name: getattr(record, name) for name in _MORE}
+    own = {"config": record.config, "costs_s": record.costs_s, "error": record.error}
+    shared = Shared(record.workload, record.target, record.policy, record.device, record.versions)
+    return LineParts(shared, own, more, b"")
 
 
-def _row_of_parts(parts: LineParts) -> tuple[Any, ...]:
-    _, own, more, text = parts
-    costs, prints, get = own.get("costs_s"), more.get("fingerprints"), more.get
-    error = own.get("error")
-    config = own["config"]
-    max_error = get("max_error")
-    return (
-        config["index"],
-        _values_text(text, config["values"]),
-        *(_NO_COSTS if costs is None else _costs(costs)),
-        *(_NONE if error is None else _error(error)),
-        None,
-        NO_RANK,
-        get("raced") is True,
-        get("noise", math.nan),
-        math.nan if max_error is None else max_error,
-        get("build_s", math.nan),
-        get("run_s", math.nan),
-        more["seed"],
-        more["timestamp"],
-        *(_NONE if prints is None else _prints(prints)),
-    )
+_MORE = (
+    "seed", "timestamp", "fingerprints", "build_s", "run_s", "max_error", "raced", "noise", "final",
+)  # fmt: skip
 
 
-def _row_of_record(record: Record) -> tuple[Any, ...]:
-    final = record.final
-    numbers = (record.noise, record.max_error, record.build_s, record.run_s)
-    return (
-        record.index,
-        as_text(_json(record.config["values"])),
-        *(_NO_COSTS if record.costs_s is None else _costs(record.costs_s)),
-        *(_NONE if record.error is None else _error(record.error)),
-        None if final is None else as_text(final["comparison"]),
-        NO_RANK if final is None else final["rank"],
-        record.raced,
-        *(math.nan if number is None else number for number in numbers),
-        record.seed,
-        record.timestamp,
-        *(_NONE if record.fingerprints is None else _prints(record.fingerprints)),
-    )
+def _values_of(rows: Sequence[LineParts]) -> dict[str, Any]:
+    """Return the values of rows by the names of the columns, None for what is not known."""
+    own, more = [parts.own for parts in rows], [parts.more for parts in rows]
+    errors = [values.get("error") for values in own]
+    finals = [values.get("final") for values in more]
+    prints = [values.get("fingerprints") or {} for values in more]
+    return {
+        "config_index": [values["config"]["index"] for values in own],
+        "config": [_values_text(parts.config, parts.own["config"]["values"]) for parts in rows],
+        **_costs([values.get("costs_s") or () for values in own]),
+        **{
+            f"error_{name}": [None if error is None else error[name] for error in errors]
+            for name in ("code", "stage", "message")
+        },
+        "comparison": [None if final is None else final["comparison"] for final in finals],
+        "rank": [NO_RANK if final is None else final["rank"] for final in finals],
+        "raced": [values.get("raced") is True for values in more],
+        **{name: [values.get(name) for values in more] for name in _NUMBERS},
+        **{
+            f"{name}_fingerprint": [texts.get(name) for texts in prints]
+            for name in ("space", "template", "code")
+        },
+    }
+
+
+_NUMBERS = ("noise", "max_error", "build_s", "run_s", "seed", "timestamp")
+
+
+def _costs(costs: Sequence[Sequence[float]]) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of costs; median, least and largest are NaN where there are none."""
+    repeats = np.array([len(own) for own in costs], np.int64)
+    starts = np.cumsum(repeats) - repeats
+    flat = np.fromiter(itertools.chain.from_iterable(costs), np.float64, int(repeats.sum()))
+    median, least, largest = np.full((3, len(costs)), math.nan)
+    for count in np.unique(repeats[repeats > 0]):
+        rows = np.flatnonzero(repeats == count)
+        values = np.sort(flat[starts[rows, None] + np.arange(count)], axis=1)
+        median[rows] = (values[:, (count - 1) // 2] + values[:, count // 2]) / 2
+        least[rows], largest[rows] = values[:, 0], values[:, -1]
+    return {"cost_s": median, "cost_min_s": least, "cost_max_s": largest, "repeats": repeats}
 
 
 _VALUES = b'"values":'
-_NO_COSTS = (math.nan, math.nan, math.nan, 0)
-
-
-def _costs(costs: Sequence[float]) -> tuple[float, float, float, int]:
-    ordered, count = sorted(costs), len(costs)
-    middle = count // 2
-    median = ordered[middle] if count % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    return median, ordered[0], ordered[-1], count
-
-
-def _error(error: Mapping[str, Any]) -> tuple[str | None, ...]:
-    return as_text(error["code"]), as_text(error["stage"]), as_text(error["message"])
-
-
-def _prints(prints: Mapping[str, str]) -> tuple[str | None, ...]:
-    return prints.get("space"), prints.get("template"), prints.get("code")
 
 
 def _values_text(config: bytes, values: Mapping[str, Any]) -> str | None:
     """Return the knob values as JSON; the text of a line is that already, unless it has escapes."""
-    begin = config.find(_VALUES)
-    if begin < 0 or b"\\" in config or not config.isascii():
-        return as_text(json.dumps(values, separators=(",", ":"), ensure_ascii=False))
-    return config[begin + len(_VALUES) : -1].decode("ascii")
-
-
-def _shared_of(record: Record) -> Shared:
-    return Shared(record.workload, record.target, record.policy, record.device, record.versions)
+    _, _, text = config.partition(_VALUES)
+    if not (values and text) or _VALUES in text or b"\\" in text or not text.isascii():
+        return _json(values)
+    return text[:-1].decode("ascii")
 
 
 def _json(data: Any) -> str | None:

@@ -209,5 +209,7 @@ def as_text(value: str | None) -> str | None:
     """
     if not value:
         return None
+    if value.isascii() and "\0" not in value:
+        return value
     clean = value.encode("utf-8", "backslashreplace").decode("utf-8")
     return clean.replace("\0", "\\x00")

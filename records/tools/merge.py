@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
+import os
 import tempfile
 from array import array
 from collections.abc import Iterable
@@ -82,11 +82,9 @@ class _Merge:
         return True
 
     def _write(self, out: BinaryIO) -> None:
-        if not self._times:
-            return
         self._spool.flush()
-        with mmap.mmap(self._spool.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            for number in sorted(range(len(self._times)), key=self._times.__getitem__):
-                line = content[self._ends[number] : self._ends[number + 1]]
-                mark = self._marks.get(number)
-                out.write((line if mark is None else marked(line, mark)) + b"\n")
+        for number in sorted(range(len(self._times)), key=self._times.__getitem__):
+            start, end = self._ends[number : number + 2]
+            line = os.pread(self._spool.fileno(), end - start, start)
+            mark = self._marks.get(number)
+            out.write((line if mark is None else marked(line, mark)) + b"\n")

@@ -121,6 +121,48 @@ def test_a_row_says_what_its_record_says(log, monkeypatch, block):
     check(records.to_frame(log), [*RECORDS, *RECORDS], log)
 
 
+@pytest.mark.parametrize("storage", ["python", "pyarrow"])
+def test_texts_are_kept_as_pandas_is_told_to(log, storage):
+    if storage == "pyarrow":
+        pytest.importorskip("pyarrow")
+    with pd.option_context("mode.string_storage", storage):
+        frame = records.to_frame(log)
+        assert frame["config"].dtype == pd.StringDtype(storage)
+        check(frame, [*RECORDS, *RECORDS], log)
+
+
+def test_unusual_texts_are_as_everywhere_in_tables(tmp_path):
+    """NUL and halves of characters as escapes, an empty text as none."""
+    texts = ["a\0b", "\ud800", "", "\0"]
+    prints = [dict.fromkeys(("space", "template", "code"), text) for text in texts]
+    errors = [{**ERROR, "message": text} for text in texts]
+    store = RecordStore(tmp_path / "log.jsonl")
+    store.append(
+        [make(1), *(make(1, fingerprints=f, error=e) for f, e in zip(prints, errors, strict=True))]
+    )
+    frame = records.to_frame(store.path)[1:]
+    for name in ("code_fingerprint", "template_fingerprint", "error_message"):
+        assert [plain(text) for text in frame[name]] == ["a\\x00b", "\\ud800", None, "\\x00"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('{"values":3}', '{"values":3}'),
+        ('{"é":"\\u00e9"}', '{"é":"é"}'),
+        ('{"a":1},"values":{"b":2}', '{"b":2}'),
+        ("{}", None),
+    ],
+)
+def test_the_configuration_of_a_line_is_one_json_object(tmp_path, text, wanted):
+    line = make(1).to_json_line()
+    values = json.dumps(make(1).config["values"], separators=(",", ":"), ensure_ascii="\\u" in line)
+    assert f'"values":{values}' in line
+    (tmp_path / "log.jsonl").write_text(f"{line}\n{line.replace(values, text)}\n")
+    frame = records.to_frame(tmp_path / "log.jsonl")
+    assert [plain(text) for text in frame["config"]][1] == wanted
+
+
 def test_logs_stand_below_each_other_with_sorted_categories(log, tmp_path):
     packed = tmp_path / "b.jsonl.gz"
     other = RecordStore(tmp_path / "other")

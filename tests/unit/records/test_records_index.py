@@ -77,6 +77,12 @@ def contents(source):
     return groups, best, keys
 
 
+def looked_up(source, n=64):
+    """What a build asks a source: the records of its own arguments, and of no others."""
+    groups = source.groups("matmul", {"n": n, "dtype": "float32"})
+    return groups, [source.records_of(group) for group in groups]
+
+
 def check(path):
     """The index of a log gives what the whole log gives."""
     assert contents(open_index(RecordStore(path))) == contents(RecordList(RecordStore(path).load()))
@@ -277,8 +283,9 @@ STATEMENTS = [
     "PRAGMA journal_mode = WAL",
 ]
 COLUMNS = {
-    "covered": "end lines head tail size modified_ns inode skipped digest",
-    "groups": "number key template args common trials ok finals best_s first_s last_s digest",
+    "covered": "end lines head tail size modified_ns inode skipped groups buckets digest",
+    "groups": "number bucket key template args common trials ok finals best_s first_s last_s"
+    " digest",
     "lines": "number final cost_s start length",
 }
 VALUES = ["0", "-5", "1", "1000000000000", "1e300", "NULL", "'x'", "'{'", "'[]'", "x'ff00'", "''"]
@@ -292,7 +299,7 @@ def whole(tmp_path_factory):
     open_index(store)
     store.append(some(random.Random(6), 5))
     data, wanted = beside(store.path).read_bytes(), contents(RecordList(store.load()))
-    return lambda: (store.path, data, wanted)  # Hypothesis prints what tests are given
+    return lambda: (store, data, wanted)  # Hypothesis prints what tests are given
 
 
 BYTES = st.tuples(
@@ -313,7 +320,8 @@ SQL = st.sampled_from(sorted(COLUMNS)).flatmap(
 @given(st.booleans(), BYTES | SQL)
 @settings(max_examples=int(os.environ.get("AUTOTUNE_EXAMPLES", 100)), deadline=None)
 def test_an_index_that_was_damaged_anyhow_gives_what_the_log_gives(whole, is_current, damage):
-    path, index_of, wanted = whole()
+    store, index_of, wanted = whole()
+    path = store.path
     for rest in path.parent.glob("*.index.sqlite*"):
         rest.unlink()
     beside(path).write_bytes(index_of)
@@ -329,6 +337,8 @@ def test_an_index_that_was_damaged_anyhow_gives_what_the_log_gives(whole, is_cur
         for place, byte in places:
             data[place % len(data)] = byte
         beside(path).write_bytes(data[:end])
+    read = looked_up(RecordList(store.load()))
+    assert looked_up(open_index(store)) == read
     used = open_index(RecordStore(path))
     assert contents(used) == wanted
     assert contents(open_index(RecordStore(path))) == wanted
@@ -360,6 +370,55 @@ def test_an_index_that_says_something_wrong_is_made_anew(log, change):
     database.execute(change)
     database.close()
     check(log.path)
+    check(log.path)
+
+
+def sql(path, *statements):
+    with contextlib.closing(sqlite3.connect(beside(path), isolation_level=None)) as database:
+        return [database.execute(statement).fetchall() for statement in statements]
+
+
+def test_a_look_up_reads_the_groups_of_its_arguments_and_others_are_checked_when_read(log):
+    (rows,) = sql(log.path, "SELECT bucket, args FROM groups GROUP BY args")
+    ours, others = [bucket for bucket, _ in sorted(rows, key=lambda row: '"n":128' in row[1])]
+    assert ours != others
+    sql(log.path, f"DELETE FROM groups WHERE bucket = {others}")
+    wanted, damaged = RecordList(log.load()), beside(log.path).read_bytes()
+    assert looked_up(open_index(log)) == looked_up(wanted)
+    assert beside(log.path).read_bytes() == damaged
+    assert looked_up(open_index(log), 128) == looked_up(wanted, 128)
+    assert len(sql(log.path, "SELECT * FROM groups")[0]) == len(wanted.groups())
+
+
+def test_a_group_that_is_missing_is_noticed_when_its_log_has_grown(log):
+    sql(log.path, "DELETE FROM groups WHERE number = 2")
+    log.append(some(random.Random(4), 40))
+    check(log.path)
+
+
+@pytest.mark.parametrize("table", ["groups", "lines"])
+def test_a_damaged_index_that_cannot_be_removed_is_not_used(log, monkeypatch, table):
+    sql(log.path, f"DELETE FROM {table} WHERE number = 1")
+
+    def refuse(*_, **__):
+        raise PermissionError("a folder that is only read")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    check(log.path)
+
+
+def test_an_index_that_others_let_grow_or_made_anew_while_it_is_used_is_of_the_log(log):
+    early = open_index(log)
+    log.append(some(random.Random(4), 40))
+    open_index(log)
+    assert contents(early) == contents(RecordList(log.load()))
+    early = open_index(log)
+    wanted = contents(RecordList(log.load()))
+    other = RecordStore(log.path.with_name("other"))
+    other.append(some(random.Random(2), 50))
+    os.replace(other.path, log.path)
+    open_index(log)
+    assert contents(early) == wanted
     check(log.path)
 
 
