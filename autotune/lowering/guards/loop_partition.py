@@ -26,8 +26,8 @@ from functools import cached_property
 
 from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, const, likely
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, is_empty, seq
-from autotune.ir.visitor import child_stmts, stmt_exprs, transform, walk, walk_expr
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, is_empty, seq
+from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, transform, walk, walk_expr
 from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, LoopSegment, Splitter
 
 #: Limits of the nodes of all copies: a multiple of the function's nodes (guards on three axes of an
@@ -100,6 +100,8 @@ class _Partition(Splitter):
             pair = self.cut(loop.var, main, guards) if most else None
             if pair is not None and pair[0].low is pair[0].high:  # nothing is gained
                 continue
+            if pair is not None and not pair[1].is_constant:
+                pair = pair[0], replace(pair[1], body=self._rolled(pair[1].body))
             if guards.of_threads and pair is not None and not pair[0].is_constant:
                 continue
             if pair is not None and self._may_split(loop, *pair):
@@ -116,6 +118,21 @@ class _Partition(Splitter):
         if main.body is loop.body:
             return loop
         return seq(*before, self.loop_over(loop, main), *after)
+
+    def _rolled(self, stmt: Stmt) -> Stmt:
+        """Return what seldom runs with the last steps that are written out as a shorter loop."""
+
+        def rolled(node: Stmt) -> Stmt | None:
+            if not isinstance(node, For) or node.kind is not LoopKind.UNROLLED:
+                return None
+            whole = LoopSegment(const(0), node.extent, node.body)
+            for guards in self.guards(node):
+                pair = self.cut(node.var, whole, guards) if guards.is_exact else None
+                if pair is not None and is_empty(pair[1].body) and not _stores_along(node):
+                    return self.loop_over(replace(node, kind=LoopKind.SERIAL), pair[0])
+            return None
+
+        return transform(stmt, after=rolled)
 
     def _may_split(self, loop: For, main: LoopSegment, rest: LoopSegment) -> bool:
         unrolled = loop.kind is LoopKind.UNROLLED
@@ -166,6 +183,12 @@ class _Shorten(Splitter):
             if pair is not None and is_empty(pair[1].body) and pair[0].is_constant:
                 part = pair[0]
         return loop if part.body is loop.body else self.loop_over(loop, part)
+
+
+def _stores_along(loop: For) -> bool:
+    """Whether the iterations of a loop store in places of their own."""
+    stores = (stmt for stmt in walk(loop.body) if isinstance(stmt, Store))
+    return any(loop.var in set(free_vars(store.index)) for store in stores)
 
 
 def _has_threads(stmt: Stmt) -> bool:

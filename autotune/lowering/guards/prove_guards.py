@@ -208,11 +208,15 @@ class Prover(StmtRewriter):
 def _ends(extent: Expr) -> Iterator[Expr]:
     """Yield the upper bounds of a loop's variable."""
     if isinstance(extent, BinaryOp) and extent.op == "max":
-        if isinstance(extent.a, Const) and extent.a.value <= 0:
-            return _ends(extent.b)
-        if isinstance(extent.b, Const) and extent.b.value <= 0:
-            return _ends(extent.a)
-    return operands(extent, "min")
+        for zero, end in (extent.children, extent.children[::-1]):
+            if isinstance(zero, Const) and zero.value <= 0:
+                yield from _ends(end)
+                return
+    if isinstance(extent, BinaryOp) and extent.op == "min":
+        for part in extent.children:
+            yield from _ends(part)
+    else:
+        yield extent
 
 
 def _multiples(goal: Sum, fact: Sum) -> Iterator[tuple[int, int]]:
