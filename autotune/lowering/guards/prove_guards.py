@@ -16,7 +16,6 @@ from autotune.lowering.guards.facts import (
     ConditionRewriter,
     extremum,
     is_exact,
-    operands,
 )
 
 #: Largest number of facts in one proof; guards that need more are rare.
