@@ -16,7 +16,9 @@ A guard is handled at the innermost loop that it depends on and that may have an
   copy without the guard and the guarded code.
 
 Vectors and unrolled loops have constant lengths, so the enclosing loop handles their guards. Its
-tail has a vector with fewer lanes if their number is constant, else a guarded vector.
+tail has a vector with fewer lanes if their number is constant, else a guarded vector. Steps of a
+sum that are written out, of which the tail has an unknown number, are a loop there, so that copies
+are small.
 """
 
 from __future__ import annotations

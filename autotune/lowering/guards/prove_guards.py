@@ -11,12 +11,7 @@ from autotune.ir.expr import BinaryOp, Call, Const, Expr, SizeVar
 from autotune.ir.ops import binary, chain, const, likely
 from autotune.ir.stmt import NOTHING, For, If, Stmt, Store, is_empty
 from autotune.ir.visitor import StmtRewriter
-from autotune.lowering.guards.facts import (
-    ConditionFinder,
-    ConditionRewriter,
-    extremum,
-    is_exact,
-)
+from autotune.lowering.guards.facts import ConditionFinder, ConditionRewriter, extremum, is_exact
 
 #: Largest number of facts in one proof; guards that need more are rare.
 STEPS = 2
