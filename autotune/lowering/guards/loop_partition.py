@@ -17,8 +17,8 @@ A guard is handled at the innermost loop that it depends on and that may have an
 
 Vectors and unrolled loops have constant lengths, so the enclosing loop handles their guards. Its
 tail has a vector with fewer lanes if their number is constant, else a guarded vector. Steps of a
-sum that are written out, of which the tail has an unknown number, are a loop there, so that copies
-are small.
+sum that are written out, of which the tail has an unknown number, are a loop there if copies would
+be too large.
 """
 
 from __future__ import annotations
@@ -42,8 +42,15 @@ _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
 
 
 def partition(function: PrimFunc) -> PrimFunc:
-    """Return the function with loops split where guards change, within the limit for copies."""
-    return function.with_body(_Partition(function.body).run())
+    """Return the function with loops split where guards change, within the limit for copies.
+
+    If copies exceed it, those of steps that are written out are loops.
+    """
+    splitter = _Partition(function.body)
+    body = splitter.run()
+    if splitter.exceeded:
+        body = _Partition(function.body, rolls=True).run()
+    return function.with_body(body)
 
 
 def shorten(function: PrimFunc) -> PrimFunc:
@@ -72,10 +79,16 @@ class Sizes:
 
 
 class _Partition(Splitter):
-    """Splits serial loops; guards that no split removes are tested before inner loops."""
+    """Splits serial loops; guards that no split removes are tested before inner loops.
 
-    def __init__(self, body: Stmt) -> None:
+    `rolls`: makes loops of the last steps that are written out.
+    """
+
+    def __init__(self, body: Stmt, rolls: bool = False) -> None:
         super().__init__(body)
+        self.rolls = rolls
+        #: Whether some copy was beyond the allowance.
+        self.exceeded = False
         self.sizes = Sizes()
         self.copied = 0
 
@@ -102,7 +115,7 @@ class _Partition(Splitter):
             pair = self.cut(loop.var, main, guards) if most else None
             if pair is not None and pair[0].low is pair[0].high:  # nothing is gained
                 continue
-            if pair is not None and not pair[1].is_constant:
+            if self.rolls and pair is not None and not pair[1].is_constant:
                 pair = pair[0], replace(pair[1], body=self._rolled(pair[1].body))
             if guards.of_threads and pair is not None and not pair[0].is_constant:
                 continue
@@ -149,7 +162,10 @@ class _Partition(Splitter):
     def _may_copy(self, stmt: Stmt) -> bool:
         """Whether a copy is within the allowance, which it then uses."""
         nodes = self.sizes.of(stmt)
-        if self.copied + nodes > self.allowance or _allocates(stmt):
+        if _allocates(stmt):
+            return False
+        if self.copied + nodes > self.allowance:
+            self.exceeded = True
             return False
         self.copied += nodes
         return True
