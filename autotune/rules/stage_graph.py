@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +72,12 @@ def power_of_two(number: int) -> int:
 def iterations(tensor: te.Tensor) -> int:
     """Return the number of evaluations of a stage's expression."""
     return math.prod(extent(axis) for axis in (*tensor.op.axis, *tensor.op.reduce_axis))
+
+
+def open_iterations(tensor: te.Tensor) -> Any:
+    """Return the same as an expression of the sizes that only calls know."""
+    axes = (*tensor.op.axis, *tensor.op.reduce_axis)
+    return functools.reduce(operator.mul, map(length_of, axes), 1)
 
 
 def reduction_of(tensor: te.Tensor) -> Reduce:

@@ -9,7 +9,8 @@
 with chunk = ceildiv(n, threads). The knob `threads` is the number of parts. With one part the loop
 is serial and nothing is launched. A launch takes no more threads than there are parts, and no more
 than the process has, so the values do not depend on the machine. Nor do they depend on the work, as
-the same knob may share the loop of one stage, or of several stages together.
+the same knob may share the loop of one stage, or of several stages together. Where only calls know
+the sizes, a call of little work has one part, whatever the knob says.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from autotune.ir.axes import IterVar
 from autotune.ir.expr import BinaryOp, Call, Expr, Reduce
 from autotune.ir.visitor import walk_expr
 from autotune.rules.knob_definer import KnobDefiner
-from autotune.rules.stage_graph import is_open, iterations, likely_shape
+from autotune.rules.stage_graph import is_open, iterations, likely_shape, open_iterations
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
@@ -115,7 +116,14 @@ def has_few_tasks(target: Target, tasks: int, seconds: float) -> bool:
     return cores > 1 and tasks < 2 * cores and seconds >= 4 * LAUNCH
 
 
-def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: float) -> IterVar:
+def share(
+    cfg: KnobDefiner,
+    stage: Stage,
+    axis: IterVar,
+    length: Any,
+    seconds: float,
+    whole: te.Tensor | None = None,
+) -> IterVar:
     """Share a loop among threads; return the loop over its iterations within one part.
 
     `cfg`: where the knob `threads` is defined.
@@ -124,13 +132,27 @@ def share(cfg: KnobDefiner, stage: Stage, axis: IterVar, length: Any, seconds: f
     `length`: number of its iterations: an integer, or an expression of knobs. There is a knob even
     if there is one iteration, since a trace cannot ask for the value of an expression.
     `seconds`: time that one thread needs for all of them; see `serial_seconds`.
+    `whole`: what is computed, if `length` may be one that only calls know.
     """
     if seconds < LAUNCH:
         return axis
     threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
-    if is_open(length):
-        part, inner = stage.split(axis, factor=te.max(1, te.ceildiv(length, threads)))
-    else:
-        part, inner = stage.split(axis, factor=te.ceildiv(length, threads))
+    if whole is not None and is_open(length):
+        least = math.ceil(2 * LAUNCH / seconds * iterations(whole))
+        return share_open(stage, axis, length, threads, open_iterations(whole), least)
+    part, inner = stage.split(axis, factor=te.ceildiv(length, threads))
+    stage.parallel(part)
+    return inner
+
+
+def share_open(
+    stage: Stage, axis: IterVar, length: Any, threads: Any, work: Any, least: int
+) -> IterVar:
+    """Share a loop whose length only calls know; return the loop over the iterations of a part.
+
+    `work`: a number or an expression; there is one part where it is below `least`.
+    """
+    parts = te.max(1, te.min(threads, work // least * COUNTS[-1]))
+    part, inner = stage.split(axis, factor=te.max(1, te.ceildiv(length, parts)))
     stage.parallel(part)
     return inner

@@ -16,7 +16,9 @@ A guard is handled at the innermost loop that it depends on and that may have an
   copy without the guard and the guarded code.
 
 Vectors and unrolled loops have constant lengths, so the enclosing loop handles their guards. Its
-tail has a vector with fewer lanes if their number is constant, else a guarded vector.
+tail has a vector with fewer lanes if their number is constant, else a guarded vector. Steps of a
+sum that are written out, of which the tail has an unknown number, are a loop there if copies would
+be too large.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from functools import cached_property
 
 from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, const, likely
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, is_empty, seq
-from autotune.ir.visitor import child_stmts, stmt_exprs, transform, walk, walk_expr
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, is_empty, seq
+from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, transform, walk, walk_expr
 from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, LoopSegment, Splitter
 
 #: Limits of the nodes of all copies: a multiple of the function's nodes (guards on three axes of an
@@ -40,8 +42,15 @@ _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
 
 
 def partition(function: PrimFunc) -> PrimFunc:
-    """Return the function with loops split where guards change, within the limit for copies."""
-    return function.with_body(_Partition(function.body).run())
+    """Return the function with loops split where guards change, within the limit for copies.
+
+    If copies exceed it, those of steps that are written out are loops.
+    """
+    splitter = _Partition(function.body)
+    body = splitter.run()
+    if splitter.exceeded:
+        body = _Partition(function.body, rolls=True).run()
+    return function.with_body(body)
 
 
 def shorten(function: PrimFunc) -> PrimFunc:
@@ -70,10 +79,16 @@ class Sizes:
 
 
 class _Partition(Splitter):
-    """Splits serial loops; guards that no split removes are tested before inner loops."""
+    """Splits serial loops; guards that no split removes are tested before inner loops.
 
-    def __init__(self, body: Stmt) -> None:
+    `rolls`: makes loops of the last steps that are written out.
+    """
+
+    def __init__(self, body: Stmt, rolls: bool = False) -> None:
         super().__init__(body)
+        self.rolls = rolls
+        #: Whether some copy was beyond the allowance.
+        self.exceeded = False
         self.sizes = Sizes()
         self.copied = 0
 
@@ -100,6 +115,8 @@ class _Partition(Splitter):
             pair = self.cut(loop.var, main, guards) if most else None
             if pair is not None and pair[0].low is pair[0].high:  # nothing is gained
                 continue
+            if self.rolls and pair is not None and not pair[1].is_constant:
+                pair = pair[0], replace(pair[1], body=self._rolled(pair[1].body))
             if guards.of_threads and pair is not None and not pair[0].is_constant:
                 continue
             if pair is not None and self._may_split(loop, *pair):
@@ -117,6 +134,21 @@ class _Partition(Splitter):
             return loop
         return seq(*before, self.loop_over(loop, main), *after)
 
+    def _rolled(self, stmt: Stmt) -> Stmt:
+        """Return what seldom runs with the last steps that are written out as a shorter loop."""
+
+        def rolled(node: Stmt) -> Stmt | None:
+            if not isinstance(node, For) or node.kind is not LoopKind.UNROLLED:
+                return None
+            whole = LoopSegment(const(0), node.extent, node.body)
+            for guards in self.guards(node):
+                pair = self.cut(node.var, whole, guards) if guards.is_exact else None
+                if pair is not None and is_empty(pair[1].body) and not _stores_along(node):
+                    return self.loop_over(replace(node, kind=LoopKind.SERIAL), pair[0])
+            return None
+
+        return transform(stmt, after=rolled)
+
     def _may_split(self, loop: For, main: LoopSegment, rest: LoopSegment) -> bool:
         unrolled = loop.kind is LoopKind.UNROLLED
         if unrolled and not (main.is_constant and rest.is_constant):
@@ -130,7 +162,10 @@ class _Partition(Splitter):
     def _may_copy(self, stmt: Stmt) -> bool:
         """Whether a copy is within the allowance, which it then uses."""
         nodes = self.sizes.of(stmt)
-        if self.copied + nodes > self.allowance or _allocates(stmt):
+        if _allocates(stmt):
+            return False
+        if self.copied + nodes > self.allowance:
+            self.exceeded = True
             return False
         self.copied += nodes
         return True
@@ -166,6 +201,12 @@ class _Shorten(Splitter):
             if pair is not None and is_empty(pair[1].body) and pair[0].is_constant:
                 part = pair[0]
         return loop if part.body is loop.body else self.loop_over(loop, part)
+
+
+def _stores_along(loop: For) -> bool:
+    """Whether the iterations of a loop store in places of their own."""
+    stores = (stmt for stmt in walk(loop.body) if isinstance(stmt, Store))
+    return any(loop.var in set(free_vars(store.index)) for store in stores)
 
 
 def _has_threads(stmt: Stmt) -> bool:

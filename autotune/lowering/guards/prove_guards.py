@@ -11,13 +11,7 @@ from autotune.ir.expr import BinaryOp, Call, Const, Expr, SizeVar
 from autotune.ir.ops import binary, chain, const, likely
 from autotune.ir.stmt import NOTHING, For, If, Stmt, Store, is_empty
 from autotune.ir.visitor import StmtRewriter
-from autotune.lowering.guards.facts import (
-    ConditionFinder,
-    ConditionRewriter,
-    extremum,
-    is_exact,
-    operands,
-)
+from autotune.lowering.guards.facts import ConditionFinder, ConditionRewriter, extremum, is_exact
 
 #: Largest number of facts in one proof; guards that need more are rare.
 STEPS = 2
@@ -208,11 +202,15 @@ class Prover(StmtRewriter):
 def _ends(extent: Expr) -> Iterator[Expr]:
     """Yield the upper bounds of a loop's variable."""
     if isinstance(extent, BinaryOp) and extent.op == "max":
-        if isinstance(extent.a, Const) and extent.a.value <= 0:
-            return _ends(extent.b)
-        if isinstance(extent.b, Const) and extent.b.value <= 0:
-            return _ends(extent.a)
-    return operands(extent, "min")
+        for zero, end in (extent.children, extent.children[::-1]):
+            if isinstance(zero, Const) and zero.value <= 0:
+                yield from _ends(end)
+                return
+    if isinstance(extent, BinaryOp) and extent.op == "min":
+        for part in extent.children:
+            yield from _ends(part)
+    else:
+        yield extent
 
 
 def _multiples(goal: Sum, fact: Sum) -> Iterator[tuple[int, int]]:

@@ -39,18 +39,21 @@ from autotune.rules.stage_graph import (
     extent,
     is_open,
     length_of,
+    open_iterations,
     open_sizes,
     readers_of,
     readings,
 )
 from autotune.rules.streamed_stores import LINE_BYTES, is_streamed, outlasts_caches
 from autotune.rules.threads import (
+    COUNTS,
     PARALLEL,
     bytes_of,
     lanes_in,
     memory_seconds,
     operation_seconds,
     share,
+    share_open,
 )
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
@@ -354,11 +357,13 @@ def _likely_steps(way: TiledContraction, axis: IterVar, fit: Sequence[int], room
 def _pack(stage: Stage, way: TiledContraction, read: Read) -> None:
     """Write the loops of a panel: copies of vectors, or tiles transposed in registers."""
     *front, before, lane = stage.op.axis
+    lengths: dict[IterVar, Any] = {axis: length_of(axis) for axis in (*front, before)}
     if way.along(read):
         front.append(before)
         split_in_vectors(stage, lane, way.lanes)
     else:
         outer, inner = stage.split(before, factor=way.lanes)
+        lengths[outer] = te.ceildiv(lengths[before], way.lanes)
         front.append(outer)
         if way.lies_along_sum(read):
             vector, lane = stage.split(lane, factor=way.lanes)
@@ -373,9 +378,15 @@ def _pack(stage: Stage, way: TiledContraction, read: Read) -> None:
         tiles = way.vector.size // (_LIKELY_WIDTH * way.lanes)
         most = front[-1] if extent(before) > tiles else front[len(way.panel_of(read)[0])]
         stage.reorder(most, *(a for a in front if a is not most))
-        stage.parallel(most)
+        _share_copies(stage, most, lengths[most])
     else:
         stage.parallel(stage.fuse(*front))
+
+
+def _share_copies(stage: Stage, axis: IterVar, length: Any) -> None:
+    """Share a loop of copies among threads, if a call makes enough of them."""
+    work = open_iterations(stage.op.output())
+    _ = share_open(stage, axis, length, COUNTS[-1], work, PARALLEL)
 
 
 def _convert(stage: Stage, lanes: int) -> None:
@@ -385,7 +396,7 @@ def _convert(stage: Stage, lanes: int) -> None:
         *front, last = stage.op.axis
         stage.vectorize(stage.split(last, factor=lanes)[1])
         if size >= PARALLEL and front:
-            stage.parallel(front[0])
+            _share_copies(stage, front[0], length_of(front[0]))
         return
     outer, inner = stage.split(stage.fuse(*stage.op.axis), factor=lanes)
     stage.vectorize(inner)
@@ -475,7 +486,7 @@ def _blocks(
     length = functools.reduce(operator.mul, (lengths.get(axis, 1) for axis in shared))
     # Not plain: the same loops for any values of the knobs.
     length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length
-    task = share(cfg, stage, stage.fuse(*shared), length, seconds)
+    task = share(cfg, stage, stage.fuse(*shared), length, seconds, way.whole)
     task = alone[-1] if alone else task
     for axis in ends[:-1] if is_last else ends[1:]:
         stage.unroll(axis)

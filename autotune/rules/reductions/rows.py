@@ -141,7 +141,7 @@ class RowLoops:
         at = stage.fuse(*front)
         if not self.is_single(group):
             length = math.prod(lengths[a] for a in front)
-            at = share(self.knobs(root), stage, at, length, seconds)
+            at = share(self.knobs(root), stage, at, length, seconds, root)
         blocked = blocked and lanes > 1
         for member, rows in group.members:
             self.schedule[member].compute_at(stage, within[-1] if apart else at)

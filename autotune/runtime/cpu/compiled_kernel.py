@@ -6,6 +6,7 @@ import copy
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 from autotune.runtime.argument_checks import ArgumentChecker, Array, address_of
@@ -91,7 +92,14 @@ class Kernel:
         MemoryError
             If scratch memory could not be allocated.
         """
-        self._run(self._values(self._checker.arrays(arrays)))
+        values = self._values(self._checker.arrays(arrays))
+        if self.threads == 1:
+            status = self._call(*values, 1)
+        else:
+            with launches.lock:
+                status = self._call(*values, launches.threads(self.threads))
+        if status:
+            raise self._no_memory()
 
     def bind(self, *arrays: Any) -> Callable[[], None]:
         """Check the arrays once and return a call without arguments, for calls in a row.
@@ -101,9 +109,20 @@ class Kernel:
         held = self._checker.arrays(arrays)
         # Converted once: of a call of a microsecond that would be a third.
         values = [to(value) for to, value in zip(self._types, self._values(held), strict=True)]
+        alone, together = (
+            partial(self._call, *values, ctypes.c_int(threads)) for threads in (1, self.threads)
+        )
+        threads = self.threads
 
         def call(_held: object = (arrays, held)) -> None:
-            self._run(values)
+            if threads == 1:
+                status = alone()
+            else:
+                with launches.lock:
+                    is_alone = launches.forked and launches.threads(threads) == 1
+                    status = alone() if is_alone else together()
+            if status:
+                raise self._no_memory()
 
         return call
 
@@ -114,11 +133,5 @@ class Kernel:
             values[len(arrays) : len(arrays)] = self._addresses
         return values
 
-    def _run(self, values: Sequence[Any]) -> None:
-        if self.threads == 1:
-            status = self._call(*values, 1)
-        else:
-            with launches.lock:
-                status = self._call(*values, launches.threads(self.threads))
-        if status:
-            raise MemoryError(f"{self.signature.name}: scratch memory could not be allocated")
+    def _no_memory(self) -> MemoryError:
+        return MemoryError(f"{self.signature.name}: scratch memory could not be allocated")

@@ -104,6 +104,32 @@ def test_bounds_known_only_at_run_time_are_split_too() -> None:
     assert rest.var is not main.var
 
 
+def short_of_copies(monkeypatch: pytest.MonkeyPatch, body: Stmt) -> Stmt:
+    """Allow copies of half the size of a statement, and return it."""
+    for limit in ("AT_LEAST", "AT_MOST"):
+        monkeypatch.setattr(module, limit, size(body) // 2)
+    return body
+
+
+def test_steps_written_out_are_a_short_loop_in_a_tail_whose_copy_would_be_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inner = loop(Y, 4, If(likely(X * 4 + Y < N), store(const(3), X * 4 + Y)), UNROLLED)
+    after = split(short_of_copies(monkeypatch, loop(X, (N + 3) // 4, inner)))
+    main, rest = (s for s in walk(after.body) if isinstance(s, For) and s.var.name == "y")
+    assert (main.kind, rest.kind) == (UNROLLED, LoopKind.SERIAL)
+    assert guards(after) == []
+
+
+def test_steps_that_store_in_places_of_their_own_stay_written_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inner = loop(Y, 4, If(likely(X * 4 + Y < N), store(X * 4 + Y)), UNROLLED)
+    after = split(short_of_copies(monkeypatch, loop(X, (N + 3) // 4, inner)))
+    kinds = {s.kind for s in walk(after.body) if isinstance(s, For) and s.var.name == "y"}
+    assert kinds == {UNROLLED}
+
+
 def test_lengths_known_only_at_run_time_are_split_by_their_bound() -> None:
     inner = loop(Y, ops.binary("min", N, const(8)), If(likely(X * 8 + Y < N), store(X * 8 + Y)))
     after = split(loop(X, (N + 7) // 8, For(Y, inner.extent, VECTOR, inner.body)))

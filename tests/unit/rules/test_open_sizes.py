@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import autotune
 from autotune import te
 from autotune.errors import UsageError
+from autotune.ir.algebra.simplify_stmt import Simplifier
+from autotune.ir.stmt import For, LoopKind
+from autotune.ir.visitor import walk
 from autotune.operators.template_lookup import find_template
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.task.task import Task
@@ -50,6 +55,29 @@ def test_products_are_right_whatever_the_sizes_turn_out_to_be(likely, flags):
         built = product_of(task, index)
         for sizes in SIZES:
             check_product(built, *sizes, flags)
+
+
+def test_threads_are_launched_only_where_a_call_has_work_for_them():
+    open_sizes = {name: [512] for name in "mnk"}
+    task = Task(find_template("matmul", "llvm"), open_sizes, "llvm -mcpu=x86-64-v3 -threads=2")
+    function = task.prepared_of(task.space.config(task.default_index).values).main
+    loops = [s for s in walk(function.body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
+    assert loops
+
+    def parts(size: int) -> list[int]:
+        called = Simplifier(dict.fromkeys(function.sizes, (size, size)))
+        return [int(called.expr(loop.extent).value) for loop in loops]
+
+    assert set(parts(40)) == {1}
+    assert min(parts(512)) >= 2
+
+
+def test_full_tiles_have_no_guards_though_only_calls_know_the_sizes():
+    open_sizes = {name: [64] for name in "mnk"}
+    task = Task(find_template("matmul", "llvm"), open_sizes, "llvm -mcpu=x86-64-v3 -threads=1")
+    function = task.prepared_of(task.space.config(task.default_index).values).main
+    first = next(s for s in walk(function.body) if isinstance(s, For) and s.var.name == "k.outer")
+    assert not re.search(r"if|min\(", str(first))
 
 
 def test_some_sizes_may_be_open_and_others_not():
