@@ -23,7 +23,7 @@ from typing import Any
 
 import here
 import numpy as np
-from common import Row, parser, report, row
+from common import RESULTS, Row, parser, report, row
 
 import autotune
 from autotune.builder import build_task
@@ -56,6 +56,8 @@ UNSEEN: list[Shape] = [
     (24, 1024, 512), (50, 200, 400), (77, 768, 512), (101, 103, 107), (197, 768, 768),
     (200, 1000, 300), (384, 64, 384), (600, 96, 700), (1500, 64, 128), (1024, 256, 64),
 ]  # fmt: skip
+
+KEPT = RESULTS / "dispatch"
 
 SMALL = [0, 2, 11, 19, 23], [0, 5, 11]
 TRIALS, SMALL_TRIALS = 24, 3
@@ -136,12 +138,13 @@ def rows_of(made: Dispatch, tuned: list[dict[str, Any]], unseen: list[dict[str, 
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--small", action="store_true", help="a few shapes and trials")
-    options.add_argument("--log", default="dispatch.jsonl", help="where measurements are kept")
-    options.add_argument("--library", default="dispatch_matmul.so", help="what is written")
+    options.add_argument("--log", default=str(KEPT / "products.jsonl"), help="of measurements")
+    options.add_argument("--library", default=str(KEPT / "products.so"), help="what is written")
     options.add_argument("--kernels", type=int, default=AIM_KERNELS, help="most kernels")
     options.add_argument("--one", nargs=3, type=int, help="measure one shape, as JSON")
     given = options.parse_args()
     log, library = Path(given.log), Path(given.library)
+    KEPT.mkdir(parents=True, exist_ok=True)
     if given.one:
         print(json.dumps(ratio(tuple(given.one), log, library)))
         return
