@@ -228,7 +228,8 @@ def test_a_file_that_describes_no_space_is_one_line(document, message):
     with pytest.raises(SpaceError, match=message) as told:
         parsed(document)
     assert str(told.value).startswith("file: ")
-    assert len(str(told.value)) < 400 and "\n" not in str(told.value)
+    assert len(str(told.value)) < 400
+    assert "\n" not in str(told.value)
 
 
 def test_files_that_cannot_be_read_are_one_line(tmp_path):
