@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import dis
 import functools
 import signal
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from autotune.system.interrupts import raise_interrupt
+from autotune.system.interrupts import raise_interrupt, raise_kept
 
 _CALLS = ("CALL", "CALL_FUNCTION_EX", "CALL_KW")
 
@@ -60,6 +61,8 @@ def interrupted_at_each_moment(
             number += 1
     finally:
         signal.signal(signal.SIGINT, before)
+        with contextlib.suppress(KeyboardInterrupt):  # none is left to what comes next
+            raise_kept()
     assert number > 0
 
 
