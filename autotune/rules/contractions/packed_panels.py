@@ -46,6 +46,8 @@ class Choices:
     likely_rows: int
     #: Registers that the sums of a tile leave by default, for rows that share what they read.
     likely_room: int
+    #: What the rows of a tile do not divide by default.
+    ragged: frozenset[AxisGroup]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +76,8 @@ class Panels:
     choices: Choices
     #: Whether the sums of a tile stay in the cache, not in registers.
     streams: bool
+    #: What each task packs for itself.
+    in_tasks: frozenset[Read]
 
 
 def panels_of(
@@ -83,6 +87,7 @@ def panels_of(
     packed: Collection[Read],
     choices: Choices,
     streams: bool = False,
+    in_tasks: frozenset[Read] = frozenset(),
 ) -> Panels:
     """Return a contraction in tiles of some rows along groups, and columns (integers or knobs)."""
     tensor = way.tensor
@@ -163,6 +168,7 @@ def panels_of(
         columns,
         choices,
         streams,
+        in_tasks,
     )
 
 

@@ -32,7 +32,16 @@ from autotune.rules.contractions.contraction import (
     parts_of_tasks,
 )
 from autotune.rules.contractions.packed_panels import Choices, Panels, panels_of
-from autotune.rules.contractions.tile_costs import Registers, Tiling, can_stream, fastest, packings
+from autotune.rules.contractions.tile_costs import (
+    Registers,
+    Tiling,
+    can_pack_in_tasks,
+    can_stream,
+    fastest,
+    packed_by_tasks,
+    packings,
+    spare_registers,
+)
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import (
     Reading,
@@ -125,7 +134,8 @@ def tiles(
     else:
         ways = {"": way}
     packed = _packed(cfg, way, best, effort, constants)
-    choices = _choices(list(ways.values()), best, registers)
+    in_tasks = _packed_in_tasks(cfg, way, packed, effort, constants, threads)
+    choices = _choices(list(ways.values()), best, registers, bool(in_tasks))
     streams = False
     if can_stream(way, packed):
         streams = way is best.way and best.streams
@@ -153,7 +163,7 @@ def tiles(
         cfg.add_constraint(rows[group] <= group.size, "a tile is no taller than the result")
         total = total * rows[group]
     cfg.add_constraint(total <= count - 2, "the sums of a tile fit in the registers")
-    return panels_of(way, rows, vectors * way.lanes, packed, choices, streams)
+    return panels_of(way, rows, vectors * way.lanes, packed, choices, streams, in_tasks)
 
 
 def _past_caches(cfg: KnobDefiner, best: Tiling) -> Tiling:
@@ -184,7 +194,9 @@ def _likely_stream(best: Tiling, widths: Sequence[int], outlasts: bool, threads:
     return max(near) if outlasts and near else min(widths, key=cost)
 
 
-def _choices(ways: list[TiledContraction], best: Tiling, registers: Registers) -> Choices:
+def _choices(
+    ways: list[TiledContraction], best: Tiling, registers: Registers, packs_in_tasks: bool
+) -> Choices:
     """Return the values of knobs, for all ways to compute a contraction."""
     most = max(-(-way.vector.size // way.lanes) for way in ways)
     tallest = [
@@ -200,17 +212,20 @@ def _choices(ways: list[TiledContraction], best: Tiling, registers: Registers) -
         tuple(n for n in _STEPS if n <= max(lengths, default=1)),
         tuple(n for n in _BLOCKS if n < 2 * most),
         tuple(n for n in _BLOCKS if n < 2 * height),
-        *_likely_block(best, registers.threads),
-        registers.count - (tall + 1) * best.vectors - tall,
+        *_likely_block(best, registers.threads, packs_in_tasks),
+        spare_registers(registers.count, tall, best.vectors),
+        frozenset(group for group, rows in best.rows.items() if group.size % rows),
     )
 
 
-def _likely_block(best: Tiling, threads: int) -> tuple[int, int]:
+def _likely_block(best: Tiling, threads: int, packs_in_tasks: bool) -> tuple[int, int]:
     """Return how many tiles of columns and of rows a block has by default."""
     way, columns = best.way, best.vectors * best.way.lanes
     tall = math.prod(-(-g.size // best.rows.get(g, 1)) for g in way.rows)
     wide = -(-way.vector.size // columns)
     count = math.prod(g.size for g in way.batches)
+    if packs_in_tasks:  # a block of all rows, or of many
+        return 1, min((n for n in _BLOCKS if n >= tall), default=max(_BLOCKS))
     parts = [r for r in parts_of_tasks(way) if r not in best.packed]
     if not parts:
         has_many = tall >= _BLOCK and tall * wide * count >= _BLOCK * _TASKS * threads
@@ -247,6 +262,25 @@ def _packed(
     return (
         options[0] if cfg.define_knob("pack", [True, False], likely == options[0]) else options[1]
     )
+
+
+def _packed_in_tasks(
+    cfg: KnobDefiner,
+    way: TiledContraction,
+    packed: Collection[Read],
+    effort: Effort,
+    constants: Collection[te.Tensor],
+    threads: int,
+) -> frozenset[Read]:
+    """Return what each task packs for itself: its panels are still in the cache when it reads them.
+
+    The others are packed before all tasks, once for all of them.
+    """
+    may = [r for r in packed if r.tensor not in constants and can_pack_in_tasks(way, r)]
+    likely = any(packed_by_tasks(way, read, threads) for read in may)
+    if effort is Effort.ALL and may:
+        likely = cfg.define_knob("pack_in_tasks", [True, False], default=likely)
+    return frozenset(may if likely else ())
 
 
 def schedule_tiles(
@@ -286,7 +320,9 @@ def schedule_tiles(
         if tensor is panels.tile:
             _sum(cfg, stage, panels, [own[:rank], own[rank:], [vector], [lane]], effort)
     for panel, read in zip(panels.packed, panels.reads, strict=True):
-        _pack(s[panel], way, read)
+        _pack(s[panel], way, read, read in panels.in_tasks)
+        if read in panels.in_tasks:
+            s[panel].compute_at(s[end], task)
     for tensor in panels.converted:
         _convert(s[tensor], lanes_in(cfg.target, tensor.dtype))
     return inside
@@ -323,8 +359,7 @@ def _sum(
         steps = panels.choices.steps
         is_apart = panels.streams or is_open(length_of(long[-1]))  # the last steps are
         fit = [n for n in steps if is_apart or extent(long[-1]) % n == 0]
-        room = panels.choices.likely_room
-        unroll: Any = max(fit) if panels.streams else _likely_steps(way, long[-1], fit, room)
+        unroll: Any = max(fit) if panels.streams else _likely_steps(panels, long[-1], fit)
         if effort:
             unroll = cfg.define_knob("unroll", steps, default=unroll)
             if not is_apart:
@@ -341,20 +376,23 @@ def _sum(
         stage.reorder(*tiles, *outer, *inner, *rows, *vectors, *lanes)
 
 
-def _likely_steps(way: TiledContraction, axis: IterVar, fit: Sequence[int], room: int) -> int:
+def _likely_steps(panels: Panels, axis: IterVar, fit: Sequence[int]) -> int:
     """Return how many steps along an axis are written out by default.
 
     What rows share stays in registers then: each further step needs another element, if rows are
-    neighbours. Without `room` for them they would take the registers of sums.
+    neighbours. Without room for them they would take the registers of sums. Rows that do not divide
+    the result share nothing, because those of the last tile repeat the last one.
     """
+    way, choices = panels.way, panels.choices
     own = [(r, g) for r in way.operands.values() for g in way.rows if way.slides(r, g, [axis])]
     if not own:
         return min(fit, key=lambda n: (abs(n - _STEP), -n))
     near = all(way.window(r, g)[0] == 1 for r, g in own)
+    room = max(fit) if all(g in choices.ragged for _, g in own) else choices.likely_room
     return max((n for n in fit if near and n - 1 <= room), default=fit[0])
 
 
-def _pack(stage: Stage, way: TiledContraction, read: Read) -> None:
+def _pack(stage: Stage, way: TiledContraction, read: Read, in_task: bool) -> None:
     """Write the loops of a panel: copies of vectors, or tiles transposed in registers."""
     *front, before, lane = stage.op.axis
     lengths: dict[IterVar, Any] = {axis: length_of(axis) for axis in (*front, before)}
@@ -372,7 +410,7 @@ def _pack(stage: Stage, way: TiledContraction, read: Read) -> None:
             stage.vectorize(lane)
         else:
             stage.reorder(*front, lane, inner)
-    if way.panel_size(read) < PARALLEL:
+    if in_task or way.panel_size(read) < PARALLEL:
         return
     if open_sizes(stage.op):  # loops that are one would divide by what only calls know
         tiles = way.vector.size // (_LIKELY_WIDTH * way.lanes)

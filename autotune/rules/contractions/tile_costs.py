@@ -13,7 +13,7 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Read
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction, packs
-from autotune.rules.stage_graph import extent
+from autotune.rules.stage_graph import extent, likely_shape
 from autotune.rules.streamed_stores import LARGE
 from autotune.rules.threads import PARALLEL, bytes_of
 
@@ -25,19 +25,22 @@ _STRIDED: Final = 1.5
 _TRANSPOSED: Final = 0.6
 
 #: Part of a load's cycles that no multiply-add hides; cycles of a vector that is not in a
-#: register, and registers besides the sums and one operand; vectors that are not packed need one
-#: more, because rows share what they read.
-_ISSUE: Final = 0.15
+#: register; steps whose single vectors are read ahead.
+_ISSUE: Final = 0.5
 _SPILL: Final = 2
-_OTHERS: Final = 2
+_AHEAD: Final = 4
+
+#: Cycles of a step in a loop of few steps, which is not written out for lack of registers.
+_LOOP: Final = 2
 
 #: Cycles of a vector that is read across the boundary of cache lines, of a step to another page of
-#: a tensor that exceeds the caches of a core, of a vector from the second cache,
-#: and of one that is masked, because tiles do not divide the result.
+#: a tensor that exceeds the caches of a core, of a vector from the second cache, and of one that is
+#: masked, because tiles do not divide the result; steps of sums whose tiles are not told apart.
 _UNALIGNED: Final = 1.3
 _PAGE: Final = 12
 _FAR: Final = 2
 _MASKED: Final = 3
+_SHORT: Final = 64
 
 #: Cycles that the units which multiply need for each further vector that a strided vector is
 #: gathered from.
@@ -50,8 +53,18 @@ _PAGE_BYTES: Final = 4096
 _NEAR_BYTES: Final = 1 << 14
 _CACHE_BYTES: Final = 1 << 20
 
-#: Cycles of each element of a panel that exceeds so many bytes: caches; what allocators keep.
-_FETCHED: Final = ((1 << 22, 0.5), (1 << 25, 1.5))
+#: Cycles of each element of a panel that exceeds so many bytes: caches; what allocators keep. The
+#: first are fewer if a task packs what it reads.
+_FETCHED: Final = ((1 << 19, 1.0), (1 << 22, 1.5), (1 << 25, 1.5))
+_FETCHED_BY_TASKS: Final = ((1 << 22, 1.0), (1 << 25, 1.5))
+
+#: Most rows of a result of which one task computes all, so that it packs what it reads.
+_ROWS_OF_TASK: Final = 192
+#: Elements of a panel that is worth it.
+_WORTH: Final = 1 << 14
+#: Vectors in a block of columns, and such blocks for each thread.
+_BLOCK: Final = 2
+_TASKS: Final = 4
 
 #: Most rows of a result, and fewest vectors in one, with sums in the cache.
 _FEW_ROWS: Final = 4
@@ -102,6 +115,7 @@ class _Operand:
     `is_wide`: whether it depends on the vector.
     `shuffles`: cycles of a vector in the units that multiply, to gather its elements.
     `pitch`: largest distance of two steps of the sum in bytes, 0 if they follow each other.
+    `page_steps`: for rows, the part of the steps that go to another page.
     `in_place`: whether it is a vector that is not packed.
     `is_large`: whether the tensor exceeds the caches of a core.
     """
@@ -113,17 +127,22 @@ class _Operand:
     in_place: bool = False
     is_large: bool = False
     shuffles: float = 0
+    page_steps: float = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the estimate depends on."""
+    """What the estimate depends on.
+
+    `window`: innermost steps of a sum in which rows read what others read in other steps, or 1.
+    """
 
     rows: tuple[int, ...]
     others: int
     columns: int
     lanes: int
     steps: int
+    window: int
     shared: int
     stored: float
     packing: float
@@ -178,7 +197,8 @@ def _facts(
     for read in dict.fromkeys(way.operands.values()):
         rows = tuple(_distinct(way, read, g, max(registers.heights)) for g in tiled)
         if not way.varies(read):
-            operands.append(_Operand(rows, 0.5, False, 0))
+            steps = _page_steps(way, read)
+            operands.append(_Operand(rows, 0.5, False, 0, page_steps=steps))
         else:
             loads = max(0.5, way.lanes / registers.lanes)
             if read in packed:
@@ -186,16 +206,14 @@ def _facts(
             else:
                 operands.append(_in_place(way, read, rows, loads))
     others = (g.size for g in way.groups if g is not way.vector and g not in tiled)
-    packing = sum(
-        _packing(way, r) / (registers.threads if way.panel_size(r) >= PARALLEL else 1)
-        for r in packed if r.tensor not in constants
-    )  # fmt: skip
+    packing = sum(_packing(way, r, registers.threads) for r in packed if r.tensor not in constants)
     return _Facts(
         tuple(g.size for g in tiled),
         math.prod(others),
         way.vector.size,
         way.lanes,
         math.prod(map(extent, way.reduced)),
+        _window(way),
         way.shared,
         _stored(way),
         packing,
@@ -216,34 +234,75 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
         if operand.is_wide:
             if operand.in_place and operand.is_large:
                 loads += _STREAM * max(0, count - _STREAMS)
-            is_far = _steps_far(operand, facts, vectors)
+            far = _page_part(operand, facts, vectors)
             kept = operand.pitch == 0 or facts.steps * vectors * facts.lanes * 4 <= _NEAR_BYTES
             each = operand.loads * (1 if kept else _FAR)
-            each *= _MASKED if operand.in_place and ragged else 1
-            loads += count * (vectors * each + (_PAGE if is_far else 0))
+            if operand.in_place and ragged:  # in the last tile, or all if sums are short
+                tiles_across = -(-facts.columns // columns) if facts.steps > _SHORT else 1
+                each *= 1 + (_MASKED - 1) / tiles_across
+            loads += count * (vectors * each + (_PAGE * far if far else 0))
             if operand.shuffles:  # no 0 of infinitely many, which is not a number
                 shuffles += count * vectors * operand.shuffles
         else:
-            loads += count * operand.loads
+            loads += count * operand.loads + _PAGE * operand.page_steps
     part = max(0.5, facts.lanes / registers.lanes)
-    # Beside the sums, one operand of a step is in registers, and some elements of the other.
-    others = _OTHERS + any(operand.in_place for operand in facts.operands)
-    spilled = max(0, height * vectors + min(height, vectors) + others - registers.count)
+    # Beside the sums, the vectors that rows share are in registers, and an element of a row; if it
+    # is a single vector, those of the next steps, too. One more is for vectors that are not packed,
+    # because some rows share only a part of them.
+    shared = 1 if height == 1 else vectors if vectors > 1 else _AHEAD
+    needed = height * vectors + shared + 1
+    needed += any(operand.in_place for operand in facts.operands)
+    spilled = max(0, needed - registers.count)
     step = max(height * vectors * part + shuffles, loads, _LATENCY)
     step += _ISSUE * loads + _SPILL * spilled
+    divide = all(size % own == 0 for size, own in zip(facts.rows, rows, strict=True))
+    if divide and facts.window - 1 > spare_registers(registers.count, height, vectors):
+        step += _LOOP
     each = facts.steps * step + height * vectors * facts.stored + _TILE
     return -(-tiles // registers.threads) * each + facts.packing
 
 
+def spare_registers(count: int, height: int, vectors: int) -> int:
+    """Return how many registers a tile leaves for elements that its rows share across steps."""
+    return count - (height + 1) * vectors - height
+
+
+def _window(way: TiledContraction) -> int:
+    """Return in how many innermost steps of a sum rows read what others read in other steps."""
+    last = [axis for axis in way.reduced if extent(axis) > 1][-1:]
+    slides = any(way.slides(r, g, last) for r in way.operands.values() for g in way.rows)
+    return extent(last[0]) if last and slides else 1
+
+
 def _is_far(facts: _Facts, vectors: int) -> bool:
     """Whether most steps of a sum go to another page of a large tensor."""
-    return any(_steps_far(o, facts, vectors, _PAGE_BYTES // 4) for o in facts.operands)
+    return any(_page_part(o, facts, vectors) >= 1 / 4 for o in facts.operands)
 
 
-def _steps_far(operand: _Operand, facts: _Facts, vectors: int, pitch: int = _PAGE_BYTES) -> bool:
-    """Whether steps of a sum are so far apart in a large tensor, and the vectors are not."""
+def _page_part(operand: _Operand, facts: _Facts, vectors: int) -> float:
+    """Return how many pages a step of a sum goes on in a large tensor, at most 1."""
     width = vectors * facts.lanes * 4
-    return operand.is_large and operand.is_wide and width < pitch <= operand.pitch
+    if not (operand.is_large and operand.is_wide and width < operand.pitch):
+        return 0.0
+    return min(1.0, operand.pitch / _PAGE_BYTES)
+
+
+def _page_steps(way: TiledContraction, read: Read) -> float:
+    """Return how many pages a step goes on, on average, in a large tensor that rows read."""
+    if bytes_of(read.tensor) <= _CACHE_BYTES:
+        return 0.0
+    pages, inner = 0.0, 1
+    for axis, step in reversed(list(zip(way.reduced, _steps_apart(way, read), strict=True))):
+        if extent(axis) > 1:
+            pages += min(1.0, step / _PAGE_BYTES) / inner
+            inner *= extent(axis)
+    return min(1.0, pages)
+
+
+def _steps_apart(way: TiledContraction, read: Read) -> list[int]:
+    """Return how many bytes steps along each axis of a sum are apart, or about, in open sizes."""
+    size, row = dtypes.itemsize(read.dtype), likely_shape(read.tensor)[-1]
+    return [abs(row if n is None else n) * size for n in way.strides(read, way.reduced)]
 
 
 def can_stream(way: TiledContraction, packed: Collection[Read]) -> bool:
@@ -265,8 +324,7 @@ def _stored(way: TiledContraction) -> float:
 def _in_place(
     way: TiledContraction, read: Read, rows: tuple[tuple[float, ...], ...], loads: float
 ) -> _Operand:
-    size = dtypes.itemsize(read.dtype)
-    steps = [abs(n or 0) * size for n in way.strides(read, way.reduced)]
+    steps = _steps_apart(way, read)
     step = way.along(read)
     shuffles = _SHUFFLE * (step - 1) * loads
     loads *= _UNALIGNED if step == 1 else 2 * step
@@ -291,11 +349,30 @@ def _groups_of_rows(rows: int, each: int) -> float:
     return -(-rows // each) if rows == 0 or each % rows == 0 or rows % each == 0 else math.inf
 
 
-def _packing(way: TiledContraction, read: Read) -> float:
+def _packing(way: TiledContraction, read: Read, threads: int) -> float:
+    """Return about how many cycles each of some threads needs to pack an operand."""
     size = way.panel_size(read)
     strided = _TRANSPOSED if way.lies_along_sum(read) else _STRIDED
     step = way.along(read)
     each = (2 * step + _SHUFFLE * (step - 1)) / way.lanes if step else strided
-    for limit, cycles in _FETCHED:
+    by_tasks = packed_by_tasks(way, read, threads)
+    for limit, cycles in _FETCHED_BY_TASKS if by_tasks else _FETCHED:
         each += cycles if size * dtypes.itemsize(read.dtype) > limit else 0
-    return size * each
+    return size * each / (threads if by_tasks or size >= PARALLEL else 1)
+
+
+def can_pack_in_tasks(way: TiledContraction, read: Read) -> bool:
+    """Whether each task may pack what it reads of an operand, and whether that is worth a knob."""
+    return way.panel_size(read) >= _WORTH
+
+
+def packed_by_tasks(way: TiledContraction, read: Read, threads: int) -> bool:
+    """Whether each task had better pack what it reads: no other one reads it."""
+    used, _ = way.panel_of(read)
+    blocks = math.prod(g.size for g in way.batches) * way.vector.size // (_BLOCK * way.lanes)
+    return (
+        can_pack_in_tasks(way, read)
+        and math.prod(g.size for g in way.rows) <= _ROWS_OF_TASK
+        and not any(g in way.rows for g in used)
+        and blocks >= _TASKS * threads
+    )
