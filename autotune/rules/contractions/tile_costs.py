@@ -24,9 +24,11 @@ _TILE: Final = 20
 _STRIDED: Final = 1.5
 _TRANSPOSED: Final = 0.6
 
-#: Part of a load's cycles that no multiply-add hides; cycles of a vector that is not in a
-#: register; steps whose single vectors are read ahead.
+#: Part of a load's cycles that no multiply-add hides, and the same where multiply-adds read elements
+#: of rows by themselves; cycles of a vector that is not in a register; steps whose single vectors
+#: are read ahead.
 _ISSUE: Final = 0.5
+_ISSUE_EMBEDDED: Final = 0.15
 _SPILL: Final = 2
 _AHEAD: Final = 4
 
@@ -97,6 +99,7 @@ class Registers:
     `lanes`: lanes of a vector register.
     `heights`: possible rows of a tile along a group.
     `widths`: possible vectors in a row.
+    `threads`: threads that share the work.
     """
 
     count: int
@@ -104,6 +107,11 @@ class Registers:
     heights: tuple[int, ...]
     widths: tuple[int, ...]
     threads: int
+
+    @property
+    def embeds(self) -> bool:
+        """Whether multiply-adds read an element of a row by themselves, as those of AVX-512 do."""
+        return self.count >= 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +262,9 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     needed += any(operand.in_place for operand in facts.operands)
     spilled = max(0, needed - registers.count)
     step = max(height * vectors * part + shuffles, loads, _LATENCY)
-    step += _ISSUE * loads + _SPILL * spilled
+    step += (_ISSUE_EMBEDDED if registers.embeds else _ISSUE) * loads + _SPILL * spilled
     divide = all(size % own == 0 for size, own in zip(facts.rows, rows, strict=True))
-    if divide and facts.window - 1 > spare_registers(registers.count, height, vectors):
+    if not registers.embeds and divide and facts.window - 1 > spare_registers(registers.count, height, vectors):
         step += _LOOP
     each = facts.steps * step + height * vectors * facts.stored + _TILE
     return -(-tiles // registers.threads) * each + facts.packing
