@@ -98,6 +98,7 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "transposed": partial(product, 20, 33, 50, "tt"),
     "both along the sum": partial(product, 9, 11, 70, "nt"),
     "batches": partial(product, 8, 8, 8, b=5),
+    "operands that tasks may pack": partial(product, 20, 130, 140),
     "float16": partial(product, 12, 40, 18, dtype="float16"),
     "bfloat16": partial(product, 1, 260, 16, dtype="bfloat16"),
     "3x3": partial(convolution, 1, 5, 9, 10, 18, pad=1),
@@ -151,6 +152,20 @@ def test_the_sums_of_packed_operands_fill_all_registers_but_four() -> None:
     task = task_of(partial(product, 196, 64, 256), (1,), "llvm -mcpu=x86-64-v3 -threads=2")
     known = task.space.config(task.default_index).values
     assert known["tile_rows"] * known["tile_vectors"] == 12  # of 16
+
+
+@pytest.mark.parametrize(
+    ("m", "constants", "in_tasks"),
+    [(64, (), True), (64, (1,), False), (512, (), False)],
+    ids=["rows of one task", "constant", "rows of many tasks"],
+)
+def test_a_task_packs_what_it_alone_reads(
+    m: int, constants: tuple[int, ...], in_tasks: bool
+) -> None:
+    task = task_of(partial(product, m, 768, 768), constants, "llvm -mcpu=x86-64-v3 -threads=2")
+    structure = task.concrete_structure(task.default_index)
+    panel = next(s for s in structure.schedule.stages if "_B" in s.op.name)
+    assert (panel.attach_point is not None) is in_tasks
 
 
 @pytest.mark.parametrize(
