@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
 import pytest
+from support.legal_configurations import default_and_drawn
 
 import autotune
 from autotune import rules, te
@@ -133,8 +134,7 @@ def test_every_tile_of_a_contraction_computes_the_right_answer(name: str) -> Non
     task, rng = task_of(made), np.random.default_rng(0)
     inputs, (output,), expected = made()
     arrays = [rng.integers(-3, 4, t.shape).astype(np.dtype(t.dtype)) for t in inputs]
-    indices = (i for i in rng.integers(len(task.space), size=400).tolist() if not task.refusal(i))
-    for index in [task.default_index, *(i for i, _ in zip(indices, range(_TRIED), strict=False))]:
+    for index in default_and_drawn(task, _TRIED):
         structure = task.concrete_structure(index)
         out = np.full(output.shape, np.nan, output.dtype)
         autotune.build(structure.schedule, list(structure.tensors))(*arrays, out)
