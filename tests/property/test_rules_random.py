@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cuda_compiler import needs_nvrtc
+from support.legal_configurations import default_and_drawn
 from support.random_computations import RandomComputation
 
 from autotune import rules
@@ -37,14 +38,6 @@ def task_of(made: RandomComputation, target: str) -> Task:
     return Task(Template("computation", Target.of(target).kind, instance), {}, target)
 
 
-def configurations(task: Task, seed: int) -> list[int]:
-    """Return the default and a few random legal configurations."""
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(len(task.space), size=100 * CONFIGURATIONS).tolist()
-    legal = [i for i in dict.fromkeys(drawn) if not task.refusal(i)]
-    return [task.default_index, *legal[:CONFIGURATIONS]]
-
-
 def poisoned(made: RandomComputation) -> list[Any]:
     return [np.full_like(array, 77) for array in made.expected()]
 
@@ -53,7 +46,7 @@ def check(seed: int, target: str) -> None:
     made = RandomComputation(seed)
     task = task_of(made, target)
     expected = made.expected()
-    for index in configurations(task, seed):
+    for index in default_and_drawn(task, CONFIGURATIONS, seed):
         why = f"{made.description}; {task.space.config(index)}"
         results = poisoned(made)
         BuiltFunction(task.final(index), task.target)(*made.arrays, *results)
@@ -72,14 +65,15 @@ def check_interpreted(seed: int) -> None:
         return
     task = task_of(made, "llvm")
     results = poisoned(made)
-    interpret(task.final(configurations(task, seed)[-1]), [*made.arrays, *results])
+    *_, index = default_and_drawn(task, CONFIGURATIONS, seed)
+    interpret(task.final(index), [*made.arrays, *results])
     for result, value in zip(results, made.expected(), strict=True):
         np.testing.assert_array_equal(result, value, err_msg=made.description)
 
 
 def compile_for_gpu(seed: int) -> None:
     task = task_of(RandomComputation(seed), "cuda -arch=sm_90")
-    for index in configurations(task, seed)[:2]:
+    for index in default_and_drawn(task, CONFIGURATIONS, seed)[:2]:
         backend_of(task.target).compile_binary(task.final(index), task.target)
 
 

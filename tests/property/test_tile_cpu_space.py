@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.legal_configurations import default_and_drawn
 from support.tile_programs import PROGRAMS
 from support.tile_tools import floats
 
@@ -48,13 +49,12 @@ def task_of(code: str, arrays: list[Any]) -> Task:
 
 def check(code: str, arrays: list[Any], count: int) -> None:
     """Hold the default and some other configurations against what a function means."""
-    task, rng = task_of(code, arrays), np.random.default_rng(0)
+    task = task_of(code, arrays)
     want = tile.compile(code).built(*arrays)[0]
     expected = tile.evaluate(want, *arrays)
-    drawn = rng.integers(len(task.space), size=100 * count).tolist()
-    legal = [i for i in drawn if not task.refusal(i)][:count]
-    assert legal
-    for index in (task.default_index, *legal):
+    configurations = default_and_drawn(task, count)
+    assert len(configurations) > 1
+    for index in configurations:
         results = [np.full(a.shape, 7, a.dtype) for a in task.arguments[len(arrays) :]]
         BuiltFunction(task.final(index), task.target)(*arrays, *results)
         for result, value in zip(results, expected, strict=True):

@@ -32,6 +32,7 @@ from autotune.rules.contractions.contraction import (
     parts_of_tasks,
 )
 from autotune.rules.contractions.packed_panels import Choices, Panels, panels_of
+from autotune.rules.contractions.panel_loops import convert, pack, split_in_vectors
 from autotune.rules.contractions.tile_costs import (
     Registers,
     Tiling,
@@ -43,27 +44,9 @@ from autotune.rules.contractions.tile_costs import (
     spare_registers,
 )
 from autotune.rules.knob_definer import KnobDefiner
-from autotune.rules.stage_graph import (
-    Reading,
-    extent,
-    is_open,
-    length_of,
-    open_iterations,
-    open_sizes,
-    readers_of,
-    readings,
-)
+from autotune.rules.stage_graph import Reading, extent, is_open, length_of, readers_of, readings
 from autotune.rules.streamed_stores import LINE_BYTES, is_streamed, outlasts_caches
-from autotune.rules.threads import (
-    COUNTS,
-    PARALLEL,
-    bytes_of,
-    lanes_in,
-    memory_seconds,
-    operation_seconds,
-    share,
-    share_open,
-)
+from autotune.rules.threads import bytes_of, lanes_in, memory_seconds, operation_seconds, share
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
@@ -74,9 +57,6 @@ _VECTORS: Final = 3
 #: Rows of a tile along one axis, and vectors in a row.
 _HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
 _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
-
-#: Vectors in a row of a tile, about.
-_LIKELY_WIDTH: Final = 4
 
 #: Equal parts into which a row is divided whose sums are in the cache.
 _PARTS: Final = (2, 1, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
@@ -320,11 +300,11 @@ def schedule_tiles(
         if tensor is panels.tile:
             _sum(cfg, stage, panels, [own[:rank], own[rank:], [vector], [lane]], effort)
     for panel, read in zip(panels.packed, panels.reads, strict=True):
-        _pack(s[panel], way, read, read in panels.in_tasks)
+        pack(s[panel], way, read, read in panels.in_tasks)
         if read in panels.in_tasks:
             s[panel].compute_at(s[end], task)
     for tensor in panels.converted:
-        _convert(s[tensor], lanes_in(cfg.target, tensor.dtype))
+        convert(s[tensor], lanes_in(cfg.target, tensor.dtype))
     return inside
 
 
@@ -390,56 +370,6 @@ def _likely_steps(panels: Panels, axis: IterVar, fit: Sequence[int]) -> int:
     near = all(way.window(r, g)[0] == 1 for r, g in own)
     room = max(fit) if all(g in choices.ragged for _, g in own) else choices.likely_room
     return max((n for n in fit if near and n - 1 <= room), default=fit[0])
-
-
-def _pack(stage: Stage, way: TiledContraction, read: Read, in_task: bool) -> None:
-    """Write the loops of a panel: copies of vectors, or tiles transposed in registers."""
-    *front, before, lane = stage.op.axis
-    lengths: dict[IterVar, Any] = {axis: length_of(axis) for axis in (*front, before)}
-    if way.along(read):
-        front.append(before)
-        split_in_vectors(stage, lane, way.lanes)
-    else:
-        outer, inner = stage.split(before, factor=way.lanes)
-        lengths[outer] = te.ceildiv(lengths[before], way.lanes)
-        front.append(outer)
-        if way.lies_along_sum(read):
-            vector, lane = stage.split(lane, factor=way.lanes)
-            stage.reorder(*front, vector, inner, lane)
-            stage.unroll(inner)
-            stage.vectorize(lane)
-        else:
-            stage.reorder(*front, lane, inner)
-    if in_task or way.panel_size(read) < PARALLEL:
-        return
-    if open_sizes(stage.op):  # loops that are one would divide by what only calls know
-        tiles = way.vector.size // (_LIKELY_WIDTH * way.lanes)
-        most = front[-1] if extent(before) > tiles else front[len(way.panel_of(read)[0])]
-        stage.reorder(most, *(a for a in front if a is not most))
-        _share_copies(stage, most, lengths[most])
-    else:
-        stage.parallel(stage.fuse(*front))
-
-
-def _share_copies(stage: Stage, axis: IterVar, length: Any) -> None:
-    """Share a loop of copies among threads, if a call makes enough of them."""
-    work = open_iterations(stage.op.output())
-    _ = share_open(stage, axis, length, COUNTS[-1], work, PARALLEL)
-
-
-def _convert(stage: Stage, lanes: int) -> None:
-    """Write the loops of an operand that is converted as a whole."""
-    size = math.prod(map(extent, stage.op.axis))
-    if open_sizes(stage.op):
-        *front, last = stage.op.axis
-        stage.vectorize(stage.split(last, factor=lanes)[1])
-        if size >= PARALLEL and front:
-            _share_copies(stage, front[0], length_of(front[0]))
-        return
-    outer, inner = stage.split(stage.fuse(*stage.op.axis), factor=lanes)
-    stage.vectorize(inner)
-    if size >= PARALLEL:
-        stage.parallel(outer)
 
 
 def _blocks(
@@ -547,10 +477,3 @@ def _is_wide(way: TiledContraction) -> bool:
     own = dict.fromkeys(way.operands.values())
     sizes = [(way.uses(r, way.vector), bytes_of(r.tensor)) for r in own]
     return sum(n for wide, n in sizes if wide) >= sum(n for wide, n in sizes if not wide)
-
-
-def split_in_vectors(stage: Stage, axis: IterVar, lanes: int) -> None:
-    """Write an axis out as whole vectors."""
-    outer, inner = stage.split(axis, factor=lanes)
-    stage.unroll(outer)
-    stage.vectorize(inner)

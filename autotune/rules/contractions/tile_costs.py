@@ -24,9 +24,9 @@ _TILE: Final = 20
 _STRIDED: Final = 1.5
 _TRANSPOSED: Final = 0.6
 
-#: Part of a load's cycles that no multiply-add hides, and the same where multiply-adds read elements
-#: of rows by themselves; cycles of a vector that is not in a register; steps whose single vectors
-#: are read ahead.
+#: Part of a load's cycles that no multiply-add hides, and the same where multiply-adds read
+#: elements of rows by themselves; cycles of a vector that is not in a register; steps whose single
+#: vectors are read ahead.
 _ISSUE: Final = 0.5
 _ISSUE_EMBEDDED: Final = 0.15
 _SPILL: Final = 2
@@ -264,7 +264,8 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     step = max(height * vectors * part + shuffles, loads, _LATENCY)
     step += (_ISSUE_EMBEDDED if registers.embeds else _ISSUE) * loads + _SPILL * spilled
     divide = all(size % own == 0 for size, own in zip(facts.rows, rows, strict=True))
-    if not registers.embeds and divide and facts.window - 1 > spare_registers(registers.count, height, vectors):
+    lacks = facts.window - 1 > spare_registers(registers.count, height, vectors)
+    if lacks and divide and not registers.embeds:
         step += _LOOP
     each = facts.steps * step + height * vectors * facts.stored + _TILE
     return -(-tiles // registers.threads) * each + facts.packing

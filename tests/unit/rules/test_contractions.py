@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
 import pytest
+from support.legal_configurations import default_and_drawn
 
 import autotune
 from autotune import rules, te
@@ -98,6 +99,7 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "transposed": partial(product, 20, 33, 50, "tt"),
     "both along the sum": partial(product, 9, 11, 70, "nt"),
     "batches": partial(product, 8, 8, 8, b=5),
+    "operands that tasks may pack": partial(product, 20, 130, 140),
     "float16": partial(product, 12, 40, 18, dtype="float16"),
     "bfloat16": partial(product, 1, 260, 16, dtype="bfloat16"),
     "3x3": partial(convolution, 1, 5, 9, 10, 18, pad=1),
@@ -132,8 +134,7 @@ def test_every_tile_of_a_contraction_computes_the_right_answer(name: str) -> Non
     task, rng = task_of(made), np.random.default_rng(0)
     inputs, (output,), expected = made()
     arrays = [rng.integers(-3, 4, t.shape).astype(np.dtype(t.dtype)) for t in inputs]
-    indices = (i for i in rng.integers(len(task.space), size=400).tolist() if not task.refusal(i))
-    for index in [task.default_index, *(i for i, _ in zip(indices, range(_TRIED), strict=False))]:
+    for index in default_and_drawn(task, _TRIED):
         structure = task.concrete_structure(index)
         out = np.full(output.shape, np.nan, output.dtype)
         autotune.build(structure.schedule, list(structure.tensors))(*arrays, out)
@@ -151,6 +152,20 @@ def test_the_sums_of_packed_operands_fill_all_registers_but_four() -> None:
     task = task_of(partial(product, 196, 64, 256), (1,), "llvm -mcpu=x86-64-v3 -threads=2")
     known = task.space.config(task.default_index).values
     assert known["tile_rows"] * known["tile_vectors"] == 12  # of 16
+
+
+@pytest.mark.parametrize(
+    ("m", "constants", "in_tasks"),
+    [(64, (), True), (64, (1,), False), (512, (), False)],
+    ids=["rows of one task", "constant", "rows of many tasks"],
+)
+def test_a_task_packs_what_it_alone_reads(
+    m: int, constants: tuple[int, ...], in_tasks: bool
+) -> None:
+    task = task_of(partial(product, m, 768, 768), constants, "llvm -mcpu=x86-64-v3 -threads=2")
+    structure = task.concrete_structure(task.default_index)
+    panel = next(s for s in structure.schedule.stages if "_B" in s.op.name)
+    assert (panel.attach_point is not None) is in_tasks
 
 
 @pytest.mark.parametrize(

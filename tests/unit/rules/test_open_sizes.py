@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from support.legal_configurations import default_and_drawn
 
 import autotune
 from autotune import te
@@ -21,6 +22,7 @@ from autotune.task.task import Task
 LIKELY = [
     ((512, 512, 512), {}),
     ((7, 1000, 2048), {}),
+    ((64, 768, 768), {}),
     ((33, 100, 30), {"transpose_a": True}),
     ((100, 40, 300), {"transpose_b": True}),
     ((2, 4096, 1024), {"dtype": "float16"}),
@@ -49,9 +51,7 @@ def check_product(built, m, n, k, flags):
 def test_products_are_right_whatever_the_sizes_turn_out_to_be(likely, flags):
     sizes = {name: [size] for name, size in zip("mnk", likely, strict=True)}
     task = Task(find_template("matmul", "llvm"), {**sizes, **flags}, "llvm")
-    drawn = np.random.default_rng(0).integers(len(task.space), size=200).tolist()
-    legal = [index for index in drawn if not task.refusal(index)][:1]
-    for index in (task.default_index, *legal):
+    for index in default_and_drawn(task, 1):
         built = product_of(task, index)
         for sizes in SIZES:
             check_product(built, *sizes, flags)

@@ -1,0 +1,74 @@
+"""Writes the loops that pack operands into panels and convert them to the type of their sums."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from autotune import te
+from autotune.ir.axes import IterVar
+from autotune.ir.expr import Read
+from autotune.rules.contractions.contraction import TiledContraction
+from autotune.rules.stage_graph import extent, length_of, open_iterations, open_sizes
+from autotune.rules.threads import COUNTS, PARALLEL, share_open
+from autotune.schedule.stage import Stage
+
+#: Vectors in a row of a tile, about.
+_LIKELY_WIDTH: Final = 4
+
+
+def pack(stage: Stage, way: TiledContraction, read: Read, in_task: bool) -> None:
+    """Write the loops of a panel: copies of vectors, or tiles transposed in registers."""
+    *front, before, lane = stage.op.axis
+    lengths: dict[IterVar, Any] = {axis: length_of(axis) for axis in (*front, before)}
+    if way.along(read):
+        front.append(before)
+        split_in_vectors(stage, lane, way.lanes)
+    else:
+        outer, inner = stage.split(before, factor=way.lanes)
+        lengths[outer] = te.ceildiv(lengths[before], way.lanes)
+        front.append(outer)
+        if way.lies_along_sum(read):
+            vector, lane = stage.split(lane, factor=way.lanes)
+            stage.reorder(*front, vector, inner, lane)
+            stage.unroll(inner)
+            stage.vectorize(lane)
+        else:
+            stage.reorder(*front, lane, inner)
+    if in_task or way.panel_size(read) < PARALLEL:
+        return
+    if open_sizes(stage.op):  # loops that are one would divide by what only calls know
+        tiles = way.vector.size // (_LIKELY_WIDTH * way.lanes)
+        most = front[-1] if extent(before) > tiles else front[len(way.panel_of(read)[0])]
+        stage.reorder(most, *(a for a in front if a is not most))
+        _share_copies(stage, most, lengths[most])
+    else:
+        stage.parallel(stage.fuse(*front))
+
+
+def _share_copies(stage: Stage, axis: IterVar, length: Any) -> None:
+    """Share a loop of copies among threads, if a call makes enough of them."""
+    work = open_iterations(stage.op.output())
+    _ = share_open(stage, axis, length, COUNTS[-1], work, PARALLEL)
+
+
+def convert(stage: Stage, lanes: int) -> None:
+    """Write the loops of an operand that is converted as a whole."""
+    size = math.prod(map(extent, stage.op.axis))
+    if open_sizes(stage.op):
+        *front, last = stage.op.axis
+        stage.vectorize(stage.split(last, factor=lanes)[1])
+        if size >= PARALLEL and front:
+            _share_copies(stage, front[0], length_of(front[0]))
+        return
+    outer, inner = stage.split(stage.fuse(*stage.op.axis), factor=lanes)
+    stage.vectorize(inner)
+    if size >= PARALLEL:
+        stage.parallel(outer)
+
+
+def split_in_vectors(stage: Stage, axis: IterVar, lanes: int) -> None:
+    """Write an axis out as whole vectors."""
+    outer, inner = stage.split(axis, factor=lanes)
+    stage.unroll(outer)
+    stage.vectorize(inner)
