@@ -138,7 +138,7 @@ def dispatch_template(
             known = _Known(names, shapes, losses, best, kernels)
             between = known.between if len(kernels) > 1 else []
             middle = [TunedShape({**shapes[0].args, **sizes}, None) for sizes, _ in between]
-            more, _ = times.measure(middle, kernels, SURVEY_S)
+            more, _ = times.measure_well(middle, kernels, SURVEY_S)
             if all(map(times.works, kernels)):
                 break
             every = [kernel for kernel in every if times.works(kernel)]

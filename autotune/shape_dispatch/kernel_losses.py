@@ -17,8 +17,13 @@ from autotune.shape_dispatch.comparison import (
 )
 from autotune.shape_dispatch.selection import FloatMatrix, select_measured
 
-# About how long each kernel is timed on a shape in the first comparison, and in the last one.
-SURVEY_S, FINAL_S = 0.02, 0.1
+# About how long each kernel is timed on a shape in the first comparison, and in each of the last
+# ones.
+SURVEY_S, FINAL_S = 0.02, 0.05
+
+# Times that all shapes are timed where it matters, one after the other: a neighbour that takes a
+# core for some seconds slows parallel kernels down and no others.
+PASSES = 3
 
 Progress = Callable[[str], object]
 
@@ -104,6 +109,16 @@ class KernelLosses:
         self._failed.update(repr(kernels[n]) for n in failed)
         return losses, best
 
+    def measure_well(
+        self, shapes: Sequence[TunedShape], kernels: Sequence[Candidate], seconds: float
+    ) -> tuple[FloatMatrix, list[float]]:
+        """Return medians of what `measure` returns in some passes over all shapes."""
+        passes = [self.measure(shapes, kernels, seconds) for _ in range(PASSES)]
+        losses = np.array([found for found, _ in passes])
+        failed = np.isinf(losses).any(axis=0)
+        best = np.median([times for _, times in passes], axis=0)
+        return np.where(failed, np.inf, np.median(losses, axis=0)), best.tolist()
+
     def keep(
         self,
         shapes: Sequence[TunedShape],
@@ -122,7 +137,7 @@ class KernelLosses:
 
         def measured(columns: Sequence[int]) -> FloatMatrix:
             self._progress(f"{len(columns)} kernels are timed again, for longer")
-            losses, best[:] = self.measure(shapes, [kernels[n] for n in columns], FINAL_S)
+            losses, best[:] = self.measure_well(shapes, [kernels[n] for n in columns], FINAL_S)
             return losses
 
         everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]

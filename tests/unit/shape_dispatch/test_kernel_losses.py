@@ -82,3 +82,37 @@ def test_the_kernels_that_are_kept_come_with_what_shapes_lose_at_least(times):
     np.testing.assert_allclose(losses, [[0.05], [0.05]])
     np.testing.assert_allclose(least, [0.05, 0.05])
     assert best == [1.0, 1.0]
+
+
+class DisturbedBench(FakeBench):
+    """For a while, nothing but kernels that say so takes twice as long."""
+
+    def __init__(self, disturbed):
+        super().__init__()
+        self.calls, self.disturbed = 0, disturbed
+
+    def call(self, method, *args):
+        found = super().call(method, *args)
+        self.calls += 1
+        if self.calls - 1 not in self.disturbed:
+            return found
+        serial = [kernel.config.get("serial", False) for kernel in args[2]]
+        slow = [cost * (1 if own else 2) for cost, own in zip(found.costs_s, serial, strict=True)]
+        return ShapeTimes(2 * found.best_s, tuple(slow), found.problems)
+
+
+def test_a_neighbour_that_takes_a_core_for_a_pass_makes_no_serial_kernel_look_good(said):
+    serial = Candidate({"n": 8}, ("n",), {"slow": 2.0, "serial": True})
+    kernels = [kernel(1.05), serial]
+    bench = DisturbedBench(disturbed=range(len(SHAPES)))  # the first pass over all shapes
+    times = KernelLosses(bench, ["n"], said.append, lambda _: None)
+    losses, best = times.measure_well(SHAPES, kernels, 0.1)
+    np.testing.assert_allclose(losses, [[0.05, 1.0], [0.05, 1.0]])
+    assert best == [1.0, 1.0]
+
+
+def test_a_kernel_that_fails_in_one_pass_has_failed(said):
+    kernels = [kernel(1.2), kernel(1.0, ends=(64,))]
+    times = KernelLosses(FakeBench(), ["n"], said.append, lambda _: None)
+    losses, _ = times.measure_well(SHAPES, kernels, 0.1)
+    np.testing.assert_allclose(losses, [[0.2, np.inf], [0.2, np.inf]])
