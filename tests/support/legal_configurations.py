@@ -17,6 +17,9 @@ def default_and_drawn(task: Task, count: int, seed: int = 0) -> list[int]:
 
     No more are looked at than needed: each may be of a structure that has to be traced.
     """
-    rng = np.random.default_rng(seed)
+    rng, default = np.random.default_rng(seed), task.default_index
     drawn = dict.fromkeys(rng.integers(len(task.space), size=DRAWS * count).tolist())
-    return [task.default_index, *islice((i for i in drawn if not task.refusal(i)), count)]
+    legal = (index for index in drawn if index != default and not task.refusal(index))
+    found = list(islice(legal, count))
+    assert found or len(task.space) == 1, "none of the drawn configurations is legal"
+    return [default, *found]

@@ -28,7 +28,7 @@ from autotune.rules.stage_graph import length_of, reduction_of
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The values of the knobs of tiles."""
+    """The values of the knobs of tiles, and what their defaults leave."""
 
     #: Vectors in a row of a tile.
     vectors: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Writes the loops that pack operands into panels and convert them to the type of their sums."""
+"""Writes the loops of panels, and of operands that are converted to the type of their sums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _LIKELY_WIDTH: Final = 4
 
 
 def pack(stage: Stage, way: TiledContraction, read: Read, in_task: bool) -> None:
-    """Write the loops of a panel: copies of vectors, or tiles transposed in registers."""
+    """Write the loops of a panel: copies of vectors, or tiles transposed in registers.
+
+    `in_task`: whether each task packs what it reads, so that threads do not share the loops.
+    """
     *front, before, lane = stage.op.axis
     lengths: dict[IterVar, Any] = {axis: length_of(axis) for axis in (*front, before)}
     if way.along(read):

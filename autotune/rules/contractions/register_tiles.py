@@ -1,5 +1,7 @@
 """The rule for contractions on CPUs: tiles in registers, blocks of tiles in tasks, packed panels.
 
+Panels are packed before all tasks, or each by the task that alone reads it.
+
 ::
 
     for (i)                            parallel (blocks of tiles)
@@ -36,7 +38,6 @@ from autotune.rules.contractions.panel_loops import convert, pack, split_in_vect
 from autotune.rules.contractions.tile_costs import (
     Registers,
     Tiling,
-    can_pack_in_tasks,
     can_stream,
     fastest,
     packed_by_tasks,
@@ -114,7 +115,8 @@ def tiles(
     else:
         ways = {"": way}
     packed = _packed(cfg, way, best, effort, constants)
-    in_tasks = _packed_in_tasks(cfg, way, packed, effort, constants, threads)
+    own = (r for r in packed if r.tensor not in constants and packed_by_tasks(way, r, threads))
+    in_tasks = frozenset(own if effort else ())  # without effort, a block has one row of tiles
     choices = _choices(list(ways.values()), best, registers, bool(in_tasks))
     streams = False
     if can_stream(way, packed):
@@ -204,9 +206,9 @@ def _likely_block(best: Tiling, threads: int, packs_in_tasks: bool) -> tuple[int
     tall = math.prod(-(-g.size // best.rows.get(g, 1)) for g in way.rows)
     wide = -(-way.vector.size // columns)
     count = math.prod(g.size for g in way.batches)
-    if packs_in_tasks:  # a block of all rows, or of many
-        return 1, min((n for n in _BLOCKS if n >= tall), default=max(_BLOCKS))
     parts = [r for r in parts_of_tasks(way) if r not in best.packed]
+    if packs_in_tasks and not parts:  # a block of all rows
+        return 1, min((n for n in _BLOCKS if n >= tall), default=max(_BLOCKS))
     if not parts:
         has_many = tall >= _BLOCK and tall * wide * count >= _BLOCK * _TASKS * threads
         return 1, _BLOCK if has_many else 1
@@ -244,25 +246,6 @@ def _packed(
     )
 
 
-def _packed_in_tasks(
-    cfg: KnobDefiner,
-    way: TiledContraction,
-    packed: Collection[Read],
-    effort: Effort,
-    constants: Collection[te.Tensor],
-    threads: int,
-) -> frozenset[Read]:
-    """Return what each task packs for itself: its panels are still in the cache when it reads them.
-
-    The others are packed before all tasks, once for all of them.
-    """
-    may = [r for r in packed if r.tensor not in constants and can_pack_in_tasks(way, r)]
-    likely = any(packed_by_tasks(way, read, threads) for read in may)
-    if effort is Effort.ALL and may:
-        likely = cfg.define_knob("pack_in_tasks", [True, False], default=likely)
-    return frozenset(may if likely else ())
-
-
 def schedule_tiles(
     cfg: KnobDefiner,
     s: Schedule,
@@ -271,7 +254,7 @@ def schedule_tiles(
     effort: Effort,
     taken: Collection[te.Tensor],
 ) -> list[te.Tensor]:
-    """Compute tiles in registers, blocks of tiles in tasks, and panels before them.
+    """Compute tiles in registers, blocks of tiles in tasks, and panels before or in them.
 
     `end`: the stage computed at the tiles: the result, or its only element-wise consumer.
     `effort`: how many knobs it has.
@@ -361,14 +344,15 @@ def _likely_steps(panels: Panels, axis: IterVar, fit: Sequence[int]) -> int:
 
     What rows share stays in registers then: each further step needs another element, if rows are
     neighbours. Without room for them they would take the registers of sums. Rows that do not divide
-    the result share nothing, because those of the last tile repeat the last one.
+    the result share nothing, because those of the last tile repeat the last one, and need no room.
     """
     way, choices = panels.way, panels.choices
     own = [(r, g) for r in way.operands.values() for g in way.rows if way.slides(r, g, [axis])]
     if not own:
         return min(fit, key=lambda n: (abs(n - _STEP), -n))
     near = all(way.window(r, g)[0] == 1 for r, g in own)
-    room = max(fit) if all(g in choices.ragged for _, g in own) else choices.likely_room
+    ragged = all(g in choices.ragged for _, g in own)
+    room = math.inf if ragged else choices.likely_room
     return max((n for n in fit if near and n - 1 <= room), default=fit[0])
 
 

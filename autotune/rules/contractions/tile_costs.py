@@ -13,7 +13,7 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Read
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction, packs
-from autotune.rules.stage_graph import extent, likely_shape
+from autotune.rules.stage_graph import extent, is_open, likely_shape
 from autotune.rules.streamed_stores import LARGE
 from autotune.rules.threads import PARALLEL, bytes_of
 
@@ -34,6 +34,7 @@ _AHEAD: Final = 4
 
 #: Cycles of a step in a loop of few steps, which is not written out for lack of registers.
 _LOOP: Final = 2
+_FEW_STEPS: Final = 8
 
 #: Cycles of a vector that is read across the boundary of cache lines, of a step to another page of
 #: a tensor that exceeds the caches of a core, of a vector from the second cache, and of one that is
@@ -55,18 +56,16 @@ _PAGE_BYTES: Final = 4096
 _NEAR_BYTES: Final = 1 << 14
 _CACHE_BYTES: Final = 1 << 20
 
-#: Cycles of each element of a panel that exceeds so many bytes: caches; what allocators keep. The
-#: first are fewer if a task packs what it reads.
+#: Cycles of each element of a panel that exceeds so many bytes: caches; what allocators keep.
 _FETCHED: Final = ((1 << 19, 1.0), (1 << 22, 1.5), (1 << 25, 1.5))
+#: The same if each task packs its part of it: cycles of reading it from memory.
 _FETCHED_BY_TASKS: Final = ((1 << 22, 1.0), (1 << 25, 1.5))
 
-#: Most rows of a result of which one task computes all, so that it packs what it reads.
-_ROWS_OF_TASK: Final = 192
-#: Elements of a panel that is worth it.
-_WORTH: Final = 1 << 14
-#: Vectors in a block of columns, and such blocks for each thread.
-_BLOCK: Final = 2
-_TASKS: Final = 4
+#: Tasks pack operands whose panels have so many elements, for results of at most so many rows, with
+#: so many vectors in a row for each thread.
+_LEAST_PANEL: Final = 1 << 14
+_MOST_ROWS: Final = 128
+_VECTORS_PER_THREAD: Final = 8
 
 #: Most rows of a result, and fewest vectors in one, with sums in the cache.
 _FEW_ROWS: Final = 4
@@ -142,7 +141,13 @@ class _Operand:
 class _Facts:
     """What the estimate depends on.
 
-    `window`: innermost steps of a sum in which rows read what others read in other steps, or 1.
+    `rows`: elements along the groups that have rows of tiles; `others`: along all further groups.
+    `columns`, `lanes`: elements along the vector, and of a vector.
+    `steps`: of a sum.
+    `window`: innermost steps in which rows read what others read in other steps, or 1.
+    `slides`: along which groups of rows they do.
+    `shared`: as of the contraction.
+    `stored`, `packing`: cycles of storing a vector, and of all packing.
     """
 
     rows: tuple[int, ...]
@@ -151,6 +156,7 @@ class _Facts:
     lanes: int
     steps: int
     window: int
+    slides: tuple[bool, ...]
     shared: int
     stored: float
     packing: float
@@ -221,7 +227,7 @@ def _facts(
         way.vector.size,
         way.lanes,
         math.prod(map(extent, way.reduced)),
-        _window(way),
+        *_window(way, tiled),
         way.shared,
         _stored(way),
         packing,
@@ -263,10 +269,11 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     spilled = max(0, needed - registers.count)
     step = max(height * vectors * part + shuffles, loads, _LATENCY)
     step += (_ISSUE_EMBEDDED if registers.embeds else _ISSUE) * loads + _SPILL * spilled
-    divide = all(size % own == 0 for size, own in zip(facts.rows, rows, strict=True))
-    lacks = facts.window - 1 > spare_registers(registers.count, height, vectors)
-    if lacks and divide and not registers.embeds:
-        step += _LOOP
+    if facts.window > 1 and not registers.embeds:
+        sizes = zip(facts.rows, rows, facts.slides, strict=True)
+        divide = all(size % own == 0 for size, own, slides in sizes if slides)
+        room = spare_registers(registers.count, height, vectors)
+        step += _LOOP if divide and facts.window - 1 > room else 0
     each = facts.steps * step + height * vectors * facts.stored + _TILE
     return -(-tiles // registers.threads) * each + facts.packing
 
@@ -276,20 +283,28 @@ def spare_registers(count: int, height: int, vectors: int) -> int:
     return count - (height + 1) * vectors - height
 
 
-def _window(way: TiledContraction) -> int:
-    """Return in how many innermost steps of a sum rows read what others read in other steps."""
+def _window(
+    way: TiledContraction, groups: Sequence[AxisGroup]
+) -> tuple[int, tuple[bool, ...]]:
+    """Return in how many innermost steps rows read what others read in others, along which groups.
+
+    These are steps that are written out if registers remain: few, and of neighbouring rows.
+    """
     last = [axis for axis in way.reduced if extent(axis) > 1][-1:]
-    slides = any(way.slides(r, g, last) for r in way.operands.values() for g in way.rows)
-    return extent(last[0]) if last and slides else 1
+    slides = tuple(any(way.slides(r, g, last) for r in way.operands.values()) for g in groups)
+    own = [(r, g) for r in way.operands.values() for g in way.rows if way.slides(r, g, last)]
+    near = all(way.window(r, g)[0] == 1 for r, g in own)
+    steps = extent(last[0]) if last and own and near else 1
+    return (steps if steps <= _FEW_STEPS else 1), slides
 
 
 def _is_far(facts: _Facts, vectors: int) -> bool:
-    """Whether most steps of a sum go to another page of a large tensor."""
+    """Whether many steps of a sum go to another page of a large tensor."""
     return any(_page_part(o, facts, vectors) >= 1 / 4 for o in facts.operands)
 
 
 def _page_part(operand: _Operand, facts: _Facts, vectors: int) -> float:
-    """Return how many pages a step of a sum goes on in a large tensor, at most 1."""
+    """Return what part of a page a step of a sum goes on in a large tensor, at most 1."""
     width = vectors * facts.lanes * 4
     if not (operand.is_large and operand.is_wide and width < operand.pitch):
         return 0.0
@@ -309,8 +324,9 @@ def _page_steps(way: TiledContraction, read: Read) -> float:
 
 
 def _steps_apart(way: TiledContraction, read: Read) -> list[int]:
-    """Return how many bytes steps along each axis of a sum are apart, or about, in open sizes."""
-    size, row = dtypes.itemsize(read.dtype), likely_shape(read.tensor)[-1]
+    """Return how many bytes steps along each axis of a sum are apart; about a row in open sizes."""
+    size, tensor = dtypes.itemsize(read.dtype), read.tensor
+    row = likely_shape(tensor)[-1] if any(map(is_open, tensor.shape)) else 0
     return [abs(row if n is None else n) * size for n in way.strides(read, way.reduced)]
 
 
@@ -370,18 +386,13 @@ def _packing(way: TiledContraction, read: Read, threads: int) -> float:
     return size * each / (threads if by_tasks or size >= PARALLEL else 1)
 
 
-def can_pack_in_tasks(way: TiledContraction, read: Read) -> bool:
-    """Whether each task may pack what it reads of an operand, and whether that is worth a knob."""
-    return way.panel_size(read) >= _WORTH
-
-
 def packed_by_tasks(way: TiledContraction, read: Read, threads: int) -> bool:
-    """Whether each task had better pack what it reads: no other one reads it."""
+    """Whether each task packs what it reads of an operand: one has all rows that read it."""
     used, _ = way.panel_of(read)
-    blocks = math.prod(g.size for g in way.batches) * way.vector.size // (_BLOCK * way.lanes)
+    vectors = math.prod(g.size for g in way.batches) * way.vector.size // way.lanes
     return (
-        can_pack_in_tasks(way, read)
-        and math.prod(g.size for g in way.rows) <= _ROWS_OF_TASK
+        way.panel_size(read) >= _LEAST_PANEL
+        and math.prod(g.size for g in way.rows) <= _MOST_ROWS
         and not any(g in way.rows for g in used)
-        and blocks >= _TASKS * threads
+        and vectors >= _VECTORS_PER_THREAD * threads
     )

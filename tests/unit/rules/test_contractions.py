@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -99,7 +101,6 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "transposed": partial(product, 20, 33, 50, "tt"),
     "both along the sum": partial(product, 9, 11, 70, "nt"),
     "batches": partial(product, 8, 8, 8, b=5),
-    "operands that tasks may pack": partial(product, 20, 130, 140),
     "float16": partial(product, 12, 40, 18, dtype="float16"),
     "bfloat16": partial(product, 1, 260, 16, dtype="bfloat16"),
     "3x3": partial(convolution, 1, 5, 9, 10, 18, pad=1),
@@ -154,6 +155,13 @@ def test_the_sums_of_packed_operands_fill_all_registers_but_four() -> None:
     assert known["tile_rows"] * known["tile_vectors"] == 12  # of 16
 
 
+def attached_panels(task: Task, index: int) -> list[str]:
+    """Return the panels that each task packs for itself."""
+    stages = task.concrete_structure(index).schedule.stages
+    panels = [s for s in stages if re.search(r"_[BFW]\d+$", s.op.name)]
+    return [s.op.name for s in panels if s.attach_point is not None]
+
+
 @pytest.mark.parametrize(
     ("m", "constants", "in_tasks"),
     [(64, (), True), (64, (1,), False), (512, (), False)],
@@ -163,9 +171,53 @@ def test_a_task_packs_what_it_alone_reads(
     m: int, constants: tuple[int, ...], in_tasks: bool
 ) -> None:
     task = task_of(partial(product, m, 768, 768), constants, "llvm -mcpu=x86-64-v3 -threads=2")
-    structure = task.concrete_structure(task.default_index)
-    panel = next(s for s in structure.schedule.stages if "_B" in s.op.name)
-    assert (panel.attach_point is not None) is in_tasks
+    assert bool(attached_panels(task, task.default_index)) is in_tasks
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        partial(product, 20, 600, 40),
+        partial(product, 23, 517, 70, how="tt"),
+        partial(product, 8, 100, 40, b=6),
+        partial(product, 9, 530, 64, dtype="float16"),
+        partial(convolution, 1, 80, 5, 5, 300, k=1),
+    ],
+    ids=["rows", "transposed", "batches", "float16", "1x1"],
+)
+def test_panels_that_tasks_pack_are_right(made: Callable[[], Made]) -> None:
+    task, rng = task_of(made, (), "llvm -threads=2"), np.random.default_rng(0)
+    inputs, (output,), expected = made()
+    arrays = [rng.integers(-3, 4, t.shape).astype(np.dtype(t.dtype)) for t in inputs]
+    drawn = default_and_drawn(task, 12)
+    packed = [index for index in drawn if attached_panels(task, index)]
+    assert packed
+    for index in packed[:3]:
+        structure = task.concrete_structure(index)
+        out = np.full(output.shape, np.nan, output.dtype)
+        autotune.build(structure.schedule, list(structure.tensors), task.target)(*arrays, out)
+        np.testing.assert_array_equal(out, expected(*arrays), err_msg=str(task.space.config(index)))
+
+
+def test_contractions_without_knobs_of_blocks_are_packed_once_for_all_tasks() -> None:
+    weights = [te.placeholder((192, 192), "float32", name=f"W{n}") for n in range(4)]
+
+    def layer(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+        r = te.reduce_axis((0, 192), name="r")
+        return te.compute((64, 192), lambda i, j: te.sum(x[i, r] * w[j, r], axis=r))
+
+    first = te.placeholder((64, 192), "float32", name="A")
+    last = functools.reduce(layer, weights, first)
+    task = task_of(
+        lambda: ([first, *weights], [last], np.matmul), (), "llvm -mcpu=x86-64-v3 -threads=2"
+    )
+    assert len(attached_panels(task, task.default_index)) == 3  # of 4
+
+
+def test_a_tile_of_three_vectors_in_four_rows_fills_sixteen_registers() -> None:
+    task = task_of(partial(product, 64, 768, 768), (), "llvm -mcpu=x86-64-v3 -threads=2")
+    known = task.space.config(task.default_index).values
+    assert (known["tile_rows"], known["tile_vectors"]) == (4, 3)
 
 
 @pytest.mark.parametrize(
