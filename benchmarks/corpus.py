@@ -98,7 +98,6 @@ def main(words: Sequence[str] | None = None) -> int:
         options.error("--save is for all workloads: leave --only out")
     if args.rounds < 1:
         options.error(f"--rounds must be at least 1, got {args.rounds}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _check_outputs(args)
         chosen = list(workloads(args))
@@ -383,4 +382,5 @@ def _why(done: subprocess.CompletedProcess[str]) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -31,6 +31,13 @@ FAKES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_variables_of_whoever_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("AUTOTUNE_") and name != "AUTOTUNE_CONFIG_DIR":
+            monkeypatch.delenv(name)
+
+
 @pytest.fixture
 def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in FAKES.items():
