@@ -190,7 +190,7 @@ def test_broadcast_add_says_what_it_cannot_add(args: dict[str, Any], words: str)
 
 def test_the_default_matmul_loads_ahead_in_one_loop_with_one_barrier() -> None:
     task = _task("matmul", {"m": 2048, "n": 2048, "k": 2048}, on_cpu=False)
-    text = emit(task.final(task.default_index)).text
+    text = emit(task.final_of({})).text
     assert "__launch_bounds__(256, 2)" in text
     assert text.count("k_o = 0;") == text.count("__syncthreads();") == 1
     loop = text.partition("k_o = 0;")[2]

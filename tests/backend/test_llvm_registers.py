@@ -62,7 +62,7 @@ def assert_in_registers(kernel: CompiledFunction, loops: int = 1) -> None:
 )
 def test_templates_accumulate_in_registers(name: str, args: dict[str, int], loops: int) -> None:
     task = Task.from_reference(name, args, "llvm")
-    final = task.final(task.default_index)
+    final = task.final_of({})
     assert_in_registers(compile_function(final, task.target, cache=ObjectCache(None)), loops)
 
 

@@ -51,7 +51,7 @@ def test_a_large_scan_is_shared_out_without_a_record(name: str, args: dict[str, 
     task = Task.from_reference(name, args, "llvm -mcpu=x86-64-v4 -threads=2")
     loops = [
         stmt.extent
-        for stmt in walk(task.final(task.default_index).body)
+        for stmt in walk(task.final_of({}).body)
         if isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL
     ]
     assert any(isinstance(tasks, Const) and tasks.value > 1 for tasks in loops)

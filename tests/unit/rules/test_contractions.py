@@ -305,7 +305,7 @@ def _is_number(values: Any) -> bool:
 
 def final_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> str:
     task = task_of(made, constants, "llvm -mcpu=skylake-avx512")
-    return str(task.final(task.default_index))
+    return str(task.final_of({}))
 
 
 def test_the_margin_of_a_depthwise_convolution_is_computed_by_its_tasks() -> None:
@@ -348,7 +348,7 @@ def test_a_long_sum_with_few_results_is_computed_in_parts_by_several_threads() -
 
 def test_the_results_of_parts_are_joined_by_one_thread() -> None:
     task = task_of(partial(product, 2, 2, 100_000), (), "llvm -mcpu=skylake-avx512 -threads=4")
-    assert str(task.final(task.default_index)).count("parallel") == 1
+    assert str(task.final_of({})).count("parallel") == 1
 
 
 def test_neighbours_a_few_elements_apart_are_summed_in_vectors() -> None:

@@ -177,7 +177,7 @@ def times(stmt: Stmt, what: Callable[[Expr], bool]) -> int:
 def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]) -> None:
     check(softmax_of, softmax_expected, *shape, count=4)
     task = task_of(softmax_of, *shape, target=Target.of("cuda -arch=sm_90"))
-    final = task.final(task.default_index)
+    final = task.final_of({})
     text = emit(final).text
     kept = {b.name: b for s in walk(final.body) for b in written(s)}["X.own"]
     elements = math.prod(int(n.value) for n in kept.shape if isinstance(n, Const))
@@ -189,7 +189,7 @@ def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]
 
 def test_tiles_of_a_transpose_change_places_by_exclusive_or_and_move_in_vectors() -> None:
     task = task_of(transposed, 16, 1 << 22, target=Target.of("cuda -arch=sm_90"))
-    text = emit(task.final(task.default_index)).text
+    text = emit(task.final_of({})).text
     assert "bitwise_xor<int>(" in text
     assert text.count("pack<4>(&") >= 3  # to the tile, from the input, to the result
     assert "blockIdx.y" not in text  # there may be only 65,535
@@ -276,7 +276,7 @@ def test_a_long_sum_occupies_all_multiprocessors(
     made: Callable[..., Made], shape: tuple[int, int]
 ) -> None:
     task = task_of(made, *shape, target=Target.of("cuda -arch=sm_90"))
-    kernels = split_kernels(task.final(task.default_index))
+    kernels = split_kernels(task.final_of({}))
     assert len(kernels) == 2
     assert math.prod(int(n.value) for n in kernels[0].grid if isinstance(n, Const)) >= 132
 
@@ -296,7 +296,7 @@ def test_products_are_split_if_blocks_would_be_few_or_small(
 ) -> None:
     task = task_of(made, *shape, target=Target.of("cuda -arch=sm_90"))
     assert task.space.config(task.space.default_index).values.get("parts", 1) == parts
-    kernels = split_kernels(task.final(task.default_index))
+    kernels = split_kernels(task.final_of({}))
     assert len(kernels) == 1 + (parts > 1)
     assert math.prod(int(n.value) for n in kernels[0].grid if isinstance(n, Const)) >= 125
 
@@ -304,7 +304,7 @@ def test_products_are_split_if_blocks_would_be_few_or_small(
 @pytest.mark.parametrize("side", [28, 57])
 def test_windows_are_loaded_in_whole_vectors_whatever_the_size_of_the_image(side: int) -> None:
     task = task_of(windows, 64, 64, side, target=Target.of("cuda -arch=sm_90"))
-    loop = emit(task.final(task.default_index)).text.partition("_k_o = 0")[2].partition("+=")[0]
+    loop = emit(task.final_of({})).text.partition("_k_o = 0")[2].partition("+=")[0]
     assert loop.count("pack<4>(&X[") == loop.count("pack<4>(&F[") == 1
     assert not re.search(r" [XF]\[", loop)
 
@@ -327,12 +327,12 @@ def test_what_is_computed_once_for_a_row_is_in_its_kernel() -> None:
 
     check(normed, expected, count=2)
     task = task_of(normed, target=Target.of("cuda -arch=sm_90"))
-    assert len(split_kernels(task.final(task.default_index))) == 1
+    assert len(split_kernels(task.final_of({}))) == 1
 
 
 def test_the_next_tiles_of_a_product_are_loaded_first_and_where_it_is_written() -> None:
     task = task_of(product_of, 2048, 2048, 2048, target=Target.of("cuda -arch=sm_90"))
-    loop = emit(task.final(task.default_index)).text.partition("for (int ")[2]
+    loop = emit(task.final_of({})).text.partition("for (int ")[2]
     assert loop.count("load_here(pack<4>(&") >= 2
     assert loop.index("load_here(") < loop.index("+=")
 
@@ -385,7 +385,7 @@ def test_rows_of_any_length_move_in_whole_vectors_but_for_their_ends(
 ) -> None:
     check(made, expected, *shape, count=4)
     task = task_of(made, *shape, target=Target.of("cuda -arch=sm_90"))
-    text = emit(task.final(task.default_index)).text
+    text = emit(task.final_of({})).text
     assert f"pack<{lanes}>(&X[" in text
     assert made is row_sums or f"pack<{lanes}>(&Y[" in text
 
@@ -394,7 +394,7 @@ def test_rows_of_any_length_move_in_whole_vectors_but_for_their_ends(
 def test_rows_of_several_axes_are_kept_in_registers(shape: tuple[int, ...]) -> None:
     check(image_softmax, image_softmax_expected, *shape, count=4)
     task = task_of(image_softmax, *shape, target=Target.of("cuda -arch=sm_90"))
-    text = emit(task.final(task.default_index)).text
+    text = emit(task.final_of({})).text
     assert "float X_own[" in text
     assert "__syncthreads" not in text
 
@@ -402,7 +402,7 @@ def test_rows_of_several_axes_are_kept_in_registers(shape: tuple[int, ...]) -> N
 def test_only_the_last_steps_of_a_sum_ask_whether_they_are_there() -> None:
     check(column_sums, lambda x: 2 * x.sum(axis=0), 1031, 40, count=3)
     task = task_of(column_sums, 4097, 4097, target=Target.of("cuda -arch=sm_90"))
-    text = emit(task.final(task.default_index)).text
+    text = emit(task.final_of({})).text
     loop = text.partition("for (int k_o")[2].partition("}")[0]
     assert "+= X[" in loop
     assert "if (" not in loop
@@ -413,7 +413,7 @@ def test_only_the_last_steps_of_a_sum_ask_whether_they_are_there() -> None:
 
 def text_of_operator(name: str, **args: Any) -> str:
     task = Task.from_reference(name, args, "cuda -arch=sm_90")
-    return emit(task.final(task.default_index)).text
+    return emit(task.final_of({})).text
 
 
 @pytest.mark.parametrize(("batch", "units"), [(300, 96), (301, 200), (1000, 129)])
@@ -450,8 +450,7 @@ def test_a_block_keeps_scores_of_one_head_of_several_batches() -> None:
     for b in (1, 3):
         args = {"b": b, "heads": 6, "s": 500, "d": 64}
         task = Task.from_reference("attention", args, "cuda -arch=sm_90")
-        values = {**task.space.config(task.default_index).values, "scan_rows_block64": 32}
-        final = task.final_of(values)
+        final = task.final_of({"scan_rows_block64": 32})
         kept = [s.buffer for s in walk(final.body) if isinstance(s, Allocate)]
         sizes.append(sorted(str(b.shape) for b in kept if b.scope == "shared"))
     assert sizes[0] == sizes[1]
