@@ -376,7 +376,7 @@ def _choice(
     if choice.text:
         log.info("%s: %s", task.workload, choice.text)
     if policy.guard:
-        from autotune.tuner.run.guard import compare_with_default  # slow import
+        from autotune.tuner.run.compare_with_default import compare_with_default  # slow import
 
         found = compare_with_default(task, choice.config)
         if not found.keeps:

@@ -1,4 +1,6 @@
-"""Evaluation of itervar columns on a nest whose numbers are scalars or arrays over candidates.
+"""Evaluation of itervar columns, such as touched bytes and reuse, on a nest of numbers or arrays.
+
+The numbers of a nest are scalars of one candidate, or arrays over candidates.
 
 Only requested columns are evaluated. Every product is cached, and accesses with the same strides
 and lengths share products, so nothing is computed twice.

@@ -1,7 +1,8 @@
 """Itervar features: attributes, arithmetic and memory accesses of each loop.
 
-The same evaluation serves one candidate (rows of Python ints, as the seed prints them) and all
-candidates of a search space (columns and a float32 matrix). The rules are AutoTVM's.
+The same evaluation serves one candidate (rows of Python ints) and all candidates of a search space
+(columns and a float32 matrix). The rules are AutoTVM's. `plan.py` finds the columns and paths of a
+nest, and `evaluate.py` computes their numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def itervar_rows(nest: LoopNest, take_log: bool = False, layout: str = "itervar"
 
     nest: every number a scalar.
     take_log: apply `signed_log2` to all but the nest level and the one-hot code; gives floats.
-    layout: ``"itervar"`` (the seed's) or ``"autotvm08"`` (one-hot order of AutoTVM v0.8, mod -1).
+    layout: ``"itervar"`` or ``"autotvm08"`` (one-hot order of AutoTVM v0.8, mod -1).
 
     FeatureError if the nest holds arrays or contradicts itself.
     """

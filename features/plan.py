@@ -48,7 +48,7 @@ class FeatureColumn:
 class ExtractionPlan:
     """The structure of a nest, ready for evaluation."""
 
-    #: The columns in the seed's order: for each row `_attr_`, `_arith_` and its accesses.
+    #: The columns in the order of the layout: for each row `_attr_`, `_arith_` and its accesses.
     groups: tuple[tuple[int, str, tuple[FeatureColumn, ...]], ...]
     #: The same, flat.
     columns: tuple[FeatureColumn, ...]

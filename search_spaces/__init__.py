@@ -1,7 +1,8 @@
 """Search spaces: knobs, constraints, and the indexed product of them that tuners search.
 
 In: knobs and constraints. Out: the feasible configurations, each with an index. Read `space.py`
-first, then `knob.py`. A leaf package: it knows nothing of schedules or devices.
+first, then `knob.py`. A leaf package: it knows nothing of schedules or devices. The knobs of
+operators are defined in `autotune.rules`.
 """
 
 from search_spaces.config import Config as Config

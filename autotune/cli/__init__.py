@@ -1,4 +1,4 @@
 """The command line: one module per command, imported when the command runs.
 
-In: words. Out: text and an exit code. Read `app.py` first, then the command in `commands/`.
+In: arguments. Out: text and an exit code. Read `app.py` first, then the command in `commands/`.
 """

@@ -1,4 +1,4 @@
-"""The index of logs: groups their records by workload and target."""
+"""Scans logs, and groups their records by workload and target."""
 
 from __future__ import annotations
 

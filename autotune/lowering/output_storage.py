@@ -1,4 +1,6 @@
-"""Output storage: a temporary whose elements are last read where outputs are written lives there.
+"""Output storage: a temporary shares the memory of an output.
+
+Each of its elements is last read where that element of the output is written.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Splits off a function what depends only on constant inputs, so that it is computed once.
+"""Moves what depends only on constant inputs into a function of its own, which runs once.
 
     main(A, B, C)                      main_prepare(B, P)
       allocate P                         P = pack(B)

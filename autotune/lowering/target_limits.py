@@ -2,7 +2,7 @@
 
 The same functions serve all candidates of a structure, whose sizes are expressions over knobs, and
 one candidate, whose sizes are numbers. A message names the limit. It is the same for all
-candidates, because rejections are counted by message.
+candidates, because rejections are counted by message. `Task.refusal` applies them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is wrong with a record of a task: today's template makes it not, or it is not believed.
+"""What is wrong with a record: today's template no longer makes it, or its time is not believed.
 
 Builds, runs and the tools for logs all ask here, so that they agree.
 """

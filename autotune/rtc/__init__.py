@@ -1,9 +1,10 @@
 """Kernels as text: a device header, compilation at run time, launches, templates, and an example.
 
+In: CUDA C++. Out: functions that launch it with checks. Read `rtc_function.py` first.
+
 `get_function` and `launch` are all that a kernel of one's own needs; `unary` is one.
 `VectorizedKernelRTCLauncher` launches those that take vectors, `RawKernel` is what a template
-returns. Names are loaded when they are first used: templates need only the last. In: CUDA C++.
-Out: functions that launch it with checks. Read `rtc_function.py` first.
+returns. Names are loaded when they are first used: templates need only the last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The kinds of devices. A new kind is a folder beside this file, and a line in `BACKENDS`."""
+"""The kinds of devices.
+
+A new kind is a folder beside this file, a line in `BACKENDS`, its source text in
+`autotune.codegen`, and its options in `autotune.target`.
+"""
 
 from __future__ import annotations
 

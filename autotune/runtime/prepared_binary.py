@@ -1,4 +1,4 @@
-"""Machine code of a function with constant inputs: it prepares them, and then is called without.
+"""Machine code of a function that prepares its constant inputs once, and is called without them.
 
 See `autotune.lowering.split_constants`.
 """

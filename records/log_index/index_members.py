@@ -1,4 +1,4 @@
-"""What the lines of a log are of, for its index, and where those stand that a build may need."""
+"""For each line of a log its group, and the positions of the lines that a build may need."""
 
 from __future__ import annotations
 

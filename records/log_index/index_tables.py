@@ -1,4 +1,4 @@
-"""The tables of an index beside a log, and how it is told that they are as they were written.
+"""The tables of an index beside a log, and the digests by which damage is detected.
 
 Digests are kept of all that is read, and checked when it is read. Groups are hashed into buckets by
 their arguments. The one row of `covered` has the digest of each bucket, so that a look-up checks

@@ -44,7 +44,7 @@ class RecordStore:
         A JSON Lines file.
     left_s : callable, optional
         Returns the seconds there are to wait while another process has locked the log, None for
-        any. By default reading waits for `locks.READING_WAITS_S`, and appending for any time. After
+        any. By default reading waits for `files.READING_WAITS_S`, and appending for any time. After
         a second a `RecordWarning` names the process that holds the lock.
     """
 

@@ -13,7 +13,7 @@ from support.measured import measured
 import autotune
 from autotune.cli.main import main
 from autotune.task.task import Task
-from autotune.tuner.run.guard import compare_with_default
+from autotune.tuner.run.compare_with_default import compare_with_default
 from records import RecordStore, RecordWarning
 
 TEMPLATE = '''

@@ -1,4 +1,4 @@
 """What `autotune bench` measures.
 
-In: lines of configurations. Out: their measurements. Read `bench_plan.py` first.
+In: the configurations of each line of a plot. Out: their measurements. Read `bench_plan.py` first.
 """

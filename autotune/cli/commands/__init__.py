@@ -1,4 +1,4 @@
-"""One file per command of `autotune`; `bench_*` are parts of `bench`.
+"""One file per command of `autotune`; what `bench` measures is in `autotune.cli.bench`.
 
 In: options that have been read. Out: text and an exit code. Read `run.py` first.
 """

@@ -1,4 +1,4 @@
-"""From words, job files and config.toml to options that have been checked.
+"""From arguments, job files and config.toml to options that have been checked.
 
-In: words and files. Out: options, tasks and plans of runs. Read `run_options.py` first.
+In: arguments and files. Out: options, tasks and plans of runs. Read `run_options.py` first.
 """

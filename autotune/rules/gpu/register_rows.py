@@ -1,4 +1,4 @@
-"""Keeps rows in registers on GPUs: the threads of a row load it once and compute dear parts once.
+"""Keeps rows in registers on GPUs: the threads of a row load it once and compute costly parts once.
 
 ::
 
@@ -43,7 +43,7 @@ class KeptRows:
     kernel: FusedKernel
     #: Elements of a row.
     columns: int
-    #: The tensors: inputs that are read several times, and dear stages.
+    #: The tensors: inputs that are read several times, and costly stages.
     held: frozenset[te.Tensor]
     #: Stages that are computed where they are read.
     inlined: frozenset[te.Tensor]

@@ -44,9 +44,9 @@ AUDIT_FROM = 16  # Outcomes of its own proposals from which on the model is audi
 # Rank correlation of guesses with outcomes from which on every proposal is the model's.
 TRUSTED = 0.0
 
-# With each measurement in vain, every other proposal has to better the best time by so much more
-# for it to count, up to a limit; 1 is the deviation of the times measured. Who searches a plateau
-# in vain so looks elsewhere, too.
+# After each measurement that improves nothing, every second proposal must beat the best time by so
+# much more, up to a limit; 1 is the deviation of the times measured. So a search that is stuck on a
+# plateau looks elsewhere, too.
 EXPLORATION, MAX_EXPLORATION = 0.1, 1.0
 EXPLORATION_HALF_LIFE = 50.0  # Measurements after which boldness counts half, and so on.
 
@@ -167,9 +167,9 @@ class ModelTuner(Tuner):
         return proposals
 
     def _margins(self, n: int) -> list[float]:
-        """Return by how much each of `n` proposals has to better the best value for it to count.
+        """Return by how much each of `n` proposals must beat the best value.
 
-        Every other one is bold, the bolder the longer the search has been in vain.
+        Every second one is bold, the bolder the longer the search has improved nothing.
         """
         best = self.best
         known = len(self._told)

@@ -1,4 +1,4 @@
-"""Functions that times may follow: what boosted trees read from features."""
+"""Trends: predictions of boosted trees, which the Gaussian process takes as functions of time."""
 
 from __future__ import annotations
 

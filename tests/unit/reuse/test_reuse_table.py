@@ -28,8 +28,8 @@ from autotune.reuse.policy import MISSING, ReusePolicy
 from autotune.runtime import environment
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.tuner.run import guard, tune_missing
-from autotune.tuner.run.guard import GuardResult
+from autotune.tuner.run import compare_with_default, tune_missing
+from autotune.tuner.run.compare_with_default import GuardResult
 from records import RecordStore
 from records.groups import RecordList
 
@@ -304,7 +304,7 @@ def test_a_guard_times_whatever_record_is_used(
     record = record_of(task, near, both, device, workload)
     timed = []
     monkeypatch.setattr(
-        guard,
+        compare_with_default,
         "compare_with_default",
         lambda _, config: timed.append(config) or GuardResult(over_default),
     )

@@ -1,4 +1,4 @@
-"""Times a chosen configuration and the default in turns, on this machine, before one is built."""
+"""Times a chosen configuration and the default in turns, before the build uses one of them."""
 
 from __future__ import annotations
 
