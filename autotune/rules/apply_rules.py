@@ -100,6 +100,7 @@ def schedule(
     - `unroll`: steps of the reduction that are unrolled.
     - `partial_vectors`: for reductions along rows: vectors of partial results.
     - `parts`: for long reductions with few results: the number of parts that are reduced first.
+      With one part, rows are as others are, and what shares them is computed row by row.
     - `stores`: whether a large result is stored past the caches ("streamed").
     - `lanes`: for other stages: elements in a vector.
     - `scan`: how a scan is computed: "steps" (columns are divided among threads, and each computes
@@ -229,7 +230,7 @@ class _Rules:
         likely = next(n for n in (4, 2, 1) if n * width <= length)
         vectors = knobs.define_knob("partial_vectors", counts, default=likely)
         parts = parts_knob(knobs, tensor, result_count(tensor))
-        if parts is None:
+        if parts is None or parts <= 1:
             lanes = lanes_of(tensor, width, vectors)
             self.lanes |= dict.fromkeys(lanes.stages, lanes)
             return lanes.stages

@@ -191,6 +191,16 @@ def test_rules_do_not_fire_where_they_bring_nothing(
     assert not any(name.startswith(knob) for name in task_of(made, args).space.column_names)
 
 
+@pytest.mark.parametrize(("threads", "launches"), [(1, 0), (2, 1), (64, 4)])
+def test_few_long_rows_are_computed_row_by_row_unless_threads_are_more(
+    threads: int, launches: int
+) -> None:
+    target = Target.of(f"llvm -threads={threads}")
+    task = Task.from_reference("softmax", {"m": 8, "n": 100_000}, target)
+    assert str(task.final_of({})).count("parallel (") == launches
+    assert {"parts", "parts_3"} <= set(task.space.column_names)
+
+
 @pytest.mark.parametrize("place", [0, 17, 63, 99])
 def test_a_nan_anywhere_in_a_row_is_its_maximum(place: int) -> None:
     x = np.linspace(-1, 1, 200, dtype="float32").reshape(2, 100)
