@@ -59,7 +59,8 @@ _VECTORS: Final = 3
 _HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
 _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
 
-#: Equal parts into which a row is divided whose sums are in the cache.
+#: Equal parts into which a row is divided whose sums are in the cache, of whole pairs of vectors:
+#: the compiler writes two vectors out, which share elements of rows.
 _PARTS: Final = (2, 1, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
 
 #: Steps of a sum that are written out, and about how many are by default.
@@ -81,7 +82,7 @@ _SUMS: Final = 2, 4
 _SUM_BYTES: Final = 1 << 13
 _LIGHT_SUMS: Final = 4.0
 
-#: What a task may compute for itself.
+#: What a task may compute for itself, or sum in the cache.
 _NEAR_BYTES: Final = 1 << 14
 
 
@@ -172,8 +173,9 @@ def _likely_stream(best: Tiling, widths: Sequence[int], outlasts: bool, threads:
         return -(-tasks // threads) * (count + _ROW_VECTORS)
 
     each = rows * way.lanes * dtypes.itemsize(way.tensor.dtype)
-    near = [count for count in widths if count * each <= _SUM_BYTES]
-    return max(near) if outlasts and near else min(widths, key=cost)
+    most = _SUM_BYTES if outlasts else _NEAR_BYTES
+    near = [count for count in widths if count * each <= most]
+    return max(near) if outlasts and near else min(near or widths, key=cost)
 
 
 def _choices(
@@ -189,7 +191,7 @@ def _choices(
     lengths = [n for way in ways for n in [m for m in map(extent, way.reduced) if m > 1][-1:]]
     return Choices(
         tuple(n for n in _WIDTHS if n <= most),
-        tuple(dict.fromkeys(-(-most // parts) for parts in _PARTS)),
+        tuple(dict.fromkeys(min(most, 2 * -(-most // (2 * parts))) for parts in _PARTS)),
         tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
         tuple(n for n in _STEPS if n <= max(lengths, default=1)),
         tuple(n for n in _BLOCKS if n < 2 * most),

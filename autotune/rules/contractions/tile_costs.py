@@ -61,6 +61,16 @@ _FETCHED: Final = ((1 << 19, 1.0), (1 << 22, 1.5), (1 << 25, 1.5))
 #: The same if each task packs its part of it: cycles of reading it from memory.
 _FETCHED_BY_TASKS: Final = ((1 << 22, 1.0), (1 << 25, 1.5))
 
+#: As measured on processors without AVX-512, by the bytes of a tensor: cycles of a step to another
+#: page, of an element that a task packs, of a vector that is read in long rows. Also cycles of a
+#: multiply-add whose sum is in the cache, of copying the sum, and the most rows of such a tile.
+_PAGES: Final = ((0, 12.0), (1 << 22, 25.0), (1 << 23, 40.0), (1 << 24, 90.0))
+_SHORT_ROWS: Final = ((_CACHE_BYTES, 1.0), (1 << 22, 1.0), (1 << 23, 1.5), (1 << 24, 3.0))
+_LONG_ROWS: Final = ((0, 0.9), (_CACHE_BYTES, 0.9), (1 << 22, 1.5), (1 << 23, 3.5))
+_SUM_IN_CACHE: Final = 2.0
+_COPIED: Final = 2.0
+_STREAMED_ROWS: Final = 8
+
 #: Tasks pack operands whose panels have so many elements, for results of at most so many rows, with
 #: so many vectors in a row for each thread.
 _LEAST_PANEL: Final = 1 << 14
@@ -123,8 +133,10 @@ class _Operand:
     `shuffles`: cycles of a vector in the units that multiply, to gather its elements.
     `pitch`: largest distance of two steps of the sum in bytes, 0 if they follow each other.
     `page_steps`: for rows, the part of the steps that go to another page.
+    `page`: cycles of such a step.
     `in_place`: whether it is a vector that is not packed.
     `is_large`: whether the tensor exceeds the caches of a core.
+    `long_rows`: cycles of a vector of a row that is read as a whole.
     """
 
     rows: tuple[tuple[float, ...], ...]
@@ -135,6 +147,8 @@ class _Operand:
     is_large: bool = False
     shuffles: float = 0
     page_steps: float = 0
+    page: float = _PAGE
+    long_rows: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +194,12 @@ def fastest(
             facts = _facts(way, packed, registers, constants)
             cycles, counts, vectors = _fastest(facts, registers)
             rows = dict(zip(way.rows, counts, strict=False))
-            streams = math.prod(g.size for g in way.rows) <= _FEW_ROWS and _is_far(facts, vectors)
+            few = math.prod(g.size for g in way.rows) <= _FEW_ROWS
+            streams = few and _is_far(facts, vectors)
             found.append((cycles, Tiling(way, rows, vectors, packed, streams)))
+            if not registers.embeds and can_stream(way, packed):
+                tiling = Tiling(way, _streamed_rows(way), vectors, packed, streams=True)
+                found.append((_streaming(facts, registers), tiling))
     return min(found, key=lambda pair: pair[0])[1]
 
 
@@ -211,16 +229,16 @@ def _facts(
     for read in dict.fromkeys(way.operands.values()):
         rows = tuple(_distinct(way, read, g, max(registers.heights)) for g in tiled)
         if not way.varies(read):
-            steps = _page_steps(way, read)
-            operands.append(_Operand(rows, 0.5, False, 0, page_steps=steps))
+            steps, page = _page_steps(way, read), _page(read, registers)
+            operands.append(_Operand(rows, 0.5, False, 0, page_steps=steps, page=page))
         else:
             loads = max(0.5, way.lanes / registers.lanes)
             if read in packed:
                 operands.append(_Operand(rows, loads, True, 0))
             else:
-                operands.append(_in_place(way, read, rows, loads))
+                operands.append(_in_place(way, read, rows, loads, registers))
     others = (g.size for g in way.groups if g is not way.vector and g not in tiled)
-    packing = sum(_packing(way, r, registers.threads) for r in packed if r.tensor not in constants)
+    packing = sum(_packing(way, r, registers) for r in packed if r.tensor not in constants)
     return _Facts(
         tuple(g.size for g in tiled),
         math.prod(others),
@@ -254,11 +272,11 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
             if operand.in_place and ragged:  # in the last tile, or all if sums are short
                 tiles_across = -(-facts.columns // columns) if facts.steps > _SHORT else 1
                 each *= 1 + (_MASKED - 1) / tiles_across
-            loads += count * (vectors * each + (_PAGE * far if far else 0))
+            loads += count * (vectors * each + (operand.page * far if far else 0))
             if operand.shuffles:  # no 0 of infinitely many, which is not a number
                 shuffles += count * vectors * operand.shuffles
         else:
-            loads += count * operand.loads + _PAGE * operand.page_steps
+            loads += count * operand.loads + operand.page * operand.page_steps
     part = max(0.5, facts.lanes / registers.lanes)
     # Beside the sums, the vectors that rows share are in registers, and an element of a row; if it
     # is a single vector, those of the next steps, too. One more is for vectors that are not packed,
@@ -276,6 +294,28 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
         step += _LOOP if divide and facts.window - 1 > room else 0
     each = facts.steps * step + height * vectors * facts.stored + _TILE
     return -(-tiles // registers.threads) * each + facts.packing
+
+
+def _streaming(facts: _Facts, registers: Registers) -> float:
+    """Return about how many cycles each of some threads needs if sums stay in the cache."""
+    vectors = facts.others * -(-facts.columns // facts.lanes)
+    part, height = max(1.0, facts.lanes / registers.lanes), math.prod(facts.rows)
+    step = _SUM_IN_CACHE * height
+    step += sum(operand.long_rows + operand.shuffles for operand in facts.operands)
+    each = part * facts.steps * step + height * (facts.stored + _COPIED)
+    return vectors * each / registers.threads + facts.packing
+
+
+def _streamed_rows(way: TiledContraction) -> dict[AxisGroup, int]:
+    """Return the rows of a tile whose sums are in the cache: tiles are alike, if they can be."""
+    rows = {}
+    for group in way.rows[:1]:
+        whole = [n for n in range(1, _STREAMED_ROWS + 1) if group.size % n == 0]
+        tiles = -(-group.size // _STREAMED_ROWS)
+        rows[group] = max(whole) if 2 * max(whole) >= min(_STREAMED_ROWS, group.size) else -(
+            -group.size // tiles
+        )
+    return rows
 
 
 def spare_registers(count: int, height: int, vectors: int) -> int:
@@ -346,15 +386,32 @@ def _stored(way: TiledContraction) -> float:
     return 1 if last == [way.vector] else 2 * way.lanes
 
 
+def _beyond(table: Sequence[tuple[int, float]], size: int) -> float:
+    """Return the sum of the cycles of all limits that some bytes reach."""
+    return sum(cycles for limit, cycles in table if size >= limit)
+
+
+def _page(read: Read, registers: Registers) -> float:
+    """Return about how many cycles a step to another page of a large tensor takes."""
+    return _PAGE if registers.embeds else _beyond(_PAGES, bytes_of(read.tensor))
+
+
 def _in_place(
-    way: TiledContraction, read: Read, rows: tuple[tuple[float, ...], ...], loads: float
+    way: TiledContraction,
+    read: Read,
+    rows: tuple[tuple[float, ...], ...],
+    loads: float,
+    registers: Registers,
 ) -> _Operand:
     steps = _steps_apart(way, read)
     step = way.along(read)
     shuffles = _SHUFFLE * (step - 1) * loads
     loads *= _UNALIGNED if step == 1 else 2 * step
-    is_large = bytes_of(read.tensor) > _CACHE_BYTES
-    return _Operand(rows, loads, True, max(steps, default=0), True, is_large, shuffles)
+    size, page = bytes_of(read.tensor), _page(read, registers)
+    return _Operand(
+        rows, loads, True, max(steps, default=0), True, size > _CACHE_BYTES, shuffles, page=page,
+        long_rows=_beyond(_LONG_ROWS, size),
+    )  # fmt: skip
 
 
 def _distinct(way: TiledContraction, read: Read, group: AxisGroup, most: int) -> tuple[float, ...]:
@@ -374,15 +431,15 @@ def _groups_of_rows(rows: int, each: int) -> float:
     return -(-rows // each) if rows == 0 or each % rows == 0 or rows % each == 0 else math.inf
 
 
-def _packing(way: TiledContraction, read: Read, threads: int) -> float:
+def _packing(way: TiledContraction, read: Read, registers: Registers) -> float:
     """Return about how many cycles each of some threads needs to pack an operand."""
-    size = way.panel_size(read)
+    size, threads = way.panel_size(read), registers.threads
     strided = _TRANSPOSED if way.lies_along_sum(read) else _STRIDED
     step = way.along(read)
     each = (2 * step + _SHUFFLE * (step - 1)) / way.lanes if step else strided
     by_tasks = packed_by_tasks(way, read, threads)
-    for limit, cycles in _FETCHED_BY_TASKS if by_tasks else _FETCHED:
-        each += cycles if size * dtypes.itemsize(read.dtype) > limit else 0
+    own = _FETCHED_BY_TASKS if registers.embeds else _SHORT_ROWS
+    each += _beyond(own if by_tasks else _FETCHED, size * dtypes.itemsize(read.dtype) - 1)
     return size * each / (threads if by_tasks or size >= PARALLEL else 1)
 
 

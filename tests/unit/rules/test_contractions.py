@@ -142,8 +142,10 @@ def test_every_tile_of_a_contraction_computes_the_right_answer(name: str) -> Non
         np.testing.assert_array_equal(out, expected(*arrays), err_msg=str(task.space.config(index)))
 
 
-def default_of(made: Callable[[], Made], constants: tuple[int, ...] = ()) -> dict[str, Any]:
-    task = task_of(made, constants, "llvm -mcpu=skylake-avx512 -threads=2")
+def default_of(
+    made: Callable[[], Made], constants: tuple[int, ...] = (), processor: str = "skylake-avx512"
+) -> dict[str, Any]:
+    task = task_of(made, constants, f"llvm -mcpu={processor} -threads=2")
     return dict(task.space.config(task.default_index).values)
 
 
@@ -355,9 +357,30 @@ def test_neighbours_a_few_elements_apart_are_summed_in_vectors() -> None:
     assert "vector" in default_of(partial(product, 2, 2, 100_000))
 
 
-def test_a_long_row_of_sums_is_divided_into_equal_parts() -> None:
+def test_a_long_row_of_sums_is_divided_into_equal_parts_of_pairs_of_vectors() -> None:
     width = default_of(partial(product, 1, 49 * 16, 5555))["stream_vectors"]
-    assert width in {-(-49 // parts) for parts in range(1, 50)}
+    assert width in {2 * -(-49 // (2 * parts)) for parts in range(1, 50)}
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "rows"),
+    [
+        (8, 4096, 1024, 8),
+        (16, 768, 3072, 8),
+        (5, 3000, 3000, 5),
+        (12, 2000, 1500, 6),
+        (128, 768, 3072, None),  # so many multiply-adds are worth packing
+        (8, 512, 256, None),  # the matrix is in a cache
+    ],
+)
+def test_few_rows_times_a_large_matrix_sum_in_half_of_the_first_cache(
+    m: int, n: int, k: int, rows: int | None
+) -> None:
+    values = default_of(partial(product, m, n, k), (), "x86-64-v3")
+    assert values["stream"] is (rows is not None)
+    if rows is not None:
+        assert values["tile_rows"] == rows
+        assert values["stream_vectors"] * rows * 32 <= 1 << 14
 
 
 @pytest.mark.parametrize(("n", "how", "dtype"), [(1033, "nn", "float32"), (2080, "nt", "float16")])
