@@ -100,7 +100,8 @@ def schedule(
     - `unroll`: steps of the reduction that are unrolled.
     - `partial_vectors`: for reductions along rows: vectors of partial results.
     - `parts`: for long reductions with few results: the number of parts that are reduced first.
-      With one part, rows are as others are, and what shares them is computed row by row.
+      With one part, a reduction along rows is like any other, and stages with the same rows may be
+      computed row by row (`at`).
     - `stores`: whether a large result is stored past the caches ("streamed").
     - `lanes`: for other stages: elements in a vector.
     - `scan`: how a scan is computed: "steps" (columns are divided among threads, and each computes

@@ -59,8 +59,8 @@ _VECTORS: Final = 3
 _HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
 _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
 
-#: Equal parts into which a row is divided whose sums are in the cache, of whole pairs of vectors:
-#: the compiler writes two vectors out, which share elements of rows.
+#: Equal parts into which a row of sums in the cache is divided. A part has an even number of
+#: vectors, or is the whole row: the compiler unrolls two vectors, which share elements of rows.
 _PARTS: Final = (2, 1, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
 
 #: Steps of a sum that are written out, and about how many are by default.
@@ -125,7 +125,7 @@ def tiles(
         if effort is Effort.ALL:
             streams = cfg.define_knob("stream", [True, False], default=streams)
     if streams:
-        likely = _likely_stream(best, choices.long, outlasts, threads)
+        likely = _likely_stream(best, choices.long, outlasts, registers)
         vectors = cfg.define_knob("stream_vectors", choices.long, likely)
     else:
         vectors = cfg.define_knob("tile_vectors", choices.vectors, default=best.vectors)
@@ -164,18 +164,22 @@ def _past_caches(cfg: KnobDefiner, best: Tiling) -> Tiling:
     return replace(best, rows=rows, packed=packed, streams=True)
 
 
-def _likely_stream(best: Tiling, widths: Sequence[int], outlasts: bool, threads: int) -> int:
+def _likely_stream(
+    best: Tiling, widths: Sequence[int], outlasts: bool, registers: Registers
+) -> int:
     """Return how many vectors of sums in the cache a row has by default."""
-    way, rows = best.way, math.prod(best.rows.values())
+    way, rows, threads = best.way, math.prod(best.rows.values()), registers.threads
+    most = -(-way.vector.size // way.lanes)
 
     def cost(count: int) -> int:
         tasks = -(-way.vector.size // (count * way.lanes))
         return -(-tasks // threads) * (count + _ROW_VECTORS)
 
     each = rows * way.lanes * dtypes.itemsize(way.tensor.dtype)
-    most = _SUM_BYTES if outlasts else _NEAR_BYTES
-    near = [count for count in widths if count * each <= most]
-    return max(near) if outlasts and near else min(near or widths, key=cost)
+    limit = _SUM_BYTES if outlasts else most * each if registers.embeds else _NEAR_BYTES
+    fit = [count for count in widths if count <= most] or list(widths)
+    near = [count for count in fit if count * each <= limit]
+    return max(near) if outlasts and near else min(near or fit, key=cost)
 
 
 def _choices(

@@ -61,12 +61,17 @@ _FETCHED: Final = ((1 << 19, 1.0), (1 << 22, 1.5), (1 << 25, 1.5))
 #: The same if each task packs its part of it: cycles of reading it from memory.
 _FETCHED_BY_TASKS: Final = ((1 << 22, 1.0), (1 << 25, 1.5))
 
-#: As measured on processors without AVX-512, by the bytes of a tensor: cycles of a step to another
-#: page, of an element that a task packs, of a vector that is read in long rows. Also cycles of a
-#: multiply-add whose sum is in the cache, of copying the sum, and the most rows of such a tile.
-_PAGES: Final = ((0, 12.0), (1 << 22, 25.0), (1 << 23, 40.0), (1 << 24, 90.0))
-_SHORT_ROWS: Final = ((_CACHE_BYTES, 1.0), (1 << 22, 1.0), (1 << 23, 1.5), (1 << 24, 3.0))
-_LONG_ROWS: Final = ((0, 0.9), (_CACHE_BYTES, 0.9), (1 << 22, 1.5), (1 << 23, 3.5))
+#: As measured without AVX-512, by the bytes of a tensor; each limit that it exceeds adds its
+#: cycles. They are of a step to another page, of an element that a task packs, and of a vector of
+#: a row that is read as a whole.
+_PAGE_BY_BYTES: Final = ((0, 12.0), (4_000_000, 25.0), (8_000_000, 40.0), (16_000_000, 90.0))
+_PACKED_BY_BYTES: Final = (
+    (_CACHE_BYTES, 1.0), (4_000_000, 0.5), (8_000_000, 2.0), (16_000_000, 3.0)
+)  # fmt: skip
+_STREAMED_BY_BYTES: Final = ((0, 0.9), (_CACHE_BYTES, 0.9), (4_000_000, 1.5), (8_000_000, 3.5))
+
+#: Cycles of a multiply-add whose sum is in the cache, and of copying a vector of sums to the
+#: result; most rows of a tile of such sums.
 _SUM_IN_CACHE: Final = 2.0
 _COPIED: Final = 2.0
 _STREAMED_ROWS: Final = 8
@@ -197,7 +202,7 @@ def fastest(
             few = math.prod(g.size for g in way.rows) <= _FEW_ROWS
             streams = few and _is_far(facts, vectors)
             found.append((cycles, Tiling(way, rows, vectors, packed, streams)))
-            if not registers.embeds and can_stream(way, packed):
+            if not registers.embeds and _streams_well(way, packed):
                 tiling = Tiling(way, _streamed_rows(way), vectors, packed, streams=True)
                 found.append((_streaming(facts, registers), tiling))
     return min(found, key=lambda pair: pair[0])[1]
@@ -299,23 +304,33 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
 def _streaming(facts: _Facts, registers: Registers) -> float:
     """Return about how many cycles each of some threads needs if sums stay in the cache."""
     vectors = facts.others * -(-facts.columns // facts.lanes)
-    part, height = max(1.0, facts.lanes / registers.lanes), math.prod(facts.rows)
+    height = math.prod(facts.rows)
     step = _SUM_IN_CACHE * height
     step += sum(operand.long_rows + operand.shuffles for operand in facts.operands)
-    each = part * facts.steps * step + height * (facts.stored + _COPIED)
+    each = facts.steps * step + height * (facts.stored + _COPIED)
     return vectors * each / registers.threads + facts.packing
 
 
+def _streams_well(way: TiledContraction, packed: Collection[Read]) -> bool:
+    """Whether the estimate holds: few rows that all read the same vectors, no batches."""
+    return (
+        can_stream(way, packed)
+        and len(way.rows) <= 1
+        and not way.batches
+        and math.prod(group.size for group in way.rows) <= _MOST_ROWS
+        and not any(way.uses(read, g) for read in way.vector_reads for g in way.rows)
+    )
+
+
 def _streamed_rows(way: TiledContraction) -> dict[AxisGroup, int]:
-    """Return the rows of a tile whose sums are in the cache: tiles are alike, if they can be."""
-    rows = {}
-    for group in way.rows[:1]:
-        whole = [n for n in range(1, _STREAMED_ROWS + 1) if group.size % n == 0]
-        tiles = -(-group.size // _STREAMED_ROWS)
-        rows[group] = max(whole) if 2 * max(whole) >= min(_STREAMED_ROWS, group.size) else -(
-            -group.size // tiles
-        )
-    return rows
+    """Return the rows of a tile whose sums are in the cache: a large divisor, or nearly equal."""
+    if not way.rows:
+        return {}
+    (group,) = way.rows
+    tiles = -(-group.size // _STREAMED_ROWS)
+    whole = max(n for n in range(1, _STREAMED_ROWS + 1) if group.size % n == 0)
+    is_large = 2 * whole >= min(_STREAMED_ROWS, group.size)
+    return {group: whole if is_large else -(-group.size // tiles)}
 
 
 def spare_registers(count: int, height: int, vectors: int) -> int:
@@ -375,7 +390,8 @@ def can_stream(way: TiledContraction, packed: Collection[Read]) -> bool:
     wide = way.vector.size >= _LONG * way.lanes and way.sums is None
     in_place = any(r not in packed for r in way.vector_reads)
     shares_window = any(way.slides(r, way.vector) for r in way.vector_reads)
-    return wide and (in_place or bytes_of(way.whole) >= LARGE) and not shares_window
+    apart = not shares_window and not way.shared
+    return wide and (in_place or bytes_of(way.whole) >= LARGE) and apart
 
 
 def _stored(way: TiledContraction) -> float:
@@ -387,13 +403,13 @@ def _stored(way: TiledContraction) -> float:
 
 
 def _beyond(table: Sequence[tuple[int, float]], size: int) -> float:
-    """Return the sum of the cycles of all limits that some bytes reach."""
-    return sum(cycles for limit, cycles in table if size >= limit)
+    """Return the sum of the cycles of all limits that some bytes exceed."""
+    return sum(cycles for limit, cycles in table if size > limit)
 
 
 def _page(read: Read, registers: Registers) -> float:
     """Return about how many cycles a step to another page of a large tensor takes."""
-    return _PAGE if registers.embeds else _beyond(_PAGES, bytes_of(read.tensor))
+    return _PAGE if registers.embeds else _beyond(_PAGE_BY_BYTES, bytes_of(read.tensor))
 
 
 def _in_place(
@@ -410,7 +426,7 @@ def _in_place(
     size, page = bytes_of(read.tensor), _page(read, registers)
     return _Operand(
         rows, loads, True, max(steps, default=0), True, size > _CACHE_BYTES, shuffles, page=page,
-        long_rows=_beyond(_LONG_ROWS, size),
+        long_rows=_beyond(_STREAMED_BY_BYTES, size),
     )  # fmt: skip
 
 
@@ -438,8 +454,8 @@ def _packing(way: TiledContraction, read: Read, registers: Registers) -> float:
     step = way.along(read)
     each = (2 * step + _SHUFFLE * (step - 1)) / way.lanes if step else strided
     by_tasks = packed_by_tasks(way, read, threads)
-    own = _FETCHED_BY_TASKS if registers.embeds else _SHORT_ROWS
-    each += _beyond(own if by_tasks else _FETCHED, size * dtypes.itemsize(read.dtype) - 1)
+    table = _FETCHED_BY_TASKS if registers.embeds else _PACKED_BY_BYTES
+    each += _beyond(table if by_tasks else _FETCHED, size * dtypes.itemsize(read.dtype))
     return size * each / (threads if by_tasks or size >= PARALLEL else 1)
 
 

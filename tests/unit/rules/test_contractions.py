@@ -371,6 +371,7 @@ def test_a_long_row_of_sums_is_divided_into_equal_parts_of_pairs_of_vectors() ->
         (12, 2000, 1500, 6),
         (128, 768, 3072, None),  # so many multiply-adds are worth packing
         (8, 512, 256, None),  # the matrix is in a cache
+        (16, 2048, 512, None),  # as large as caches that are further away
     ],
 )
 def test_few_rows_times_a_large_matrix_sum_in_half_of_the_first_cache(
@@ -381,6 +382,36 @@ def test_few_rows_times_a_large_matrix_sum_in_half_of_the_first_cache(
     if rows is not None:
         assert values["tile_rows"] == rows
         assert values["stream_vectors"] * rows * 32 <= 1 << 14
+
+
+def shared_by_groups(m: int, groups: int, each: int, k: int) -> Made:
+    """Columns of which `each` read the same part of a matrix of rows."""
+    A = te.placeholder((m, groups, k), "float32", name="A")
+    B = te.placeholder((k, groups * each), "float32", name="B")
+    r = te.reduce_axis((0, k), name="r")
+    C = te.compute(
+        (m, groups * each), lambda i, j: te.sum(A[i, j // each, r] * B[r, j], axis=r), name="C"
+    )
+    return [A, B], [C], np.matmul
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        partial(shared_by_groups, 4, 512, 8, 1024),
+        partial(shared_by_groups, 8, 200, 24, 1024),
+        partial(product, 64, 200_000, 300, "tn"),
+        partial(product, 8, 392, 8000),
+        partial(product, 9, 70, 40_000),
+    ],
+    ids=["groups of 8", "groups of 24", "long columns", "odd vectors", "few columns"],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_defaults_of_large_matrices_are_configurations(
+    made: Callable[[], Made], threads: int
+) -> None:
+    task = task_of(made, (), f"llvm -mcpu=x86-64-v3 -threads={threads}")
+    assert task.function_of({}).params
 
 
 @pytest.mark.parametrize(("n", "how", "dtype"), [(1033, "nn", "float32"), (2080, "nt", "float16")])

@@ -191,8 +191,8 @@ def test_rules_do_not_fire_where_they_bring_nothing(
     assert not any(name.startswith(knob) for name in task_of(made, args).space.column_names)
 
 
-@pytest.mark.parametrize(("threads", "launches"), [(1, 0), (2, 1), (64, 4)])
-def test_few_long_rows_are_computed_row_by_row_unless_threads_are_more(
+@pytest.mark.parametrize(("threads", "launches"), [(1, 0), (2, 1), (4, 1), (5, 4), (64, 4)])
+def test_few_long_rows_are_computed_row_by_row_if_each_thread_has_two(
     threads: int, launches: int
 ) -> None:
     target = Target.of(f"llvm -threads={threads}")
