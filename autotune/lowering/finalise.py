@@ -16,6 +16,7 @@ from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
 from autotune.ir.visitor import AccessRewriter, recursive, stmt_exprs, transform, walk, walk_expr
 from autotune.lowering.guards.facts import has_conditions
 from autotune.lowering.guards.hoist_guards import hoist_guards
+from autotune.lowering.guards.last_tile import split_last_tiles
 from autotune.lowering.guards.loop_partition import partition, shorten
 from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
 from autotune.lowering.loop_fusion import fuse_loops
@@ -116,7 +117,7 @@ def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     yield (result := fuse_loops(result))
     yield (result := peel_for_alignment(result))
     if has_conditions(result.body):
-        for step in (hoist_guards, partition, hoist_guards, shorten):
+        for step in (hoist_guards, split_last_tiles, partition, hoist_guards, shorten):
             yield (result := step(result))
     yield (result := drop_redundant_bounds(result))
     yield (result := vectorize(replace_with_scalars(result)))

@@ -40,7 +40,7 @@ class _WholeVectors(Splitter):
                 if not self._differs(part, loop):
                     continue
                 within = [inner[var] for var in free_vars(part) if var in inner]
-                worst = None if over is None else self.worst(over, [loop, *within])
+                worst = None if over is None else self.extremes(over, [loop, *within])[0]
                 if worst is None:
                     return loop
                 tests[part] = self.simplifier.expr(binary("<=", worst, const(0)))

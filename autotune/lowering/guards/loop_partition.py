@@ -49,8 +49,10 @@ def partition(function: PrimFunc) -> PrimFunc:
     splitter = _Partition(function.body)
     body = splitter.run()
     if splitter.exceeded:
-        body = _Partition(function.body, rolls=True).run()
-    return function.with_body(body)
+        splitter = _Partition(function.body, rolls=True)
+        body = splitter.run()
+    # Where an outer loop has ended at its first iteration, guards of inner loops are constant.
+    return partition(function.with_body(body)) if splitter.ended else function.with_body(body)
 
 
 def shorten(function: PrimFunc) -> PrimFunc:
@@ -89,6 +91,8 @@ class _Partition(Splitter):
         self.rolls = rolls
         #: Whether some copy was beyond the allowance.
         self.exceeded = False
+        #: Whether some loop was ended where guards leave nothing of an iteration.
+        self.ended = False
         self.sizes = Sizes()
         self.copied = 0
 
@@ -114,6 +118,7 @@ class _Partition(Splitter):
             most = guards.of_threads or 2 * within >= self.sizes.of(main.body)
             pair = self.cut(loop.var, main, guards) if most else None
             if pair is not None and pair[0].low is pair[0].high:  # nothing is gained
+                main = self._ended(loop, main, guards)
                 continue
             if self.rolls and pair is not None and not pair[1].is_constant:
                 pair = pair[0], replace(pair[1], body=self._rolled(pair[1].body))
@@ -130,9 +135,22 @@ class _Partition(Splitter):
                 continue
             elif not (guards.is_exact and guards.is_here):
                 main = replace(main, body=self._versions(main.body, guards))
-        if main.body is loop.body:
+        if main.body is loop.body and main.high is loop.extent:
             return loop
         return seq(*before, self.loop_over(loop, main), *after)
+
+    def _ended(self, loop: For, main: LoopSegment, guards: Guards) -> LoopSegment:
+        """Return iterations without the last ones, if guards leave nothing of these."""
+        least = [replace(guards, excess=excess) for excess in guards.least]
+        if loop.kind not in (*_IN_ORDER, LoopKind.UNROLLED) or len(least) != 1:
+            return main
+        pair = self.cut(loop.var, main, least[0])
+        if pair is None or not (pair[0].is_constant and is_empty(pair[1].body)):
+            return main
+        if pair[0].low is not main.low or pair[0].high is main.high:
+            return main
+        self.ended = True
+        return replace(pair[0], body=main.body)
 
     def _rolled(self, stmt: Stmt) -> Stmt:
         """Return what seldom runs with the last steps that are written out as a shorter loop."""

@@ -33,6 +33,8 @@ class Guards:
 
     #: The number, over the variables of the loop and of enclosing loops.
     excess: Expr
+    #: Numbers of which one is at most 0 if a condition holds in some iteration of inner loops.
+    least: dict[Expr, None] = field(default_factory=dict)
     #: The conditions, in order.
     conditions: dict[Expr, None] = field(default_factory=dict)
     #: Whether none of them depends on inner loops.
@@ -121,30 +123,34 @@ class Splitter:
             return
         if by_threads and not _is_private(loop):
             return
-        worst = self.worst(over, within)
+        worst, least = self.extremes(over, within)
         if worst is not None and by_threads:
             worst = self.worst_of_threads(worst)
         if worst is None or isinstance(worst, Const):
             return
         guards = found.setdefault(worst, Guards(worst))
         guards.conditions[condition] = None
+        guards.least[over if least is None else least] = None
         guards.is_exact = guards.is_exact and not within and not by_threads
         guards.is_here = guards.is_here and not inner
         guards.of_threads = guards.of_threads or by_threads
 
-    def worst(self, over: Expr, loops: list[For]) -> Expr | None:
-        """Return a bound of the values over all iterations of some loops.
+    def extremes(self, over: Expr, loops: list[For]) -> tuple[Expr | None, Expr | None]:
+        """Return bounds of the values over all iterations of some loops: the most, the least.
 
-        It is None if the number is not linear in them, or if their lengths are unknown.
+        They are None if the number is not linear in them, or if their lengths are unknown.
         """
-        ends: dict[Var, Expr] = {}
+        most: dict[Var, Expr] = {}
+        least: dict[Var, Expr] = {}
         for loop in loops:
             factor = self.factor(over, loop.var)
             last = self.simplifier.bounds(loop.extent)[1] - 1
             if factor is None or last == INF:
-                return None
-            ends[loop.var] = const(int(last) if factor > 0 else 0)
-        return self.simplifier.expr(substitute(over, ends))
+                return None, None
+            ends = const(0), const(int(last))
+            least[loop.var], most[loop.var] = ends if factor > 0 else ends[::-1]
+        expr = self.simplifier.expr
+        return expr(substitute(over, most)), expr(substitute(over, least))
 
     def worst_of_threads(self, over: Expr) -> Expr | None:
         """Return a bound of a number's values in all threads; None if there is none."""
