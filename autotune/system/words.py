@@ -51,3 +51,9 @@ def _shown(character: str) -> str:
     if character in "\n\t" or unicodedata.category(character) not in _STEERING:
         return character
     return character.encode("unicode_escape").decode()
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line; control characters are escaped."""
+    words = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.system.words import one_line
 from autotune.trace.fingerprint import digest
 
 
@@ -38,7 +39,7 @@ class Workload:
         return hash(self.key)
 
     def __str__(self) -> str:
-        """Return it for people: without flags that are off, and without empty texts."""
+        """Return it for people: one line, without flags that are off and without empty texts."""
         args = [
             f"{name}={value}"
             for name, value in self.args.items()
@@ -46,4 +47,4 @@ class Workload:
         ]
         if self.constant:
             args.append(f"constant={list(self.constant)}")
-        return f"{self.template}({', '.join(args)})"
+        return one_line(f"{self.template}({', '.join(args)})")

@@ -17,7 +17,7 @@ import warnings
 from typing import TextIO
 
 from autotune.errors import UsageError
-from autotune.system.words import printable
+from autotune.system.words import one_line, printable
 from records.record_errors import RecordWarning
 
 WIDTH = 80  # Columns to fill where there is no terminal to ask.
@@ -113,12 +113,6 @@ def note(text: str, end: str = "\n") -> None:
         sys.stderr.flush()
     except OSError:
         _discard(sys.stderr)  # nobody can read it any more
-
-
-def one_line(text: str) -> str:
-    """Return a text as one line; control characters are escaped."""
-    words = " ".join(text.split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
 
 
 def _discard(stream: TextIO) -> None:

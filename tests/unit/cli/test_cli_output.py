@@ -12,12 +12,12 @@ from support.report_events import record
 from autotune.cli.commands.show import show
 from autotune.cli.options.shared_options import parse_settings
 from autotune.cli.record_commands.records_summary import log_summary_text
-from autotune.cli.terminal.output import Messages, one_line, print_error, print_line, width
+from autotune.cli.terminal.output import Messages, print_error, print_line, width
 from autotune.errors import UsageError
 from autotune.report.space_text import legal_lines, space_text
 from autotune.report.text_tables import TableColumn, cells_of, fitted, table, wrap, wrap_clauses
 from autotune.report.units import Work, duration_text, percent_text, three_digits, time_text
-from autotune.system.words import closest
+from autotune.system.words import closest, one_line
 from records import summary
 from records.record_errors import RecordWarning
 from search_spaces import ChoiceKnob, Constraint, Space, SplitKnob
