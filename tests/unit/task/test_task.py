@@ -60,12 +60,12 @@ def test_a_workload_is_the_template_with_all_its_arguments(task: Task) -> None:
     assert task.workload.to_json() == {"template": "scaled", "args": {"n": 20, "factor": 3}}
     assert task.workload.key == Workload("scaled", {"factor": 3, "n": 20}).key
     assert task.workload.fingerprint != Workload("scaled", {"n": 21, "factor": 3}).fingerprint
+    assert str(task.workload) == "scaled(n=20, factor=3)"
 
 
-def test_a_workload_of_a_log_is_named_in_one_line_whatever_its_texts_hold():
+def test_a_workload_of_a_log_is_named_in_one_line_whatever_its_texts_hold() -> None:
     workload = Workload("scaled\x1b[2J", {"n": "a\nbc\td"})
     assert str(workload) == "scaled\\x1b[2J(n=a bc d)"
-    assert str(task.workload) == "scaled(n=20, factor=3)"
 
 
 def test_arguments_are_inputs_then_outputs(task: Task) -> None:
