@@ -15,7 +15,7 @@ from autotune.errors import UsageError
 from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureError, MeasureInput, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.system.words import one_line
+from autotune.system.words import escaped
 from autotune.task.workload import Workload
 from records import Record, workload_key
 from search_spaces import ChoiceKnob, KnobValue, ListedSpace
@@ -90,7 +90,7 @@ def recordings(records: Iterable[Record], name: str) -> list[Recording]:
         first = part[0]
         whole = Workload(first.template, first.args, first.constant)
         unique = templates[first.template] == 1
-        own = one_line(first.template) if unique else str(whole)
+        own = escaped(first.template) if unique else str(whole)
         found.append(Recording.of(part, f"{name}:{own}"))
     return found
 

@@ -53,7 +53,11 @@ def _shown(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+def escaped(text: str) -> str:
+    """Return a text as one line, all characters that steer a terminal escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def one_line(text: str) -> str:
-    """Return a text as one line; control characters are escaped."""
-    words = " ".join(text.split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+    """Return a text as one line, white space merged; control characters are escaped."""
+    return escaped(" ".join(text.split()))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.system.words import one_line
+from autotune.system.words import escaped
 from autotune.trace.fingerprint import digest
 
 
@@ -47,4 +47,4 @@ class Workload:
         ]
         if self.constant:
             args.append(f"constant={list(self.constant)}")
-        return one_line(f"{self.template}({', '.join(args)})")
+        return escaped(f"{self.template}({', '.join(args)})")

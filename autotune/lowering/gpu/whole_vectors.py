@@ -40,10 +40,10 @@ class _WholeVectors(Splitter):
                 if not self._differs(part, loop):
                     continue
                 within = [inner[var] for var in free_vars(part) if var in inner]
-                worst = None if over is None else self.extremes(over, [loop, *within])[0]
-                if worst is None:
+                extremes = None if over is None else self.extremes(over, [loop, *within])
+                if extremes is None:
                     return loop
-                tests[part] = self.simplifier.expr(binary("<=", worst, const(0)))
+                tests[part] = self.simplifier.expr(binary("<=", extremes[0], const(0)))
         test = chain("and", dict.fromkeys(tests.values()), True)
         if isinstance(test, Const):
             return loop

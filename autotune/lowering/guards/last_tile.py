@@ -3,11 +3,11 @@
 ::
 
     parallel x in 42:                        parallel x in 42:
-      for i in 4:                              if x % 7 <= 5:
-        if (x % 7)*32 + i*8 < 200:     ->        for i in 4:
+      unrolled i in 4:                         if x % 7 < 6:
+        if (x % 7)*32 + i*8 < 200:     ->        unrolled i in 4:
           C[...] = ...                             C[...] = ...
                                                else:
-                                                 for i in 4:
+                                                 unrolled i in 4:
                                                    if 192 + i*8 < 200:
                                                      C[...] = ...   with 6 for x % 7
 
@@ -24,7 +24,7 @@ from autotune.ir.algebra.canonical_sums import INF, Sum, Term, term_expr
 from autotune.ir.expr import Expr, Var
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Stmt
-from autotune.ir.visitor import free_vars, substitute_stmt, walk
+from autotune.ir.visitor import free_vars, substitute_stmt, walk, walk_expr
 from autotune.lowering.guards.loop_partition import Sizes
 from autotune.lowering.guards.loop_splitting import FIXED, inside
 from autotune.lowering.guards.prove_guards import Prover
@@ -63,7 +63,7 @@ class _LastTiles:
         simplifier = self._prover.simplifier
         for stmt, loops in inside(loop.body, {}):
             fixed = {var for var, inner in loops.items() if inner.kind in FIXED}
-            for _, over in self._prover.choices.parts_of(stmt):
+            for part, over in self._prover.choices.parts_of(stmt):
                 if over is None or not _depends(over, loop.var):
                     continue
                 if fixed.isdisjoint(free_vars(over)):  # serial loops can be shorter
@@ -78,7 +78,8 @@ class _LastTiles:
                 last = simplifier.bounds(tile)[1]
                 if INF in (most, last) or -int(most) // own[0].scale != last - 1:
                     continue
-                yield tile, int(last)
+                if any(node is tile for node in walk_expr(part)):  # so that it can be substituted
+                    yield tile, int(last)
 
     def _split(self, body: Stmt, tile: Expr, last: int) -> Stmt:
         """Return the body with a branch for the last tile."""

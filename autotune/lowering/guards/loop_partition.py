@@ -141,10 +141,10 @@ class _Partition(Splitter):
 
     def _ended(self, loop: For, main: LoopSegment, guards: Guards) -> LoopSegment:
         """Return iterations without the last ones, if guards leave nothing of these."""
-        least = [replace(guards, excess=excess) for excess in guards.least]
-        if loop.kind not in (*_IN_ORDER, LoopKind.UNROLLED) or len(least) != 1:
+        if loop.kind not in (*_IN_ORDER, LoopKind.UNROLLED) or len(guards.least) != 1:
             return main
-        pair = self.cut(loop.var, main, least[0])
+        (least,) = guards.least
+        pair = self.cut(loop.var, main, replace(guards, excess=least))
         if pair is None or not (pair[0].is_constant and is_empty(pair[1].body)):
             return main
         if pair[0].low is not main.low or pair[0].high is main.high:

@@ -15,7 +15,15 @@ from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Const, Expr, Var, is_const
 from autotune.ir.ops import binary, cast, const
 from autotune.ir.stmt import NOTHING, Allocate, For, LoopKind, Produce, Seq, Stmt, is_empty
-from autotune.ir.visitor import Rewriter, child_stmts, free_vars, substitute, walk, walk_expr
+from autotune.ir.visitor import (
+    Rewriter,
+    child_stmts,
+    free_vars,
+    substitute,
+    substitute_stmt,
+    walk,
+    walk_expr,
+)
 from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.guards.facts import ConditionRewriter, extremum
 from autotune.lowering.guards.prove_guards import Prover
@@ -33,7 +41,7 @@ class Guards:
 
     #: The number, over the variables of the loop and of enclosing loops.
     excess: Expr
-    #: Numbers of which one is at most 0 if a condition holds in some iteration of inner loops.
+    #: For each condition a number that is at most 0 if it holds in some iteration of inner loops.
     least: dict[Expr, None] = field(default_factory=dict)
     #: The conditions, in order.
     conditions: dict[Expr, None] = field(default_factory=dict)
@@ -98,11 +106,25 @@ class Splitter:
     def guards(self, loop: For) -> list[Guards]:
         """Return the guards that a loop handles; those that prevent vectors come first."""
         found: dict[Expr, Guards] = {}
+        longest = self._longest(loop.body)
         for stmt, inner in inside(loop.body, {}):
             for part, over in self.choices.parts_of(stmt):
                 if over is not None:
-                    self._collect(loop, part, over, inner, found)
+                    within = {var: longest[var] for var in inner}
+                    self._collect(loop, part, over, within, found)
         return sorted(found.values(), key=lambda guards: guards.is_exact)
+
+    def _longest(self, stmt: Stmt) -> dict[Var, For]:
+        """Return the longest loop of each variable.
+
+        A condition is decided wherever it stands, and copies of a loop may differ in length.
+        """
+        found: dict[Var, For] = {}
+        for loop in (inner for inner in walk(stmt) if isinstance(inner, For)):
+            known = found.setdefault(loop.var, loop)
+            if self.simplifier.bounds(known.extent)[1] < self.simplifier.bounds(loop.extent)[1]:
+                found[loop.var] = loop
+        return found
 
     def _collect(
         self,
@@ -123,22 +145,25 @@ class Splitter:
             return
         if by_threads and not _is_private(loop):
             return
-        worst, least = self.extremes(over, within)
-        if worst is not None and by_threads:
+        extremes = self.extremes(over, within)
+        if extremes is None:
+            return
+        worst, least = extremes
+        if by_threads:
             worst = self.worst_of_threads(worst)
         if worst is None or isinstance(worst, Const):
             return
         guards = found.setdefault(worst, Guards(worst))
         guards.conditions[condition] = None
-        guards.least[over if least is None else least] = None
+        guards.least[least] = None
         guards.is_exact = guards.is_exact and not within and not by_threads
         guards.is_here = guards.is_here and not inner
         guards.of_threads = guards.of_threads or by_threads
 
-    def extremes(self, over: Expr, loops: list[For]) -> tuple[Expr | None, Expr | None]:
+    def extremes(self, over: Expr, loops: list[For]) -> tuple[Expr, Expr] | None:
         """Return bounds of the values over all iterations of some loops: the most, the least.
 
-        They are None if the number is not linear in them, or if their lengths are unknown.
+        It is None if the number is not linear in them, or if their lengths are unknown.
         """
         most: dict[Var, Expr] = {}
         least: dict[Var, Expr] = {}
@@ -146,7 +171,7 @@ class Splitter:
             factor = self.factor(over, loop.var)
             last = self.simplifier.bounds(loop.extent)[1] - 1
             if factor is None or last == INF:
-                return None, None
+                return None
             ends = const(0), const(int(last))
             least[loop.var], most[loop.var] = ends if factor > 0 else ends[::-1]
         expr = self.simplifier.expr
@@ -243,10 +268,13 @@ class Splitter:
             return NOTHING
         if is_const(extent, 1):
             return self._replaced(loop.var, part.low, part.body)
-        if is_const(part.low, 0):
+        if extent is loop.extent:
             return For(loop.var, extent, loop.kind, part.body)
+        # A variable of its own: a condition on it means this loop alone.
         var = Var(loop.var.name, loop.var.dtype)
         self.simplifier.bind(var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))
+        if is_const(part.low, 0):
+            return For(var, extent, loop.kind, substitute_stmt(part.body, {loop.var: var}))
         body = self._replaced(loop.var, binary("+", var, part.low), part.body)
         return For(var, extent, loop.kind, body)
 

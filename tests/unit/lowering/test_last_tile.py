@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.agreement import assert_computes
 from support.verify import verify
 
+from autotune import te
 from autotune.ir import ops
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, Var
@@ -119,3 +121,46 @@ def test_guards_that_leave_nothing_of_an_iteration_end_the_loop_before_it() -> N
     for form, out in zip((function, after), results, strict=True):
         interpret(form, [out], {})
     np.testing.assert_array_equal(*results)
+
+
+# -- copies of a loop that are shorter than it ---------------------------------------------------
+# A condition on the loop is one expression in all of them, and is decided for the longest.
+
+
+def test_a_shorter_loop_of_the_last_tile_decides_nothing_for_the_others() -> None:
+    A = te.placeholder((8, 14), "int32", name="A")
+    B = te.compute((8, 14), lambda i, j: te.if_then_else(i + j % 4 < 6, A[i, j] + 5, 0), name="B")
+    s = te.create_schedule(B.op)
+    i, j = B.op.axis
+    outer, inner = s[B].split(j, factor=4)
+    s[B].unroll(inner)
+    s[B].parallel(s[B].fuse(i, outer))
+    assert_computes(s, [A, B])
+
+
+def test_a_loop_that_ends_earlier_decides_nothing_for_its_copies() -> None:
+    A = te.placeholder((8, 4, 4), "int32", name="A")
+    B = te.compute(
+        (8, 4, 4),
+        lambda w, x, z: te.if_then_else(te.all(z <= x * 4 + 1, w + z < 6), A[w, x, z] + 5, 0),
+        name="B",
+    )
+    C = te.placeholder((3, 197), "int32", name="C")
+    D = te.compute((3, 197), lambda i, j: C[i, j] + 1, name="D")
+    s = te.create_schedule([B.op, D.op])
+    s[B].unroll(B.op.axis[2])
+    i, j = D.op.axis
+    outer, inner = s[D].split(j, factor=32)
+    y, v = s[D].split(inner, factor=8)
+    s[D].reorder(i, outer, y, v)
+    s[D].unroll(y)
+    s[D].vectorize(v)
+    s[D].parallel(s[D].fuse(i, outer))
+    assert_computes(s, [A, C, B, D])
+
+
+def test_a_tile_that_is_written_in_another_form_has_no_branch() -> None:
+    at = (X * 32) % 224 + Y * 8 + V
+    guarded = If(likely(at < 197), add((X // 7) * 197 + at))
+    body = loop(X, 21, loop(Y, 4, loop(V, 8, guarded, VECTOR), UNROLLED))
+    assert len(conditions(split(body))) == 1

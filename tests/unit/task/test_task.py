@@ -65,7 +65,7 @@ def test_a_workload_is_the_template_with_all_its_arguments(task: Task) -> None:
 
 def test_a_workload_of_a_log_is_named_in_one_line_whatever_its_texts_hold() -> None:
     workload = Workload("scaled\x1b[2J", {"n": "a\nbc\td"})
-    assert str(workload) == "scaled\\x1b[2J(n=a bc d)"
+    assert str(workload) == "scaled\\x1b[2J(n=a\\nbc\\td)"
 
 
 def test_arguments_are_inputs_then_outputs(task: Task) -> None:
