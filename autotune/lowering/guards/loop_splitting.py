@@ -148,9 +148,8 @@ class Splitter:
         extremes = self.extremes(over, within)
         if extremes is None:
             return
-        worst, least = extremes
-        if by_threads:
-            worst = self.worst_of_threads(worst)
+        most, least = extremes
+        worst = self.worst_of_threads(most) if by_threads else most
         if worst is None or isinstance(worst, Const):
             return
         guards = found.setdefault(worst, Guards(worst))
