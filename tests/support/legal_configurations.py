@@ -9,7 +9,7 @@ import numpy as np
 from autotune.task.task import Task
 
 #: Draws for each configuration that is wanted.
-DRAWS = 100
+DRAWS = 2_000
 
 
 def default_and_drawn(task: Task, count: int, seed: int = 0) -> list[int]:
