@@ -29,7 +29,7 @@ class RandomNest:
         self.random = random.Random(seed)
         pick = self.random.choice
         tiles, rows = pick((2, 3, 4)), pick((1, 2, 3))
-        self.x, self.extents = Var("x"), [tiles * rows]
+        self.x = Var("x")
         self.tile = self.x % tiles if self.random.random() < 0.7 else self.x // rows
         self.inner = [
             (Var(name), pick((1, 2, 3, 4)), pick(kinds))
@@ -40,9 +40,8 @@ class RandomNest:
             )
         ]
         stmts = [self.stored(number) for number in range(pick((1, 1, 2, 3)))]
-        body = seq(*stmts)
         kind = pick((LoopKind.SERIAL, LoopKind.PARALLEL))
-        self.body = For(self.x, const(tiles * rows), kind, body)
+        self.body = For(self.x, const(tiles * rows), kind, seq(*stmts))
 
     def stored(self, number: int) -> Stmt:
         """Return loops around a store under guards; a parallel loop stores in places of its own."""

@@ -41,10 +41,10 @@ class Guards:
 
     #: The number, over the variables of the loop and of enclosing loops.
     excess: Expr
-    #: For each condition a number that is at most 0 if it holds in some iteration of inner loops.
-    least: dict[Expr, None] = field(default_factory=dict)
     #: The conditions, in order.
     conditions: dict[Expr, None] = field(default_factory=dict)
+    #: For each condition a number that is at most 0 if it holds in some iteration of inner loops.
+    least: dict[Expr, None] = field(default_factory=dict)
     #: Whether none of them depends on inner loops.
     is_exact: bool = True
     #: Whether none of them is tested in an inner loop.
