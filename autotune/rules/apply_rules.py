@@ -1,6 +1,7 @@
 """Applies the schedule rules to a computation, in their order.
 
 ================================  ================================================================
+`softmax_exponents`               exponents that cannot be positive are bounded by 0
 `inline`                          element-wise stages are computed where they are read
 `scans.associative_scans`         scans have columns side by side, or blocks of steps
 `scans.cells`                     other scans have tasks of columns, and tiles in each step
@@ -48,6 +49,7 @@ from autotune.rules.reductions.windows import columns_first
 from autotune.rules.rewrite_graph import rewrite, with_axes_from_zero
 from autotune.rules.scans.associative_scans import ScanSeries
 from autotune.rules.scans.cell_loops import ScanCells
+from autotune.rules.softmax_exponents import with_bounded_exponents
 from autotune.rules.stage_graph import (
     ends_in,
     extent,
@@ -129,7 +131,7 @@ def schedule(
     outputs = with_axes_from_zero(outputs)
     if cfg.target.kind != "llvm":
         return gpu_schedule(cfg, outputs)
-    return _Rules(cfg, outputs, constants).schedule
+    return _Rules(cfg, with_bounded_exponents(cfg.target, outputs), constants).schedule
 
 
 def scheduled_outputs(schedule: Schedule, outputs: Sequence[te.Tensor]) -> list[te.Tensor]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pytest
 
 from autotune.codegen.llvm.math import VECTOR_FUNCTIONS
-from autotune.ir.expr import Buffer, Call, Const, Expr, Load, SizeVar, Var
+from autotune.ir.expr import BinaryOp, Buffer, Call, Const, Expr, Load, SizeVar, Var
 from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt, Store
 from autotune.lowering.vector.vectorize import vectorize
@@ -49,22 +49,29 @@ def documented_bounds() -> dict[str, tuple[float, float]]:
 BOUNDS = documented_bounds()
 
 
-def compiled(name: str, dtype: str, lanes: int, target: str = "llvm") -> CompiledFunction:
-    """A function of arrays of any multiple of `lanes` elements."""
+def compiled(
+    name: str, dtype: str, lanes: int, target: str = "llvm", most: float | None = None
+) -> CompiledFunction:
+    """A function of arrays of any multiple of `lanes`; of the lesser of each and `most`."""
     n = SizeVar("n")
     inputs = [Buffer(f"x{k}", dtype, (n,)) for k in range(INTRINSICS[name].arity)]
     out = Buffer("out", dtype, (n,))
     outer, inner = Var("o"), Var("i")
     index: Expr = outer * lanes + inner
-    body: Stmt = Store(out, index, Call(name, tuple(Load(b, index) for b in inputs), dtype))
+    given: list[Expr] = [Load(b, index) for b in inputs]
+    if most is not None:
+        given = [BinaryOp("min", x, Const(most, dtype)) for x in given]
+    body: Stmt = Store(out, index, Call(name, tuple(given), dtype))
     kind = LoopKind.VECTORIZED if lanes > 1 else LoopKind.SERIAL
     body = For(outer, n // lanes, LoopKind.SERIAL, For(inner, Const(lanes, "int32"), kind, body))
     function = PrimFunc(name, (*inputs, out), frozenset([out]), body, (n,))
     return compile_function(vectorize(function), target, cache=ObjectCache(None))
 
 
-def kernel(name: str, dtype: str, lanes: int = 16, target: str = "llvm") -> Callable[..., Array]:
-    function = compiled(name, dtype, lanes, target)
+def kernel(
+    name: str, dtype: str, lanes: int = 16, target: str = "llvm", most: float | None = None
+) -> Callable[..., Array]:
+    function = compiled(name, dtype, lanes, target, most)
 
     def run(*inputs: Array) -> Array:
         size = -(-len(inputs[0]) // lanes) * lanes
@@ -249,6 +256,20 @@ def test_exp_reaches_subnormal_numbers_and_the_largest(dtype: str, low: float, h
     small, large = kernel("exp", dtype)(x)
     assert 0 < small < np.finfo(dtype).tiny
     assert np.finfo(dtype).max / 4 < large < np.inf
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("lanes", [1, 3, 16])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_exp_of_what_is_at_most_0_has_an_own_function(dtype: str, lanes: int, target: str) -> None:
+    any_nan = everywhere(dtype, 400_000, np.random.default_rng(9))
+    x = np.concatenate([points("exp", dtype), any_nan[np.isnan(any_nan)]])
+    run = kernel("exp", dtype, lanes, target, most=0.0)
+    found = errors(run(x), true_values("exp", np.minimum(x, x.dtype.type(0))))
+    worst = int(np.argmax(found))
+    assert found[worst] <= BOUNDS["exp"][FLOATS.index(dtype)], x[worst]
+    assert "at.exp_up_to_0" in compiled("exp", dtype, lanes, most=0.0).source
+    assert "at.exp_up_to_0" not in compiled("exp", dtype, lanes, most=1.0).source
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

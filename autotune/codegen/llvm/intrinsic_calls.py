@@ -35,10 +35,7 @@ class IntrinsicCalls:
         operand = expr.children[0].dtype if expr.children else expr.dtype
         kind = llvm_type(operand, lanes)
         if name in VECTOR_FUNCTIONS:
-            symbol = function_name(name, operand, lanes)
-            self.functions[symbol] = (name, operand, lanes)
-            operands = ", ".join(f"{kind} {arg}" for arg in args)
-            return self.builder.define(f"call {kind} @{symbol}({operands})")
+            return self.function(name, operand, lanes, args)
         if name == "isnan":
             return self.builder.define(f"fcmp uno {kind} {args[0]}, {args[0]}")
         if name == "rsqrt":
@@ -51,6 +48,13 @@ class IntrinsicCalls:
         if name in _NATIVE:
             return self.intrinsic(_NATIVE[name], operand, lanes, *args)
         return self._lane_by_lane(expr, args)
+
+    def function(self, name: str, dtype: str, lanes: int, args: list[str]) -> str:
+        """Call a math function of the module, which is added."""
+        kind, symbol = llvm_type(dtype, lanes), function_name(name, dtype, lanes)
+        self.functions[symbol] = (name, dtype, lanes)
+        operands = ", ".join(f"{kind} {arg}" for arg in args)
+        return self.builder.define(f"call {kind} @{symbol}({operands})")
 
     def _shift(self, expr: Call, value: str, places: str) -> str:
         """Shift bits; in LLVM a shift by the number of bits or more is undefined."""

@@ -31,6 +31,7 @@ from autotune.ir.expr import (
     Ramp,
     Select,
     Var,
+    is_const,
 )
 from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.ops import cast
@@ -129,6 +130,9 @@ class ExpressionEmitter:
             raise CodegenError(f"no intrinsic {name!r} for {operand} on the CPU")
         if dtypes.is_half(operand):
             return self._call_in_float32(expr)
+        if name == "exp" and (bounded := _of_lesser_of_0(expr.children[0])) is not None:
+            args = [self.widened(bounded, expr.lanes)]
+            return self.calls.function("exp_up_to_0", operand, expr.lanes, args)
         return self.calls.call(expr, [self.widened(arg, expr.lanes) for arg in expr.children])
 
     def _call_in_float32(self, expr: Call) -> str:
@@ -185,3 +189,11 @@ class ExpressionEmitter:
         with self.masks.masked(negated, lanes):
             second = false()
         return self.builder.select(test, lanes, kind, first, second)
+
+
+def _of_lesser_of_0(expr: Expr) -> Expr | None:
+    """Return x if an expression is the lesser of x and 0."""
+    if not isinstance(expr, BinaryOp) or expr.op != "min":
+        return None
+    bound = expr.b.value if isinstance(expr.b, Broadcast) else expr.b
+    return expr.a if is_const(bound, 0) else None

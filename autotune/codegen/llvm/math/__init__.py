@@ -14,9 +14,11 @@ from collections.abc import Callable
 from autotune.codegen.llvm.llvm_types import suffix
 from autotune.codegen.llvm.math import erf, exponential, logarithm, power, trigonometry
 from autotune.codegen.llvm.math.math_writer import FORMATS, MathWriter
+from autotune.ir.intrinsics import INTRINSICS
 
 _FUNCTIONS: dict[str, tuple[Callable[..., str], int]] = {
     "exp": (exponential.exp, 1),
+    "exp_up_to_0": (exponential.exp_up_to_0, 1),
     "sigmoid": (exponential.sigmoid, 1),
     "tanh": (exponential.tanh, 1),
     "log": (logarithm.log, 1),
@@ -27,8 +29,8 @@ _FUNCTIONS: dict[str, tuple[Callable[..., str], int]] = {
     "pow": (power.power, 2),
 }
 
-#: Functions this package writes, for float32 and float64.
-VECTOR_FUNCTIONS = tuple(_FUNCTIONS)
+#: Intrinsics whose functions this package writes, for float32 and float64.
+VECTOR_FUNCTIONS = tuple(name for name in _FUNCTIONS if name in INTRINSICS)
 
 
 def function_name(name: str, dtype: str, lanes: int) -> str:

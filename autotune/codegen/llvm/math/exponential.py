@@ -57,15 +57,15 @@ def _remainder(w: MathWriter, x: str, n: str) -> str:
     return w.sub(r, w.mul(n, w.number(low)))
 
 
-def scaled(w: MathWriter, y: str, n: str, powers: tuple[str, str]) -> str:
-    """Return y * 2**n, y near 1, where overflow and subnormal results are right.
+def scaled(w: MathWriter, beyond_1: str, n: str, powers: tuple[str, str]) -> str:
+    """Return (1 + beyond_1) * 2**n, where overflow and subnormal results are right.
 
     Without an instruction for it the `powers`, whose product is 2**n, are two factors.
     """
     if w.has_avx512:
-        return w.scaled_by_floor(y, n)
+        return w.scaled_by_floor(w.add(beyond_1, w.number(1.0)), n)
     first, second = powers
-    return w.mul(w.mul(y, first), second)
+    return w.mul(w.add(w.mul(beyond_1, first), first), second)
 
 
 def exp(w: MathWriter, x: str) -> str:
@@ -77,8 +77,21 @@ def _by_polynomial(w: MathWriter, x: str) -> str:
     """Exponential, with an error of little more than half a unit in the last place."""
     x = w.clamp(x, *_RANGE[w.form.dtype])
     n, powers = w.nearest_power(w.mul(x, w.number(1 / math.log(2))))
-    near = w.add(expm1_near_0(w, _remainder(w, x, n)), w.number(1.0))
-    return scaled(w, near, n, powers)
+    return scaled(w, expm1_near_0(w, _remainder(w, x, n)), n, powers)
+
+
+def exp_up_to_0(w: MathWriter, x: str) -> str:
+    """Exponential of the lesser of x and 0, in fewer instructions than that of any x."""
+    x = w.at_most(x, 0.0)
+    return _by_table(w, x) if w.has_avx512 else _not_positive(w, x)
+
+
+def _not_positive(w: MathWriter, x: str) -> str:
+    """Exponential of x <= 0, to the same precision: overflow needs no care."""
+    x = w.at_least(x, _RANGE[w.form.dtype][0])
+    n, power, rest = w.nearest_shifted_power(w.mul(x, w.number(1 / math.log(2))))
+    near = expm1_near_0(w, _remainder(w, x, n))
+    return w.mul(w.add(w.mul(near, power), power), w.number(rest))
 
 
 def _by_table(w: MathWriter, x: str) -> str:
@@ -101,7 +114,7 @@ def _by_table(w: MathWriter, x: str) -> str:
 def sigmoid(w: MathWriter, x: str) -> str:
     """Divide e or 1 by 1 + e with e = exp(-|x|): small results keep their digits."""
     one = w.number(1.0)
-    e = _by_polynomial(w, w.negative(w.absolute(x)))
+    e = _not_positive(w, w.negative(w.absolute(x)))
     return w.div(w.select("olt", x, w.number(0.0), e, one), w.add(e, one))
 
 

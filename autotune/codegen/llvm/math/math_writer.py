@@ -211,6 +211,20 @@ class MathWriter:
         n = self.sub(shifted, self.number(magic))
         return n, (self.as_float(half), self.as_float(rest))
 
+    def nearest_shifted_power(self, x: str) -> tuple[str, str, float]:
+        """Return the nearest integer n as a float, and powers of 2 whose product is 2 ** n.
+
+        The first is a normal number for any n from -3/2 * bias to 0, the second is one constant.
+        Other values, including NaN, give arbitrary numbers.
+        """
+        shift = (self.form.bias + 1) // 2
+        # The low bits of the sum are an exponent with its bias. The shift drops those above.
+        magic = self.form.round_to_integer + self.form.bias + shift
+        shifted = self.add(x, self.number(magic))
+        places = self.integer(self.form.mantissa)
+        power = self.as_float(self.int_op("shl", self.as_int(shifted), places))
+        return self.sub(shifted, self.number(magic)), power, 2.0**-shift
+
     # -- AVX-512 -----------------------------------------------------------------------------------
 
     @property
@@ -309,9 +323,17 @@ class MathWriter:
 
     def clamp(self, x: str, low: float, high: float) -> str:
         """Clamp `x` to [low, high]; a NaN stays a NaN."""
-        least, most = self.number(low), self.number(high)
-        x = self.select("ogt", x, most, most, x)
+        return self.at_least(self.at_most(x, high), low)
+
+    def at_least(self, x: str, low: float) -> str:
+        """Return the greater of `x` and a number; a NaN stays a NaN."""
+        least = self.number(low)
         return self.select("olt", x, least, least, x)
+
+    def at_most(self, x: str, high: float) -> str:
+        """Return the lesser of `x` and a number; a NaN stays a NaN."""
+        most = self.number(high)
+        return self.select("ogt", x, most, most, x)
 
     # -- functions ---------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ def _double(w: MathWriter, a: str, y: str) -> str:
     # Beyond the bounds `low` may be anything.
     fraction = w.choose(w.test("oeq", t, bounded), w.add(fraction, low), fraction)
     r = w.mul(fraction, w.number(float(LN2)))
-    return times_power_of_two(w, w.add(expm1_near_0(w, r), w.number(1.0)), n, powers)
+    return times_power_of_two(w, expm1_near_0(w, r), n, powers)
 
 
 def _precise_log2(w: MathWriter, a: str) -> Pair:
