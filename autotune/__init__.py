@@ -1,8 +1,9 @@
 """autotune: schedules, features, search and measurement for kernels on CPUs and GPUs.
 
-In: a template or a schedule, and a target. Out: a compiled function (`build`), or its loops
-(`lower`). Read `builder.py` first; docs/architecture.md says which folder does what. Names are
-loaded when they are first used, so that `import autotune` costs next to nothing.
+In: a template or a schedule, and a target. Out: a compiled function (`build`), its loops
+(`lower`), or its fastest configuration (`tune`). Read `builder.py` and `tuning.py` first;
+docs/architecture.md says which folder does what. Names are loaded when they are first used, so that
+`import autotune` costs next to nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +23,14 @@ if TYPE_CHECKING:
     from autotune.runtime.load_library import load as load
     from autotune.shape_dispatch.dispatcher import dispatch as dispatch
     from autotune.target import Target as Target
+    from autotune.tuning import Tuned as Tuned
+    from autotune.tuning import tune as tune
+    from autotune.tuning import tune_job as tune_job
 
-__all__ = ["Target", "__version__", "build", "dispatch", "load", "lower", "rtc", "te", "tile"]
+__all__ = [
+    "Target", "Tuned", "__version__", "build", "dispatch", "load", "lower", "rtc", "te", "tile",
+    "tune", "tune_job",
+]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks
 
@@ -33,6 +40,9 @@ _HOMES = {
     "load": "autotune.runtime.load_library",
     "lower": "autotune.builder",
     "Target": "autotune.target",
+    "Tuned": "autotune.tuning",
+    "tune": "autotune.tuning",
+    "tune_job": "autotune.tuning",
 }
 
 

@@ -366,9 +366,9 @@ def _choice(
                 "build: missing='tune' appends its measurements to a log: give records= as the "
                 "path of one"
             )
-        from autotune.tuner.run.tune_missing import tune_missing  # slow import
+        from autotune.tuner.run import tuning_job  # slow import
 
-        tune_missing(task, store)
+        tuning_job.tune_requests([tuning_job.TuningRequest(task, store)])
         choice = choose(task, store.load(), notify=log.info)
     if choice is None:
         _without_record(task, records, policy)

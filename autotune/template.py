@@ -124,15 +124,21 @@ class Template:
         return inspect.getsourcefile(self.function) or ""
 
     @property
+    def has_path(self) -> bool:
+        """Whether it stands at the top level of a Python file."""
+        is_outside = self.function.__qualname__.isidentifier()
+        file = self.source_file
+        return is_outside and file.endswith(".py") and os.path.isfile(file)
+
+    @property
     def path(self) -> str:
         """``file.py:function``, by which another process finds the template."""
-        name = self.function.__qualname__
-        if not name.isidentifier() or not os.path.isfile(self.source_file):
+        if not self.has_path:
             raise UsageError(
                 f"template {self.name!r} is defined inside another function or without a file: "
                 "write it at the top level of a file, so that worker processes can load it"
             )
-        return f"{os.path.abspath(self.source_file)}:{name}"
+        return f"{os.path.abspath(self.source_file)}:{self.function.__qualname__}"
 
     @cached_property
     def parameters(self) -> tuple[TemplateParameter, ...]:

@@ -32,7 +32,8 @@ from autotune.operators.template_lookup import find_template
 from autotune.shape_dispatch.dispatched_function import Dispatch
 from autotune.shape_dispatch.selection import worst_and_mean
 from autotune.task.task import Task
-from autotune.tuner.run.tune_missing import tune_missing
+from autotune.tuner.run.limits import Limits
+from autotune.tuner.run.tuning_job import TuningRequest, tune_requests
 from records import RecordStore
 from records.formats import load_own
 
@@ -80,7 +81,7 @@ def tune(shapes: list[Shape], log: Path, trials: int) -> float:
         known = [r for r in load_own(store, must_exist=False) if r.args == dict(task.args)]
         if sum(r.is_trial for r in known) >= trials:
             continue
-        tune_missing(task, store, trials)
+        tune_requests([TuningRequest(task, store, Limits(trials))])
         print(f"tuned {number} of {len(shapes)}: {shape}", flush=True)
     return time.monotonic() - begin
 

@@ -14,12 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import autotune
-from autotune.measure.local_measurer import LocalMeasurer
-from autotune.task import Task
-from autotune.tuner.factory import make_tuner
 from autotune.tuner.run.events import Event, Measured
-from autotune.tuner.run.tuning_loop import tune
-from records import RecordStore
 
 
 def show(event: Event) -> None:
@@ -36,13 +31,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     size = words[0] if words else 256
     trials = words[1] if len(words) > 1 else 16
     arguments = {"m": size, "n": size, "k": size}
-    task = Task.from_reference("matmul", arguments, "llvm")
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "matmul.jsonl"
-        with LocalMeasurer(task.template_ref, task.args, task.target) as measurer:
-            tuner = make_tuner("model", task.space, seed=0)
-            tune(task, measurer, tuner, RecordStore(log), trials, seed=0, on_event=show)
-        matmul = autotune.build("matmul", arguments, target="llvm", records=log)
+        tuned = autotune.tune(
+            "matmul", arguments, trials=trials, log=log, seed=0, callbacks=[show], progress=False
+        )
+        print(tuned)
+        matmul = tuned.build()
 
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((size, size), dtype=np.float32) for _ in range(2))

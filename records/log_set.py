@@ -130,6 +130,11 @@ def log_to_append(path: str | os.PathLike[str]) -> RecordStore:
     return RecordStore(path)
 
 
+def log_name(template: str) -> str:
+    """Return the default name of the log of a template."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in template) + SUFFIXES[0]
+
+
 def _opened(path: Path) -> RecordSource:
     foreign = foreign_format(path)
     if foreign == FileFormat.COMPRESSED:

@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from types import CodeType, ModuleType
 
 from autotune.errors import UsageError, error_text
+from autotune.operators.function_source import self_contained
 from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.template import Template, template_of
@@ -162,6 +163,17 @@ def text_of(template: Template) -> bytes | None:
     return loader.text if isinstance(loader, _AsItIs) else None
 
 
+def worker_source(template: Template) -> tuple[str, bytes | None]:
+    """Return how a worker process finds a template, and the text of its file if that is not there.
+
+    UsageError if the function stands in no file and its text is not known.
+    """
+    if template.has_path:
+        return template.path, text_of(template)
+    name = template.function.__name__
+    return f"{name}.py:{name}", self_contained(template).encode()
+
+
 def template_in_file(
     reference: str, import_timeout_s: float | None = None, text: bytes | None = None
 ) -> Template:
@@ -216,6 +228,22 @@ def _call(found: Template) -> str:
     return f"({', '.join(words)}) for {found.target or 'any target'}"
 
 
+class _LoadingEnds(BaseException):
+    """A file that is loaded for its functions comes to what only its own program should do."""
+
+
+_loading: list[str] = []  # Paths of the files that are loaded now.
+
+
+def end_loading() -> None:
+    """Load no more of the file that is being loaded, if one is: called where tuning begins.
+
+    So a script may tune its own function: worker processes load it up to there.
+    """
+    if _loading:
+        raise _LoadingEnds
+
+
 class _AsItIs(SourceFileLoader):
     """Always compiles a file: cached bytecode may be of an older text of the same size."""
 
@@ -238,15 +266,20 @@ def _import_file(path: str, text: bytes | None = None) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    _loading.append(path)
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
+    except _LoadingEnds:
+        return module
     except BaseException as error:
         del sys.modules[name]
         raise UsageError(
             f"{_place(error, path)}: the template file cannot be loaded: {_what(error)}"
         ) from error
+    finally:
+        _loading.pop()
     return module
 
 

@@ -36,9 +36,15 @@ def outcome_table(statuses: Sequence[WorkloadStatus], width: int) -> list[str]:
     statuses: of the workloads that were tuned to their end, each with its summary.
     width: columns of the terminal.
     """
-    if len(statuses) == 1:
-        return _one_table(statuses[0], width)
-    return _table_of_several(statuses, width)
+    columns = outcome_columns(statuses)
+    if not columns or len(statuses) == 1:
+        return fitted(columns, width) if columns else []
+    return fitted([columns[0].folded(max(12, width // 3)), *columns[1:]], width)
+
+
+def outcome_columns(statuses: Sequence[WorkloadStatus]) -> list[TableColumn]:
+    """Return the columns of that table."""
+    return _columns_of_one(statuses[0]) if len(statuses) == 1 else _columns_of_several(statuses)
 
 
 def remarks(statuses: Sequence[WorkloadStatus]) -> list[str]:
@@ -88,7 +94,7 @@ def refusals_text(refused: Mapping[str, int]) -> str:
     return f"{what} refused: {rules}"
 
 
-def _one_table(status: WorkloadStatus, width: int) -> list[str]:
+def _columns_of_one(status: WorkloadStatus) -> list[TableColumn]:
     """Return default, best and ceiling, a row each; nothing if there is nothing to compare."""
     summary, work = status.summary, status.job.work
     assert summary is not None
@@ -109,20 +115,17 @@ def _one_table(status: WorkloadStatus, width: int) -> list[str]:
         for name in known.keys() & {LIBRARY, "ceiling"}:
             ratios[name] = f"{three_digits(default_s / known[name])}x"
     shares = ["" if ceiling_s is None else percent_text(ceiling_s / t) for t in known.values()]
-    return fitted(
-        [
-            TableColumn("", list(known), 0, right=False),
-            TableColumn("time", [time_text(time_s) for time_s in known.values()], 1),
-            TableColumn("throughput", [work.speed_text(time_s) for time_s in known.values()], 2),
-            TableColumn(f"of {status.roof}", shares, 3),
-            TableColumn("over default", list(ratios.values()), 4),
-            TableColumn("range", list(ranges.values()), 5),
-        ],
-        width,
-    )
+    return [
+        TableColumn("", list(known), 0, right=False),
+        TableColumn("time", [time_text(time_s) for time_s in known.values()], 1),
+        TableColumn("throughput", [work.speed_text(time_s) for time_s in known.values()], 2),
+        TableColumn(f"of {status.roof}", shares, 3),
+        TableColumn("over default", list(ratios.values()), 4),
+        TableColumn("range", list(ranges.values()), 5),
+    ]
 
 
-def _table_of_several(statuses: Sequence[WorkloadStatus], width: int) -> list[str]:
+def _columns_of_several(statuses: Sequence[WorkloadStatus]) -> list[TableColumn]:
     """Return a row per workload."""
     rows = []
     for status in statuses:
@@ -143,11 +146,10 @@ def _table_of_several(statuses: Sequence[WorkloadStatus], width: int) -> list[st
         )
     ranks = {"": 0, "default": 5, "best": 1, "ceiling": 6, "throughput": 7, "of ceiling": 2}
     ranks |= {"over default": 3, "range": 4, "trials": 8}
-    columns = [
+    return [
         TableColumn(name, cells, rank, right=bool(name))
         for (name, rank), cells in zip(ranks.items(), zip(*rows, strict=True), strict=True)
     ]
-    return fitted([columns[0].folded(max(12, width // 3)), *columns[1:]], width)
 
 
 def _ratio_texts(status: WorkloadStatus) -> tuple[str, str]:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from autotune.measure.noise_monitor import NOISY
+from autotune.report.space_text import legal_lines
 from autotune.report.units import Work, duration_text, percent_text, time_text
 from autotune.task.workload import Workload
 from autotune.tuner.run import events
 from autotune.tuner.run.final_comparison import ComparisonRound
+from autotune.tuner.run.tuning_job import TuningRequest
 from records import Record
 
 
@@ -41,6 +43,26 @@ class WorkloadInfo:
             return [title, *more]
         name = "" if self.label == self.workload.template else f"{self.label}: "
         return [f"{name}{title}", *(f"  {line}" for line in more)]
+
+
+def workload_info(request: TuningRequest, seed: int, seed_chosen: bool = False) -> WorkloadInfo:
+    """Return what a run says of a workload.
+
+    UsageError if the template's count of operations fails.
+    """
+    task = request.task
+    return WorkloadInfo(
+        task.workload,
+        str(task.target),
+        str(request.store.path),
+        seed,
+        Work(task.flops, task.bytes),
+        request.label,
+        seed_chosen,
+        tuple(legal_lines(task.space, bool(task.untraceable))),
+        task.default_index,
+        len(task.structures),
+    )
 
 
 RECENT = 64  # Outcomes of the latest trials that are kept.

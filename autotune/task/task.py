@@ -25,7 +25,7 @@ from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import free_vars, substitute, walk_expr
 from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.lowering.split_constants import PreparedFunction, split_constants
-from autotune.operators.template_lookup import find_template
+from autotune.operators.template_lookup import find_template, text_of, worker_source
 from autotune.runtime.signature import ArrayParameter
 from autotune.target import Target
 from autotune.task.workload import Workload
@@ -168,7 +168,19 @@ class Task:
     @property
     def template_ref(self) -> str:
         """How another process finds the template."""
-        return self._template_ref or self.template.path
+        return self.worker_source[0]
+
+    @cached_property
+    def worker_source(self) -> tuple[str, bytes | None]:
+        """How a worker process finds the template, and the text of its file if it needs that.
+
+        The text is that of the time of loading: the file may be edited meanwhile.
+
+        UsageError if the template is a function without a text.
+        """
+        if self._template_ref:
+            return self._template_ref, text_of(self.template)
+        return worker_source(self.template)
 
     # -- configurations --------------------------------------------------------------------
 

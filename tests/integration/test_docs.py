@@ -32,9 +32,15 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize(
     "name",
-    ["te.md", "dtypes.md", "features.md", "tile.md", pytest.param("rtc.md", marks=needs_nvrtc)],
-)
-def test_the_blocks_of_a_document_run(name: str) -> None:
+    [
+        "te.md", "dtypes.md", "features.md", "tile.md", "tune.md",
+        pytest.param("rtc.md", marks=needs_nvrtc),
+    ],
+)  # fmt: skip
+def test_the_blocks_of_a_document_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     text = (DOCS / name).read_text()
     blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
     assert blocks

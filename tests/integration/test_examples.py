@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import pytest
+from nbclient import NotebookClient
 from support.command_line import environment
 from support.cuda_compiler import needs_nvrtc
 
@@ -40,8 +42,26 @@ def test_example_runs(script, words, said, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_notebook_runs(tmp_path):
+    text = (ROOT / "examples" / "tune_in_a_notebook.ipynb").read_text(encoding="utf-8")
+    notebook = nbformat.reads(text, as_version=4)
+    where = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=200, kernel_name="python3", resources=where).execute()
+    outputs = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(output.output_type == "stream" for own in outputs for output in own)
+    _, tuned, error, frame = outputs
+    assert [output.output_type for output in tuned] == ["display_data", "execute_result"]
+    assert all(output.data["text/html"].startswith("<table>") for output in tuned)
+    assert float(re.search(r"[\d.e-]+(?=\)?$)", error[0].data["text/plain"])[0]) < 1e-3
+    assert "cost_s" in frame[0].data["text/html"]
+    assert [path.name for path in tmp_path.iterdir()] == ["layer.jsonl"]
+
+
 def test_every_example_is_run_here():
     scripts = {path.name for path in (ROOT / "examples").glob("*.py")}
+    assert {path.name for path in (ROOT / "examples").glob("*.ipynb")} == {
+        "tune_in_a_notebook.ipynb"
+    }
     ran = {"tune_and_build.py", "own_template.py", "deploy.py", "raw_kernel.py"}
     assert scripts == {*ran, "train_on_export.py"}
 

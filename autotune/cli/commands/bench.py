@@ -21,7 +21,7 @@ from autotune.cli.bench.bench_plan import (
 )
 from autotune.cli.options.input_files import check_log, open_log
 from autotune.cli.options.multi_value_options import OptionalHeatmap
-from autotune.cli.options.run_plans import check_target, log_name
+from autotune.cli.options.run_plans import check_target
 from autotune.cli.options.shared_options import command_app, options_of, parse_settings
 from autotune.cli.options.task_arguments import task_with, template_of
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
@@ -32,6 +32,7 @@ from autotune.report.bench_tables import as_json, as_text
 from autotune.report.plots import check_picture, draw_speeds
 from autotune.target import Target
 from autotune.task.task import Task
+from records.log_set import log_name
 from search_spaces import Knob, KnobValue
 
 DEFAULT = "default"  # Name of the only line there is.

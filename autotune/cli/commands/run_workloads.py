@@ -5,43 +5,28 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 from autotune.cli.options.job_files import RunOptions
 from autotune.cli.options.run_plans import WorkloadPlan, make_plans, workload_errors
 from autotune.cli.options.search_checks import transfer_errors
-from autotune.cli.options.task_arguments import work_of
 from autotune.cli.terminal.output import MISTAKE, NOTHING_FOUND, StopError, print_raw
 from autotune.cli.terminal.signals import exit_code
-from autotune.cost_model.base import CostModel, FloatMatrix, IndexVector
-from autotune.cost_model.xgboost_model import load_alone
-from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
-from autotune.operators.template_lookup import text_of
 from autotune.report.display.run_display import View, make_display
 from autotune.report.outcome import refusals_text
-from autotune.report.progress import RunProgress, WorkloadInfo, WorkloadStatus, failures_text
-from autotune.report.space_text import legal_lines
-from autotune.reuse.valid_records import least_costs, valid_records
+from autotune.report.progress import RunProgress, WorkloadStatus, failures_text, workload_info
+from autotune.reuse.valid_records import valid_records
 from autotune.system.words import counted
 from autotune.task.task import Task
-from autotune.tuner.factory import make_tuner
-from autotune.tuner.model.model_tuner import default_model
-from autotune.tuner.model.transfer import TransferPrior, doubted_text
 from autotune.tuner.run.events import TuneSummary
 from autotune.tuner.run.limits import Deadline
 from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.run.session import Session
+from autotune.tuner.run.tuning_job import TuningRequest, make_measurer, make_prior, make_session
 from records import ranked
-from records.log_set import stream_logs
 from search_spaces import SpaceError
-
-if TYPE_CHECKING:
-    from autotune.feature import TaskFeatures
-
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +51,7 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
             display = make_display(View(options.view), progress, print_raw)
             fork_servers = [fork_server, *[None] * (len(plans) - 1)]
             measurers = [
-                around.enter_context(_measurer(plan, seed, deadline, own))
+                around.enter_context(make_measurer(_request(plan), seed, deadline, own))
                 for plan, own in zip(plans, fork_servers, strict=True)
             ]
             measurers[0].start()  # it starts up while the template is traced here
@@ -77,12 +62,13 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
             sessions = []
             for number, (plan, measurer) in enumerate(zip(plans, measurers, strict=True), 1):
                 with workload_errors(options, number):  # its operations may not be known
-                    prior = _prior(plan.options.transfer, plan.task)
-                    display.open_job(_job(plan, seed, chosen is not None))
+                    with transfer_errors():
+                        prior = make_prior(_request(plan))
+                    display.open_job(workload_info(_request(plan), seed, chosen is not None))
                     if prior is not None:
                         of = counted(prior.sources, "workload")
                         display.note(f"learned from {prior.measurements} measurements of {of}")
-                    sessions.append(_session(plan, measurer, seed, prior))
+                    sessions.append(make_session(_request(plan), measurer, seed, prior))
             summaries = Portfolio(sessions, display.on_event, deadline).run()
             display.conclude()
     except KeyboardInterrupt as interrupt:
@@ -92,21 +78,21 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
     _exit_code(plans, sessions, summaries)
 
 
-def _measurer(
-    plan: WorkloadPlan, seed: int, deadline: Deadline, fork_server: ForkServerProcess | None
-) -> LocalMeasurer:
-    task, options = plan.task, plan.options
-    return LocalMeasurer(
-        task.template_ref,
-        task.args,
-        task.target,
-        options.policy,
-        options.timeout_s,
-        seed,
-        left_s=lambda: deadline.left_s,
-        fork_server=fork_server,
-        text=text_of(task.template),  # it may be edited during the run
-        constant=task.constant,
+def _request(plan: WorkloadPlan) -> TuningRequest:
+    """Return what is tuned, and how."""
+    own = plan.options
+    return TuningRequest(
+        plan.task,
+        plan.store,
+        own.limits,
+        own.policy,
+        own.timeout_s,
+        own.tuner,
+        own.transfer,
+        own.storage,
+        own.any_device,
+        own.weight,
+        plan.label,
     )
 
 
@@ -116,95 +102,6 @@ def _require_feasible(task: Task) -> None:
         _ = task.default_index
     except SpaceError as error:
         raise StopError(NOTHING_FOUND, f"{task.workload}: {error}") from error
-
-
-def _job(plan: WorkloadPlan, seed: int, seed_chosen: bool) -> WorkloadInfo:
-    task = plan.task
-    return WorkloadInfo(
-        task.workload,
-        str(task.target),
-        str(plan.store.path),
-        seed,
-        work_of(task),
-        plan.label,
-        seed_chosen,
-        tuple(legal_lines(task.space, bool(task.untraceable))),
-        task.default_index,
-        len(task.structures),
-    )
-
-
-def _session(
-    plan: WorkloadPlan, measurer: LocalMeasurer, seed: int, prior: TransferPrior | None
-) -> Session:
-    task, options = plan.task, plan.options
-    tuner = make_tuner(
-        options.tuner,
-        task.space,
-        seed,
-        _LazyFeatures(task),
-        prior,
-        options.storage,
-        _trees,
-    )
-    return Session(
-        task,
-        measurer,
-        tuner,
-        plan.store,
-        seed,
-        options.limits,
-        plan.label,
-        options.weight,
-        any_device=options.any_device,
-    )
-
-
-class _LazyFeatures:
-    """A `FeatureSource`: `TaskFeatures` of a task, built when a tuner first needs them."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-
-    @cached_property
-    def _features(self) -> TaskFeatures:
-        from autotune.feature import TaskFeatures
-
-        return TaskFeatures(self._task)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return self._features.names
-
-    def prepare(self, n: int) -> None:
-        """Prepare to compute the features of `n` candidates."""
-        self._features.prepare(n)
-
-    def preparations(self) -> Iterator[None]:
-        """Do slow preparations, a part at each step."""
-        return self._features.preparations()
-
-    def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
-        """Return the features of the candidates at `indices`, float32 (n, len(names))."""
-        return self._features.matrix(indices, names)
-
-
-def _trees(seed: int) -> CostModel:
-    """Return a tree model for a tuner, with XGBoost loaded in this process."""
-    load_alone()
-    return default_model(seed)
-
-
-def _prior(logs: Sequence[str], task: Task) -> TransferPrior | None:
-    """Return the prior that other logs give for the task's space; None if there are none."""
-    if not logs:
-        return None
-    with transfer_errors():
-        prior = TransferPrior.of(stream_logs(logs), task.space, least_s=least_costs(task))
-    if prior.doubted:
-        _log.warning(doubted_text(prior.doubted))
-    return prior
 
 
 def _interrupted(progress: RunProgress, plans: Sequence[WorkloadPlan], code: int) -> StopError:

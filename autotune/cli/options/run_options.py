@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, auto
@@ -21,9 +20,8 @@ from autotune.cli.options.shared_options import parse_settings
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import FLUSHES, TimingPolicy
 from autotune.system.words import did_you_mean
-from autotune.tuner.run.limits import BATCH, Goal, Limits, check_share
+from autotune.tuner.run.limits import BATCH, TRIALS, Goal, Limits, check_share, parse_duration
 
-TRIALS = 64  # Trials of a workload where neither they nor the time are given.
 MAX_TIMEOUT_S = 1e6  # The longest time-out, eleven days: the system limits it, too.
 
 # Options by name, without dashes before it; values as typed words or as a job file has them.
@@ -78,22 +76,6 @@ def whole(least: int) -> Callable[[Any], int]:
         return value
 
     return read
-
-
-def duration(value: Any) -> float:
-    """Read "90s", "30m", "1h30m" or "1.5h" as seconds."""
-    units = {"h": 3600.0, "m": 60.0, "s": 1.0}
-    parts = re.findall(r"([\d.]+)\s*([a-z]+)\s*", value) if isinstance(value, str) else []
-    written = [unit for _, unit in parts]
-    in_order = sorted(set(written), key=list("hms").index) if set(written) <= set("hms") else []
-    if in_order and in_order == written and re.fullmatch(r"(\s*[\d.]+\s*[hms]\s*)+", value):
-        try:
-            seconds = sum(float(number) * units[unit] for number, unit in parts)
-        except ValueError:
-            seconds = 0.0
-        if seconds > 0:
-            return seconds
-    raise UsageError(f"must be a time > 0 such as 90s, 30m or 1h30m, not {value!r}")
 
 
 def _is_number(value: Any) -> bool:
@@ -217,7 +199,7 @@ class WorkloadOptions:
     trials: int | None = _count("Measurements wanted in the log.  [64; no limit with --time]")
     time_s: float | None = option(
         _typer("Begin no measurement after 90s, 30m or 1h30m.", "TIME", str | None, "--time"),
-        duration,
+        parse_duration,
         scope=OptionScope.RUN,
         name="time",
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,9 @@ from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.tuner.run.limits import Deadline
+from autotune.tuner.run.workload_labels import check_distinct, labels
 from records import RecordStore
+from records.log_set import log_name
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ def make_plans(options: RunOptions, deadline: Deadline) -> list[WorkloadPlan]:
         with workload_errors(options, number):
             found.append(_task_and_log(workload))
     tasks = [task for task, _ in found]
-    _check_distinct(tasks, options.source)
+    check_distinct(tasks, options.source)
     names = labels(tasks, [workload.name for workload in options.workloads], options.source)
     paths = dict.fromkeys(path for _, path in found)
     stores = {path: open_log(path, lambda: deadline.left_s) for path in paths}
@@ -103,60 +104,3 @@ def check_target(target: Target) -> None:
         from autotune.runtime.cpu import llvm_compiler  # otherwise only workers load LLVM
 
         llvm_compiler.check_target(target)
-
-
-def log_name(template: str) -> str:
-    """Return the default name of a template's log."""
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in template) + ".jsonl"
-
-
-def _check_distinct(tasks: Sequence[Task], source: str) -> None:
-    seen: dict[tuple[str, str], int] = {}
-    for number, task in enumerate(tasks, 1):
-        first = seen.setdefault((task.workload.key, task.target.recorded), number)
-        if first != number:
-            raise UsageError(
-                f"{source}: workloads {first} and {number} are the same, {task.workload} "
-                f"on {task.target}; a weight says how much one matters"
-            )
-
-
-def labels(tasks: Sequence[Task], given: Sequence[str | None], source: str) -> list[str]:
-    """Return the label of each workload: its given name, or its template.
-
-    Where that is not enough, the arguments that set it apart and then its target are added. A
-    workload that is alone has no name.
-    """
-    if len(tasks) == 1:
-        return [""]
-    named = [name for name in given if name is not None]
-    if twice := [name for name, count in Counter(named).items() if count > 1]:
-        raise UsageError(f"{source}: two workloads have the name {twice[0]!r}")
-    found = [name or task.workload.template for name, task in zip(given, tasks, strict=True)]
-    for detail in (_arguments, _constant, lambda task, _: f" on {task.target}"):
-        count = Counter(found)
-        found = [
-            label if name is not None or count[label] == 1 else label + detail(task, tasks)
-            for label, name, task in zip(found, given, tasks, strict=True)
-        ]
-    return found
-
-
-def _arguments(task: Task, tasks: Sequence[Task]) -> str:
-    """Return the arguments that distinguish workloads of the same template: " m=512 n=64"."""
-    alike = [other.args for other in tasks if other.workload.template == task.workload.template]
-    telling: list[str] = []
-    for name in task.args:
-        if _count_distinct(alike, [*telling, name]) > _count_distinct(alike, telling):
-            telling.append(name)
-    return "".join(f" {name}={task.args[name]}" for name in telling)
-
-
-def _constant(task: Task, _: Sequence[Task]) -> str:
-    """Return the constant inputs of a workload: " constant=[1]"."""
-    return f" constant={list(task.constant)}" if task.constant else ""
-
-
-def _count_distinct(alike: Sequence[Mapping[str, object]], names: Sequence[str]) -> int:
-    """Return how many there are that differ in these arguments."""
-    return len({tuple(args.get(name) for name in names) for args in alike})

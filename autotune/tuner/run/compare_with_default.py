@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from autotune.errors import AutotuneError
 from autotune.measure.local_measurer import LocalMeasurer
-from autotune.operators.template_lookup import text_of
 from autotune.task.task import Task
 from search_spaces import Config
 
@@ -48,13 +47,14 @@ def compare_with_default(
     if config.index == default.index:
         return GuardResult(1.0)
     ratios: list[float] = []
+    reference, text = task.worker_source
     with LocalMeasurer(
-        task.template_ref,
+        reference,
         task.args,
         task.target,
         timeout_s=timeout_s,
         seed=seed,
-        text=text_of(task.template),
+        text=text,
         constant=task.constant,
     ) as measurer:
         lost = 0

@@ -106,6 +106,8 @@ class TuneSummary:
     refused: Mapping[str, int] = field(default_factory=dict)
     # Why this run made no final comparison, in words; empty if it did, or did not need one.
     no_finals: str = ""
+    # The record of the default, of the same comparison as the best; None if there is none.
+    default: Record | None = None
 
     @property
     def default_cost_s(self) -> float | None:

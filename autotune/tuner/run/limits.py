@@ -103,6 +103,8 @@ class Goal:
         return work / ceiling.peak_flops[dtype] / self.value
 
 
+TRIALS = 64  # Trials of a workload where neither they nor the time are given.
+
 BATCH = 8  # Candidates asked for at once: the model learns after each batch.
 
 # The expected gain must stay low over this many measurements: a model may be sure too early.
@@ -140,6 +142,26 @@ def check_share(share: float) -> None:
         raise UsageError(
             f"patience is a share between 0 and 1, such as 0.01 for 1 %, not {share:g}"
         )
+
+
+def parse_duration(value: object) -> float:
+    """Read "90s", "30m", "1h30m" or "1.5h" as seconds.
+
+    UsageError if it is no such text.
+    """
+    units = {"h": 3600.0, "m": 60.0, "s": 1.0}
+    text = value if isinstance(value, str) else ""
+    parts = re.findall(r"([\d.]+)\s*([a-z]+)\s*", text)
+    written = [unit for _, unit in parts]
+    in_order = sorted(set(written), key=list("hms").index) if set(written) <= set("hms") else []
+    if in_order and in_order == written and re.fullmatch(r"(\s*[\d.]+\s*[hms]\s*)+", text):
+        try:
+            seconds = sum(float(number) * units[unit] for number, unit in parts)
+        except ValueError:
+            seconds = 0.0
+        if seconds > 0:
+            return seconds
+    raise UsageError(f"must be a time > 0 such as 90s, 30m or 1h30m, not {value!r}")
 
 
 class Patience:

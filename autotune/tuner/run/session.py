@@ -360,6 +360,7 @@ class Session:
             ceiling_s=self.stop.ceiling_s,
             refused=dict(Counter(self.refused.values()).most_common()),
             no_finals=self._no_finals,
+            default=default,
         )
         self.on_event(events.Finished(self.summary, self.job))
 

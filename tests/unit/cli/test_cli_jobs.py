@@ -10,13 +10,14 @@ from autotune.cli.app import app
 from autotune.cli.main import main
 from autotune.cli.options import run_plans
 from autotune.cli.options.job_files import run_options
-from autotune.cli.options.run_options import TRIALS, WORKLOAD, duration
-from autotune.cli.options.run_plans import check_target, labels
+from autotune.cli.options.run_options import WORKLOAD
+from autotune.cli.options.run_plans import check_target
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.tuner.run.limits import BATCH, Goal, Limits
+from autotune.tuner.run.limits import BATCH, TRIALS, Goal, Limits, parse_duration
+from autotune.tuner.run.workload_labels import labels
 
 ROOT = Path(__file__).parents[3]
 
@@ -176,13 +177,13 @@ def test_the_job_file_of_the_documents_is_the_example_and_can_be_read(monkeypatc
     [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("1.5h", 5400), ("1h 2m 3s", 3723), ("2 m", 120)],
 )
 def test_times_have_units(text, seconds):
-    assert duration(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "90", "m", "30min", "1m1m", "1s1h", "-5s", "0s", "1..2s", 30])
 def test_anything_else_is_no_time(text):
     with pytest.raises(UsageError, match="must be a time > 0 such as 90s, 30m or 1h30m, not"):
-        duration(text)
+        parse_duration(text)
 
 
 def test_workloads_are_called_by_what_sets_them_apart():

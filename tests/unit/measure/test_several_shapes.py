@@ -15,7 +15,8 @@ from autotune.measure.run_bench import RunResult
 from autotune.measure.several_shapes import SeveralShapes
 from autotune.operators.template_lookup import find_template
 from autotune.task.task import Task
-from autotune.tuner.run.tune_missing import tune_missing
+from autotune.tuner.run.limits import Limits
+from autotune.tuner.run.tuning_job import TuningRequest, tune_requests
 from records import RecordStore
 
 
@@ -102,7 +103,7 @@ def test_a_task_of_open_sizes_has_a_member_for_each_shape():
 
 def test_a_kernel_is_tuned_over_a_list_of_sizes(tmp_path):
     store = RecordStore(tmp_path / "log.jsonl")
-    tune_missing(task_of(m=[4, 16]), store, trials=2)
+    tune_requests([TuningRequest(task_of(m=[4, 16]), store, Limits(2))])
     records = store.load()
     assert sum(record.is_trial and record.ok for record in records) == 2
     assert records[0].args["m"] == [4, 16]

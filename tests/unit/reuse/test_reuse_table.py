@@ -28,7 +28,7 @@ from autotune.reuse.policy import MISSING, ReusePolicy
 from autotune.runtime import environment
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.tuner.run import compare_with_default, tune_missing
+from autotune.tuner.run import compare_with_default, tuning_job
 from autotune.tuner.run.compare_with_default import GuardResult
 from records import RecordStore
 from records.groups import RecordList
@@ -272,7 +272,9 @@ def test_each_policy_builds_what_the_table_says(
 ):
     record = record_of(task, near, both, device, workload)
     tuned = measured(task, both[0], device=HERE)
-    monkeypatch.setattr(tune_missing, "tune_missing", lambda _, store: store.append([tuned]))
+    monkeypatch.setattr(
+        tuning_job, "tune_requests", lambda requests: requests[0].store.append([tuned])
+    )
     needed = TABLE[device, workload]
     for number, policy in enumerate(POLICIES):
         admitted = is_admitted(device, workload, policy)

@@ -1,0 +1,176 @@
+"""Tunes workloads as asked: what `autotune run`, `autotune.tune` and builds have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from autotune.cost_model.base import CostModel, FloatMatrix, IndexVector
+from autotune.cost_model.xgboost_model import load_alone
+from autotune.measure.local_measurer import LocalMeasurer
+from autotune.measure.pool.fork_server_client import ForkServerProcess
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.operators.template_lookup import end_loading
+from autotune.reuse.valid_records import least_costs
+from autotune.task.task import Task
+from autotune.tuner.factory import make_tuner
+from autotune.tuner.model.model_tuner import default_model
+from autotune.tuner.model.transfer import TransferPrior, doubted_text
+from autotune.tuner.run.events import EventCallback, TuneSummary, ignore_event
+from autotune.tuner.run.limits import TRIALS, Deadline, Limits
+from autotune.tuner.run.portfolio import Portfolio
+from autotune.tuner.run.session import Session
+from records import RecordStore
+from records.log_set import stream_logs
+
+if TYPE_CHECKING:
+    from autotune.feature import TaskFeatures
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TuningRequest:
+    """A workload to tune: how to search, how to measure, and when to end."""
+
+    task: Task
+    store: RecordStore  # Its log.
+    limits: Limits = field(default_factory=lambda: Limits(TRIALS))
+    policy: TimingPolicy = field(default_factory=TimingPolicy)  # How candidates are timed.
+    timeout_s: float = 10.0  # That a candidate may take to build, and again to run.
+    tuner: str = "model"
+    transfer: Sequence[str | PathLike[str]] = ()  # Logs of other workloads to learn from.
+    storage: str | None = None  # URL of an Optuna storage that mirrors the trials.
+    any_device: bool = False  # Whether records from other devices count as trials.
+    weight: float = 1.0  # How much its time matters beside that of others, > 0.
+    label: str = ""  # What events call it; "" for a workload that is alone.
+
+
+def tune_requests(
+    requests: Sequence[TuningRequest],
+    seed: int = 0,
+    on_event: EventCallback = ignore_event,
+    time_s: float | None = None,
+) -> list[TuneSummary]:
+    """Tune workloads until each has reached a limit; return the result of each.
+
+    seed: of every random choice, >= 0.
+    on_event: told what happens.
+    time_s: seconds for all of them together.
+
+    UsageError if a template cannot be measured, or has no legal configuration.
+    """
+    end_loading()
+    deadline = Deadline(time_s)
+    with contextlib.ExitStack() as around:
+        measurers = [
+            around.enter_context(make_measurer(request, seed, deadline)) for request in requests
+        ]
+        measurers[0].start()  # it starts up while the template is traced here
+        sessions = [
+            make_session(request, measurer, seed, make_prior(request))
+            for request, measurer in zip(requests, measurers, strict=True)
+        ]
+        return Portfolio(sessions, on_event, deadline).run()
+
+
+def make_measurer(
+    request: TuningRequest,
+    seed: int,
+    deadline: Deadline,
+    fork_server: ForkServerProcess | None = None,
+) -> LocalMeasurer:
+    """Return the measurer of a workload, which the caller closes.
+
+    fork_server: of its workers, if it was started before.
+    """
+    task = request.task
+    reference, text = task.worker_source
+    return LocalMeasurer(
+        reference,
+        task.args,
+        task.target,
+        request.policy,
+        request.timeout_s,
+        seed,
+        left_s=lambda: deadline.left_s,
+        fork_server=fork_server,
+        text=text,
+        constant=task.constant,
+    )
+
+
+def make_prior(request: TuningRequest) -> TransferPrior | None:
+    """Return what other logs say of a workload's space; None if there are none.
+
+    TransferError if nothing can be learnt from them.
+    """
+    if not request.transfer:
+        return None
+    task = request.task
+    prior = TransferPrior.of(stream_logs(request.transfer), task.space, least_s=least_costs(task))
+    if prior.doubted:
+        _log.warning(doubted_text(prior.doubted))
+    return prior
+
+
+def make_session(
+    request: TuningRequest, measurer: LocalMeasurer, seed: int, prior: TransferPrior | None = None
+) -> Session:
+    """Return the session that tunes a workload."""
+    task = request.task
+    tuner = make_tuner(
+        request.tuner, task.space, seed, _LazyFeatures(task), prior, request.storage, _trees
+    )
+    return Session(
+        task,
+        measurer,
+        tuner,
+        request.store,
+        seed,
+        request.limits,
+        request.label,
+        request.weight,
+        any_device=request.any_device,
+    )
+
+
+class _LazyFeatures:
+    """A `FeatureSource`: `TaskFeatures` of a task, built when a tuner first needs them."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    @cached_property
+    def _features(self) -> TaskFeatures:
+        from autotune.feature import TaskFeatures
+
+        return TaskFeatures(self._task)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self._features.names
+
+    def prepare(self, n: int) -> None:
+        """Prepare to compute the features of `n` candidates."""
+        self._features.prepare(n)
+
+    def preparations(self) -> Iterator[None]:
+        """Do slow preparations, a part at each step."""
+        return self._features.preparations()
+
+    def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
+        """Return the features of the candidates at `indices`, float32 (n, len(names))."""
+        return self._features.matrix(indices, names)
+
+
+def _trees(seed: int) -> CostModel:
+    """Return a tree model for a tuner, with XGBoost loaded in this process."""
+    load_alone()
+    return default_model(seed)

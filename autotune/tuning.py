@@ -1,0 +1,421 @@
+"""Tuning from Python: one call searches, measures, and returns what was found."""
+
+from __future__ import annotations
+
+import html
+import inspect
+import json
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotune.builder import BuiltFunction, build_task
+from autotune.errors import NoRecordError, UsageError
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.operators.template_lookup import end_loading
+from autotune.report.display.base import Display
+from autotune.report.display.notebook import NotebookDisplay, in_notebook, show_in_cell, table_html
+from autotune.report.display.run_display import View, make_display
+from autotune.report.outcome import last_line, outcome_table, over_default
+from autotune.report.progress import RunProgress, WorkloadStatus, workload_info
+from autotune.report.ratio import Ratio
+from autotune.runtime.constant_arrays import Constants
+from autotune.system.words import did_you_mean
+from autotune.target import Target
+from autotune.task.task import Task
+from autotune.template import Template, template_of
+from autotune.tuner.factory import OPTUNA, check_tuner
+from autotune.tuner.run.events import Event, TuneSummary
+from autotune.tuner.run.limits import BATCH, TRIALS, Goal, Limits, parse_duration
+from autotune.tuner.run.tuning_job import TuningRequest, tune_requests
+from autotune.tuner.run.workload_labels import check_distinct, labels
+from records import Record, to_frame
+from records.log_set import log_name, log_to_append, open_logs
+from search_spaces import SpaceError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EventCallback = Callable[[Event], object]
+_WIDTH = 100  # Columns of a table in a text.
+
+
+def tune(
+    what: str | Callable[..., Any],
+    args: Mapping[str, Any] | None = None,
+    *,
+    target: str | Target | None = None,
+    trials: int | None = None,
+    time: float | str | None = None,
+    log: str | PathLike[str] | None = None,
+    tuner: str = "model",
+    seed: int | None = None,
+    callbacks: Sequence[EventCallback] = (),
+    progress: bool | None = None,
+    **more: Any,
+) -> Tuned:
+    """Search for the fastest configuration of a workload, and log each measurement.
+
+    What the log knows already is not measured again; a call with more trials goes on from there.
+    `autotune run` does the same on the command line.
+
+    Parameters
+    ----------
+    what : str or function
+        A template's name, ``path/to/file.py:function`` or ``path/to/file.tile``; a template; or a
+        function that returns tensors. A function may stand in a file, in a script, in a cell of a
+        notebook or inside of another function. The worker processes get its text, and load a
+        script up to its first call of `tune`.
+    args : mapping, optional
+        The arguments of the template by name.
+    target : str or Target, optional
+        What to tune for; by default what the template is for, or else "llvm".
+    trials : int, optional
+        Measurements wanted in the log; 64 by default, and no limit with `time`.
+    time : float or str, optional
+        Begin no measurement after so many seconds, or after "90s", "30m" or "1h30m".
+    log : path, optional
+        Where measurements are appended; ``NAME.jsonl`` here by default.
+    tuner : str
+        "model", "random", "grid", "genetic", "local" or "optuna:SAMPLER".
+    seed : int, optional
+        Seed of every random choice; by default one is chosen, see `Tuned.seed`.
+    callbacks : sequence of function
+        Each is called with the events of `autotune.tuner.run.events`.
+    progress : bool, optional
+        Whether to show the run while it goes on; by default in a notebook and on a terminal.
+    **more
+        As of the workloads of `tune_job`: ``until``, ``patience``, ``batch``, ``constant``,
+        ``transfer``, ``timeout``, ``policy``, ``any_device``, ``storage``.
+
+    Returns
+    -------
+    Tuned
+        What was found: the best, the default, the records.
+
+    Raises
+    ------
+    UsageError
+        If an argument is not what it should be, or the template refuses all configurations.
+    RecordError
+        If the log is none, or cannot be written.
+
+    Examples
+    --------
+    >>> tuned = autotune.tune("matmul", {"m": 512, "n": 512, "k": 512}, trials=32)
+    >>> print(tuned.best.cost_s, tuned.speedup)
+    >>> matmul = tuned.build()
+    >>> matmul(a, b, c)
+    """
+    workload = {
+        "what": what,
+        "args": args,
+        "target": target,
+        "trials": trials,
+        "log": log,
+        "tuner": tuner,
+        **more,
+    }
+    (found,) = _tune([workload], "tune", time, seed, callbacks, progress)
+    return found
+
+
+def tune_job(
+    workloads: Iterable[Mapping[str, Any]],
+    *,
+    time: float | str | None = None,
+    seed: int | None = None,
+    callbacks: Sequence[EventCallback] = (),
+    progress: bool | None = None,
+) -> list[Tuned]:
+    """Tune several workloads in one run: the next batch goes where most is to be gained.
+
+    Parameters
+    ----------
+    workloads : iterable of mapping
+        The arguments of `tune` for each: ``what`` and, where they are wanted, ``args``, ``target``,
+        ``trials``, ``log``, ``tuner``, and
+
+        - ``until``: stop at "0.9 of copy", "0.8 of peak", "200 GFLOPS" or "1.2 ms";
+        - ``patience``: stop when less than this share of gain is expected, such as 0.01;
+        - ``batch``: candidates asked for at once;
+        - ``constant``: positions of inputs that do not change from call to call;
+        - ``transfer``: logs of other workloads to learn from;
+        - ``timeout``: seconds that a candidate may take to build, and again to run;
+        - ``policy``: a `TimingPolicy`, how candidates are timed;
+        - ``any_device``: whether records from other devices count;
+        - ``storage``: URL of an Optuna storage that mirrors the trials;
+        - ``weight``: how much its time matters beside that of others;
+        - ``name``: what events and tables call it.
+    time, seed, callbacks, progress
+        As of `tune`, for all workloads together.
+
+    Returns
+    -------
+    list of Tuned
+        One for each workload, in order.
+
+    Raises
+    ------
+    UsageError, RecordError
+        As of `tune`; the message says which workload it is.
+    """
+    found = list(workloads)
+    if not found or not all(isinstance(workload, Mapping) for workload in found):
+        raise UsageError("tune_job: workloads must be a list of mappings, one for each workload")
+    return _tune(found, "tune_job", time, seed, callbacks, progress)
+
+
+@dataclass(frozen=True, repr=False)
+class Tuned:
+    """What tuning has found for one workload; built, printed, or looked into.
+
+    Attributes
+    ----------
+    task : Task
+        What was tuned.
+    log : Path
+        Where the measurements are.
+    seed : int
+        Seed of every random choice.
+    summary : TuneSummary
+        How the run ended.
+    """
+
+    task: Task
+    log: Path
+    seed: int
+    summary: TuneSummary
+    status: WorkloadStatus
+    noise: float | None = None
+
+    @property
+    def best(self) -> Record | None:
+        """The record of the configuration that is built; None if nothing worked.
+
+        ``best.cost_s`` is its median time in seconds, ``best.config["values"]`` are its knobs.
+        """
+        return self.summary.best
+
+    @property
+    def default(self) -> Record | None:
+        """The record of the default configuration, from the same comparison as the best."""
+        return self.summary.default
+
+    @property
+    def speedup(self) -> Ratio | None:
+        """How many times as fast as the default the best is, with the range ``low`` to ``high``.
+
+        None if either was not timed, or they are one and the same.
+        """
+        return over_default(self.status)
+
+    @property
+    def records(self) -> pd.DataFrame:
+        """All records of the workload, failures included: a frame as of `records.to_frame`."""
+        frame = to_frame(self.log)
+        own = self.task.workload.to_json()
+
+        def is_own(name: str) -> Any:
+            wanted = own.get(name) or None
+            texts = frame[name].astype(object)
+            return texts.map(lambda t: (json.loads(t) if isinstance(t, str) else None) == wanted)
+
+        mine = (frame["template"] == own["template"]) & is_own("args") & is_own("constant")
+        mine &= frame["target"] == self.task.target.recorded
+        return frame.loc[mine].reset_index(drop=True)
+
+    def build(self, name: str | None = None, constants: Constants | None = None) -> BuiltFunction:
+        """Compile the best configuration; see `autotune.build`.
+
+        Raises
+        ------
+        NoRecordError
+            If no configuration worked.
+        """
+        if self.best is None:
+            raise NoRecordError(f"{self}: there is nothing to build")
+        return build_task(self.task, open_logs(self.log), name, constants)
+
+    def __str__(self) -> str:
+        said = last_line([self.status], self.summary.elapsed_s, self.noise)
+        return f"{self.task.workload} on {self.task.target}: {said}"
+
+    def __repr__(self) -> str:
+        return f"<tuned {self}>"
+
+    def __rich__(self) -> str:
+        from rich.markup import escape
+
+        return escape("\n".join([*outcome_table([self.status], _WIDTH), str(self)]))
+
+    def _repr_html_(self) -> str:
+        return f"{table_html([self.status])}<div>{html.escape(str(self))}</div>"
+
+
+def _tune(
+    workloads: Sequence[Mapping[str, Any]],
+    caller: str,
+    time: float | str | None,
+    seed: int | None,
+    callbacks: Sequence[EventCallback],
+    progress: bool | None,
+) -> list[Tuned]:
+    end_loading()  # a worker that loads this script has all that it needs
+    time_s = _seconds(caller, time)
+    seed, is_chosen = (secrets.randbelow(2**31), True) if seed is None else (seed, False)
+    if type(seed) is not int or seed < 0:
+        raise UsageError(f"{caller}: seed must be a whole number >= 0, not {seed!r}")
+    requests = _requests(workloads, caller, time_s is not None)
+    shown = RunProgress()
+    display = _display(shown, progress)
+
+    def on_event(event: Event) -> None:
+        display.on_event(event)
+        for callback in callbacks:
+            callback(event)
+
+    with display:
+        for request in requests:
+            try:
+                info = workload_info(request, seed, is_chosen)
+            except SpaceError as error:  # it allows no configuration
+                raise UsageError(f"{caller}: {request.task.workload}: {error}") from error
+            display.open_job(info)
+        summaries = tune_requests(requests, seed, on_event, time_s)
+        display.conclude()
+    return [
+        Tuned(
+            request.task,
+            request.store.path,
+            seed,
+            summary,
+            shown.standings[request.label],
+            shown.worst_noise,
+        )
+        for request, summary in zip(requests, summaries, strict=True)
+    ]
+
+
+def _display(shown: RunProgress, wanted: bool | None) -> Display:
+    """Return what shows a run: nothing, a block of a notebook's cell, or lines of a terminal."""
+    if wanted is not False and in_notebook():
+        return NotebookDisplay(shown, show_in_cell())
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    if wanted or (wanted is None and is_terminal):
+        return make_display(View.PROGRESS, shown, print)
+    return Display(shown, lambda _: None)
+
+
+def _seconds(caller: str, time: float | str | None) -> float | None:
+    try:
+        if time is None or isinstance(time, str):
+            return None if time is None else parse_duration(time)
+        if not isinstance(time, bool) and 0 < time < float("inf"):
+            return float(time)
+    except (TypeError, UsageError):
+        pass
+    raise UsageError(f"{caller}: time must be seconds > 0, or text such as '30m', not {time!r}")
+
+
+def _requests(
+    workloads: Sequence[Mapping[str, Any]], caller: str, is_timed: bool
+) -> list[TuningRequest]:
+    """Return the requests of workloads; UsageError says which one is wrong."""
+    found = []
+    for number, given in enumerate(workloads, 1):
+        where = caller if len(workloads) == 1 else f"{caller}, workload {number}"
+        _check_names(given, where)
+        try:
+            found.append(_request(is_timed=is_timed, **given))
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from error
+    tasks = [task for task, _, _ in found]
+    check_distinct(tasks, caller)
+    names = labels(tasks, [name for _, name, _ in found], caller)
+    return [make(label) for (_, _, make), label in zip(found, names, strict=True)]
+
+
+def _check_names(given: Mapping[str, Any], where: str) -> None:
+    known = inspect.signature(_request).parameters.keys() - {"is_timed"}
+    for name in given:
+        if name not in known:
+            said = did_you_mean(str(name), sorted(known), "known are")
+            raise UsageError(f"{where}: there is no argument {name!r}; {said}")
+    if "what" not in given:
+        raise UsageError(f"{where}: 'what' is missing: it says what to tune")
+
+
+def _request(
+    *,
+    is_timed: bool,
+    what: str | Callable[..., Any],
+    args: Mapping[str, Any] | None = None,
+    target: str | Target | None = None,
+    trials: int | None = None,
+    log: str | PathLike[str] | None = None,
+    tuner: str = "model",
+    until: str | None = None,
+    patience: float | None = None,
+    batch: int = BATCH,
+    constant: Sequence[int] = (),
+    transfer: Sequence[str | PathLike[str]] = (),
+    timeout: float = 10.0,
+    policy: TimingPolicy | None = None,
+    any_device: bool = False,
+    storage: str | None = None,
+    weight: float = 1.0,
+    name: str | None = None,
+) -> tuple[Task, str | None, Callable[[str], TuningRequest]]:
+    """Return the task of a workload, its given name, and what makes the request of its label."""
+    task = _task(what, args, target, constant)
+    check_tuner(tuner, bool(transfer), storage is not None)
+    if patience is not None and tuner != "model":
+        raise UsageError("patience needs a tuner that estimates its gain: use the tuner 'model'")
+    if storage is not None and not tuner.startswith(OPTUNA):
+        raise UsageError(f"tuner {tuner!r} does not use a storage: choose {OPTUNA}tpe")
+    wanted = TRIALS if trials is None and not is_timed else trials
+    limits = Limits(wanted, None if until is None else Goal.parse(until), patience, batch)
+    store = log_to_append(log_name(task.workload.template) if log is None else log)
+    logs = [transfer] if isinstance(transfer, str | PathLike) else list(transfer)
+
+    def request(label: str) -> TuningRequest:
+        return TuningRequest(
+            task,
+            store,
+            limits,
+            policy or TimingPolicy(),
+            timeout,
+            tuner,
+            logs,
+            storage,
+            any_device,
+            weight,
+            label,
+        )
+
+    return task, name, request
+
+
+def _task(
+    what: str | Callable[..., Any],
+    args: Mapping[str, Any] | None,
+    target: str | Target | None,
+    constant: Sequence[int],
+) -> Task:
+    if not isinstance(what, str) and not callable(what):
+        raise UsageError(
+            "expected the name of a template or a function that returns tensors, got "
+            f"{type(what).__name__}"
+        )
+    if args is not None and not isinstance(args, Mapping):
+        raise UsageError(f"args must be a mapping such as {{'n': 512}}, not {args!r}")
+    given = {} if args is None else args
+    if isinstance(what, str):
+        return Task.from_reference(what, given, target or "llvm", constant=constant)
+    template = what if isinstance(what, Template) else template_of(what)
+    return Task(template, given, target or template.target or "llvm", constant=constant)
