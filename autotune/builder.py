@@ -79,8 +79,6 @@ class BuiltFunction:
         The record that was built by; None for the default configuration.
     workload : Workload or None
         Template and arguments, where it was built from a template.
-    config : Config or None
-        The knobs' values, where it was built from a template.
     """
 
     def __init__(
@@ -88,10 +86,10 @@ class BuiltFunction:
         function: PrimFunc | PreparedFunction,
         target: Target,
         workload: Workload | None = None,
-        config: Config | None = None,
         choice: Choice | None = None,
         strided: Callable[[], PreparedFunction] | None = None,
         constants: Sequence[Host] = (),
+        default: Callable[[], Config] | None = None,
     ) -> None:
         self._constants = () if strided is None else constants
         whole = PreparedFunction(function) if isinstance(function, PrimFunc) else function
@@ -100,13 +98,23 @@ class BuiltFunction:
         self.function = whole.main
         self.target = target
         self.workload = workload
-        self.config = config
         self.choice = choice
+        self._default = default
 
     @property
     def source(self) -> str:
         """Text that was compiled."""
         return self._compiled.source
+
+    @cached_property
+    def config(self) -> Config | None:
+        """The knobs' values, where it was built from a template.
+
+        Those of the default configuration are known only when its space is, which takes a moment.
+        """
+        if self.choice is not None:
+            return self.choice.config
+        return None if self._default is None else self._default()
 
     @property
     def record(self) -> Record | None:
@@ -341,11 +349,13 @@ def build_task(
         )
     source = None if records is None else as_source(records)
     choice = _choice(task, source, policy, store)
-    config = task.space.config(task.default_index) if choice is None else choice.config
-    function = task.prepared_of(config.values)
+    function = task.prepared_of(task.default_values if choice is None else choice.config.values)
     function = function if name is None else function.renamed(name)
     copies = list(arrays.values())
-    return BuiltFunction(function, task.target, task.workload, config, choice, constants=copies)
+    default = (lambda: task.space.config(task.default_index)) if choice is None else None
+    return BuiltFunction(
+        function, task.target, task.workload, choice, constants=copies, default=default
+    )
 
 
 def _choice(
@@ -391,7 +401,7 @@ def _choice(
 
 def _without_record(task: Task, records: RecordSource | None, policy: ReusePolicy) -> None:
     """Say that the default is built, as no record can be used, or raise an error."""
-    _ = task.default_index  # a template may refuse its arguments or constant inputs
+    _ = task.default_values  # a template may refuse its arguments or constant inputs
     given = "no records given" if records is None else "no record that can be used"
     reason = "" if records is None else f" ({why_nothing(task, records)})"
     what = f"{given} for {task.workload} on {task.target}{reason}"

@@ -227,7 +227,8 @@ class Tuned:
 
         mine = (frame["template"] == own["template"]) & is_own("args") & is_own("constant")
         mine &= frame["target"] == self.task.target.recorded
-        return frame.loc[mine].reset_index(drop=True)
+        found: pd.DataFrame = frame[mine].reset_index(drop=True)
+        return found
 
     def build(self, name: str | None = None, constants: Constants | None = None) -> BuiltFunction:
         """Compile the best configuration; see `autotune.build`.

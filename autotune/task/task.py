@@ -295,6 +295,20 @@ class Task:
             f"from the default outwards: {reasons}"
         )
 
+    @cached_property
+    def default_values(self) -> Mapping[str, Any]:
+        """Knob values of the default configuration; those that are left out have their defaults.
+
+        If the configuration of all defaults is legal, only its structure is traced.
+
+        UsageError or SpaceError as of `space` and `default_index`.
+        """
+        if not (self.open_sizes and self.constant):
+            structure = self._structures.of({})
+            if structure.function is not None and not self._structures.refusal({}):
+                return {}
+        return self.space.config(self.default_index).values
+
     def structure(self, index: int) -> Structure:
         """Return the structure of a configuration, traced now if it is new."""
         return self._structures.of(self.space.config(index).values)

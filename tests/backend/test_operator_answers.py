@@ -84,11 +84,14 @@ def check_answers(name: str, args: dict[str, Any], target: str, configurations: 
     task = Task.from_reference(name, args, target)
     bench = run_bench(task, ONCE)
     assert bench.reference == "given"
-    sampled = task.space.sample(min(configurations, len(task.space)), np.random.default_rng(1))
-    for index in dict.fromkeys([task.default_index, *map(int, sampled[: configurations - 1])]):
-        if not task.refusal(index):
-            kernel = built(task, task.space.config(index).values)
-            assert bench.run(kernel).max_error is not None
+    chosen = [task.default_values]
+    if configurations > 1:
+        count = min(configurations, len(task.space))
+        sampled = map(int, task.space.sample(count, np.random.default_rng(1))[: configurations - 1])
+        others = {*sampled} - {task.default_index}
+        chosen += [task.space.config(i).values for i in sorted(others) if not task.refusal(i)]
+    for values in chosen:
+        assert bench.run(built(task, values)).max_error is not None
 
 
 @pytest.mark.parametrize(("name", "args", "target"), ON_TARGETS)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from autotune import te
+from autotune.builder import build_task
 from autotune.task.task import Task
 from autotune.template import Knobs, template
 from autotune.trace import explore as exploring
@@ -51,9 +52,31 @@ def test_the_default_is_the_nearest_configuration_that_is_not_refused() -> None:
     assert own.space.config(own.default_index).values == {"a": 4, "b": 2}
 
 
+@pytest.mark.parametrize("least", [1, 2, 5])
+def test_the_values_of_the_default_are_those_of_its_index(least: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        own = Task(texts, {"least": least})
+        values = own.default_values
+    assert {"a": 1, "b": 1, **values} == own.space.config(own.default_index).values
+
+
+def test_the_default_of_a_legal_template_is_built_without_exploring_its_space() -> None:
+    own = Task.from_reference("matmul", {"m": 8, "n": 16, "k": 4})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        built = build_task(own)
+    assert "space" not in vars(own)
+    assert built.config is not None
+    assert built.config.index == own.default_index
+    assert str(built.function) == str(own.prepared_of(built.config.values).main)
+
+
 def test_a_space_in_which_nothing_is_legal_names_the_rules_with_what_they_reject() -> None:
     with pytest.raises(SpaceError, match=r"none of the 8 .* large enough rejects 8"):
         _ = task(least=100).default_index
+    with pytest.raises(SpaceError, match=r"none of the 8 .* large enough rejects 8"):
+        _ = task(least=100).default_values
 
 
 @template("late", target="llvm", reference=lambda a: a + 1)
