@@ -114,6 +114,12 @@ class Template:
         return _takes_cfg(self.function)
 
     @property
+    def meets_symbols(self) -> bool:
+        """Whether code that is not ours is given knobs, which are symbols while it is traced."""
+        is_ours = self.function.__module__.partition(".")[0] == __name__.partition(".")[0]
+        return self.takes_cfg and not is_ours
+
+    @property
     def description(self) -> str:
         """First line of the function's docstring."""
         return (inspect.getdoc(self.function) or "").split("\n")[0]

@@ -119,6 +119,7 @@ class Task:
             guarded,
             trace_timeout_s,
             self.constant,
+            template.meets_symbols,
         )
 
     @classmethod

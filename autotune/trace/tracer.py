@@ -63,6 +63,8 @@ class Structures:
         and undo its changes to the process: for untrusted code.
     trace_timeout_s: seconds that the template may take in the child process, each time.
     constants: positions of the inputs that do not change.
+    compared: whether structures are compared with runs of the template on plain numbers: for code
+        that may do with a symbol what it has no meaning for.
     """
 
     def __init__(
@@ -74,9 +76,11 @@ class Structures:
         guarded: bool = False,
         trace_timeout_s: float = TRACE_TIMEOUT_S,
         constants: tuple[int, ...] = (),
+        compared: bool = True,
     ) -> None:
         self.name = name
         self.constants = constants
+        self.compared = compared
         self.guarded = guarded
         self.trace_timeout_s = trace_timeout_s
         self.target = target
@@ -131,7 +135,7 @@ class Structures:
 
         If they differ the template cannot be traced.
         """
-        if self.untraceable:
+        if self.untraceable or not self.compared:
             return
         for node, _ in self.tree.walk(self.columns_of(values), 1):
             if node.structure is None or self._compared == values:
@@ -216,7 +220,7 @@ class Structures:
 
     def _compare(self, structure: Structure, values: Mapping[str, object]) -> None:
         """Raise TracingError if plain numbers lead to another schedule than symbols did."""
-        if structure.schedule is None:
+        if structure.schedule is None or not self.compared:
             return
         self._compared = values
         plain = self._plain(values)

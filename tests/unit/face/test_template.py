@@ -10,6 +10,7 @@ import pytest
 from autotune import te
 from autotune.builder import BuiltFunction
 from autotune.errors import UsageError
+from autotune.operators.template_lookup import find_template
 from autotune.task.task import Task
 from autotune.template import Knobs, Template, template, template_of
 
@@ -176,3 +177,14 @@ def test_a_template_of_a_function_has_its_name() -> None:
     for wrong in (lambda cfg: None, np.matmul, lambda n: n):
         with pytest.raises(UsageError):
             template_of(wrong)
+
+
+def test_only_code_that_is_not_ours_and_takes_knobs_may_mistake_symbols() -> None:
+    def plain(n: int) -> None: ...
+
+    def own(cfg: Knobs, n: int) -> None: ...
+
+    assert not template("plain")(plain).meets_symbols
+    assert template("own")(own).meets_symbols
+    assert not find_template("attention", "llvm").meets_symbols
+    assert not find_template("matmul", "llvm").meets_symbols
