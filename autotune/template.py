@@ -116,8 +116,12 @@ class Template:
     @property
     def meets_symbols(self) -> bool:
         """Whether code that is not ours is given knobs, which are symbols while it is traced."""
-        is_ours = self.function.__module__.partition(".")[0] == __name__.partition(".")[0]
-        return self.takes_cfg and not is_ours
+        return self.takes_cfg and not self.is_ours
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it ships with this package."""
+        return self.function.__module__.partition(".")[0] == __name__.partition(".")[0]
 
     @property
     def description(self) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.builder import BuiltFunction, build_task
 from autotune.errors import NoRecordError, UsageError
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.operators.template_lookup import end_loading
+from autotune.operators.template_lookup import refuse_while_loading
 from autotune.report.display.base import Display
 from autotune.report.display.notebook import NotebookDisplay, in_notebook, show_in_cell, table_html
 from autotune.report.display.run_display import View, make_display
@@ -33,8 +33,8 @@ from autotune.tuner.run.events import Event, TuneSummary
 from autotune.tuner.run.limits import BATCH, TRIALS, Goal, Limits, parse_duration
 from autotune.tuner.run.tuning_job import TuningRequest, tune_requests
 from autotune.tuner.run.workload_labels import check_distinct, labels
-from records import Record, to_frame
-from records.log_set import log_name, log_to_append, open_logs
+from records import Record, RecordError, to_frame
+from records.log_set import PRETUNED, log_name, log_to_append, open_logs
 from search_spaces import SpaceError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 EventCallback = Callable[[Event], object]
 _WIDTH = 100  # Columns of a table in a text.
+_MOST = 1e6  # Seconds of a time-out: the system limits it, too.
 
 
 def tune(
@@ -68,8 +69,7 @@ def tune(
     what : str or function
         A template's name, ``path/to/file.py:function`` or ``path/to/file.tile``; a template; or a
         function that returns tensors. A function may stand in a file, in a script, in a cell of a
-        notebook or inside of another function. The worker processes get its text, and load a
-        script up to its first call of `tune`.
+        notebook or inside of another function; worker processes get it as text.
     args : mapping, optional
         The arguments of the template by name.
     target : str or Target, optional
@@ -102,7 +102,7 @@ def tune(
     UsageError
         If an argument is not what it should be, or the template refuses all configurations.
     RecordError
-        If the log is none, or cannot be written.
+        If the log is not a log of records, or cannot be written.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def tune_job(
     UsageError, RecordError
         As of `tune`; the message says which workload it is.
     """
-    found = list(workloads)
+    found = list(workloads) if isinstance(workloads, Iterable) else []
     if not found or not all(isinstance(workload, Mapping) for workload in found):
         raise UsageError("tune_job: workloads must be a list of mappings, one for each workload")
     return _tune(found, "tune_job", time, seed, callbacks, progress)
@@ -216,8 +216,11 @@ class Tuned:
 
     @property
     def records(self) -> pd.DataFrame:
-        """All records of the workload, failures included: a frame as of `records.to_frame`."""
-        frame = to_frame(self.log)
+        """All records of the workload, failures included: a frame as of `records.to_frame`.
+
+        Those of earlier versions of the template are among them, with another fingerprint.
+        """
+        frame = to_frame([self.log] if self.log.exists() else [])
         own = self.task.workload.to_json()
 
         def is_own(name: str) -> Any:
@@ -266,25 +269,31 @@ def _tune(
     callbacks: Sequence[EventCallback],
     progress: bool | None,
 ) -> list[Tuned]:
-    end_loading()  # a worker that loads this script has all that it needs
+    refuse_while_loading(caller)
     time_s = _seconds(caller, time)
     seed, is_chosen = (secrets.randbelow(2**31), True) if seed is None else (seed, False)
     if type(seed) is not int or seed < 0:
         raise UsageError(f"{caller}: seed must be a whole number >= 0, not {seed!r}")
+    calls = [callbacks] if callable(callbacks) else callbacks
+    if not isinstance(calls, Sequence) or not all(map(callable, calls)):
+        raise UsageError(f"{caller}: callbacks must be functions of an event, not {callbacks!r}")
+    if progress not in (None, True, False):
+        raise UsageError(f"{caller}: progress must be True, False or None, not {progress!r}")
     requests = _requests(workloads, caller, time_s is not None)
     shown = RunProgress()
     display = _display(shown, progress)
 
     def on_event(event: Event) -> None:
         display.on_event(event)
-        for callback in callbacks:
-            callback(event)
+        for call in calls:
+            call(event)
 
     with display:
         for request in requests:
             try:
+                _ = request.task.worker_source
                 info = workload_info(request, seed, is_chosen)
-            except SpaceError as error:  # it allows no configuration
+            except (SpaceError, UsageError) as error:
                 raise UsageError(f"{caller}: {request.task.workload}: {error}") from error
             display.open_job(info)
         summaries = tune_requests(requests, seed, on_event, time_s)
@@ -335,6 +344,8 @@ def _requests(
             found.append(_request(is_timed=is_timed, **given))
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from error
+        except RecordError as error:
+            raise RecordError(f"{where}: {error}") from error
     tasks = [task for task, _, _ in found]
     check_distinct(tasks, caller)
     names = labels(tasks, [name for _, name, _ in found], caller)
@@ -373,16 +384,38 @@ def _request(
     name: str | None = None,
 ) -> tuple[Task, str | None, Callable[[str], TuningRequest]]:
     """Return the task of a workload, its given name, and what makes the request of its label."""
+    _check(
+        {
+            "target": (target, (str, Target), "text or a Target"),
+            "log": (log, (str, PathLike), "the path of a file"),
+            "until": (until, (str,), "text such as '0.9 of peak'"),
+            "policy": (policy, (TimingPolicy,), "a TimingPolicy"),
+            "storage": (storage, (str,), "the URL of a storage"),
+            "name": (name, (str,), "text"),
+        }
+    )
+    if not isinstance(tuner, str):
+        raise UsageError(f"tuner must be a name such as 'model', not {tuner!r}")
+    if not isinstance(any_device, bool):
+        raise UsageError(f"any_device must be True or False, not {any_device!r}")
+    trials = None if trials is None else _whole("trials", trials, 0)
+    batch = _whole("batch", batch, 1)
+    timeout, weight = _number("timeout", timeout), _number("weight", weight)
+    patience = None if patience is None else _number("patience", patience)
+    constant = _positions(constant)
+    logs = [transfer] if isinstance(transfer, str | PathLike) else transfer
+    if not isinstance(logs, Sequence) or not all(isinstance(one, str | PathLike) for one in logs):
+        raise UsageError(f"transfer must be paths of logs, not {transfer!r}")
     task = _task(what, args, target, constant)
-    check_tuner(tuner, bool(transfer), storage is not None)
+    check_tuner(tuner, bool(logs), storage is not None)
     if patience is not None and tuner != "model":
         raise UsageError("patience needs a tuner that estimates its gain: use the tuner 'model'")
     if storage is not None and not tuner.startswith(OPTUNA):
         raise UsageError(f"tuner {tuner!r} does not use a storage: choose {OPTUNA}tpe")
     wanted = TRIALS if trials is None and not is_timed else trials
     limits = Limits(wanted, None if until is None else Goal.parse(until), patience, batch)
-    store = log_to_append(log_name(task.workload.template) if log is None else log)
-    logs = [transfer] if isinstance(transfer, str | PathLike) else list(transfer)
+    path = Path(log_name(task.workload.template) if log is None or log == "" else log)
+    store = log_to_append(log if log == PRETUNED else path.absolute())
 
     def request(label: str) -> TuningRequest:
         return TuningRequest(
@@ -400,6 +433,31 @@ def _request(
         )
 
     return task, name, request
+
+
+def _check(given: Mapping[str, tuple[object, tuple[type, ...], str]]) -> None:
+    """Raise UsageError if a value that is given has none of its types."""
+    for name, (value, types, expected) in given.items():
+        if value is not None and not isinstance(value, types):
+            raise UsageError(f"{name} must be {expected}, not {value!r}")
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    if type(value) is not int or value < least:
+        raise UsageError(f"{name} must be a whole number >= {least}, not {value!r}")
+    return value
+
+
+def _number(name: str, value: object) -> float:
+    if type(value) not in (int, float) or not 0 < value <= _MOST:  # type: ignore[operator]
+        raise UsageError(f"{name} must be a number > 0, not {value!r}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _positions(value: object) -> tuple[int, ...]:
+    if isinstance(value, Sequence) and all(type(one) is int and one >= 0 for one in value):
+        return tuple(value)
+    raise UsageError(f"constant must be positions of inputs such as [1], not {value!r}")
 
 
 def _task(

@@ -1,18 +1,19 @@
-"""The text of a function that stands in no file: what a worker process runs to have it, too.
+"""The text of a function: what a worker process runs to have it, too.
 
-A function of a notebook, of an interactive session, or inside of another function is written out,
-and with it what it uses: imports of modules and of what is defined in them, other such functions,
-numbers and texts. Nothing is pickled.
+A function of a script, of a notebook, or inside of another function is written out, and with it
+what it uses: imports of modules and of what is defined in them, other functions, numbers and texts,
+as they are now. Nothing is pickled.
 """
 
 from __future__ import annotations
 import __future__
 
 import ast
+import builtins
 import inspect
+import math
 import symtable
 import sys
-import textwrap
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
@@ -37,7 +38,7 @@ def self_contained(template: Template) -> str:
               template.inputs)  # fmt: skip
     if any(extra is not None for extra in extras) and not writer.is_decorated(template.function):
         raise UsageError(
-            f"template {template.name!r} stands in no file: write @template(...) above its "
+            f"template {template.name!r} is made by a call: write @template(...) above its "
             "function, so that worker processes get its reference, too"
         )
     future = template.function.__code__.co_flags & __future__.annotations.compiler_flag
@@ -63,14 +64,20 @@ class _Writer:
         if not self._is_new(name, function):
             return
         text = _text_of(function)
-        (tree,) = ast.parse(text).body
-        if not isinstance(tree, ast.FunctionDef):
-            raise UsageError(f"function {name!r} is a lambda: define it with def")
+        tree = _definition(text, name)
         if tree.decorator_list:
             self._decorated.add(function)
         known = _variables(function)
-        for own in sorted(_used(text) & known.keys() - {name}):
-            self._add(own, known[own], name)
+        above, inside = _used(text)
+        for own in sorted((above | inside) - {name}):
+            if own in known:
+                self._add(own, known[own], name)
+            elif own in above and not hasattr(builtins, own):
+                raise UsageError(
+                    f"function {name!r} uses {own!r} in a decorator or as a default: worker "
+                    "processes do not know this variable of the function around it; use it inside "
+                    "of the function, or make it global"
+                )
         self.lines.append(text.rstrip())
 
     def _add(self, name: str, value: Any, user: str) -> None:
@@ -105,25 +112,45 @@ class _Writer:
 
 
 def _text_of(function: Callable[..., Any]) -> str:
+    """Return the text of a function; one that is indented stands in a block of its own."""
     try:
-        return textwrap.dedent(inspect.getsource(function))
+        text = inspect.getsource(function)
     except (OSError, TypeError):
         raise UsageError(
             f"Python knows no text of function {function.__name__!r}: write it in a file or a cell "
             "of a notebook, so that worker processes can run it, too"
         ) from None
+    return f"if True:\n{text}" if text[:1].isspace() else text
 
 
-def _used(text: str) -> set[str]:
-    """Return the names that a text uses and does not define."""
+def _definition(text: str, name: str) -> ast.FunctionDef:
+    """Return the definition in the text of a function."""
+    try:
+        body = ast.parse(text).body
+    except SyntaxError:
+        body = []  # It is in the middle of a line, or its file has changed.
+    if body and isinstance(body[0], ast.If):
+        body = body[0].body
+    tree = body[0] if len(body) == 1 else None
+    if not isinstance(tree, ast.FunctionDef) or tree.name != name:
+        raise UsageError(
+            f"the text of function {name!r} is no definition: it is a lambda, or its file has "
+            "changed since it was loaded; define it with def, or load it again"
+        )
+    return tree
+
+
+def _used(text: str) -> tuple[set[str], set[str]]:
+    """Return the names that a text uses above the bodies of functions, and inside of them."""
     whole = symtable.symtable(text, "function", "exec")
-    found, tables = set(), [whole]
+    above = {s.get_name() for s in whole.get_symbols() if s.is_referenced()}
+    inside, tables = set[str](), [*whole.get_children()]
     while tables:
         table = tables.pop()
         tables.extend(table.get_children())
-        symbols = (s for s in table.get_symbols() if s.is_referenced())
-        found |= {s.get_name() for s in symbols if table is whole or s.is_global()}
-    return found
+        symbols = (s for s in table.get_symbols() if s.is_referenced() and s.is_global())
+        inside |= {s.get_name() for s in symbols}
+    return above, inside
 
 
 def _variables(function: Callable[..., Any]) -> dict[str, Any]:
@@ -145,15 +172,27 @@ def _home(value: object) -> str | None:
 
 def _literal(name: str, value: object, user: str) -> str:
     """Return a value as Python writes it."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    text = repr(plain)
     try:
-        same = ast.literal_eval(text) == plain
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        same = False
-    if same is not True:
+        return _written(value)
+    except (TypeError, RecursionError):
         raise UsageError(
             f"function {user!r} uses {name!r}, of the type {type(value).__name__}, which worker "
-            "processes cannot be given: make it inside of the function, or write both in a file"
-        )
-    return text
+            "processes cannot be given: make it inside of the function"
+        ) from None
+
+
+_COLLECTIONS = (tuple, list, set, frozenset)
+
+
+def _written(value: object) -> str:
+    """Return plain data as Python writes it; TypeError if it is something else."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if type(plain) is float and not math.isfinite(plain):
+        return f"float({str(plain)!r})"
+    if isinstance(plain, (tuple, list, set, frozenset)) and type(plain) in _COLLECTIONS:
+        return f"{type(plain).__name__}([{', '.join(map(_written, plain))}])"
+    if isinstance(plain, dict) and type(plain) is dict:
+        return f"{{{', '.join(f'{_written(k)}: {_written(v)}' for k, v in plain.items())}}}"
+    if plain is None or type(plain) in (bool, int, float, complex, str, bytes):
+        return repr(plain)
+    raise TypeError(type(value).__name__)

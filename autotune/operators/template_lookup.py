@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import threading
 import traceback
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
@@ -164,14 +165,30 @@ def text_of(template: Template) -> bytes | None:
 
 
 def worker_source(template: Template) -> tuple[str, bytes | None]:
-    """Return how a worker process finds a template, and the text of its file if that is not there.
+    """Return how a worker process finds a template that is given as an object.
 
-    UsageError if the function stands in no file and its text is not known.
+    Returns
+    -------
+    reference : str
+        ``path/to/file.py:function``.
+    text : bytes or None
+        What is loaded in place of that file: the function and what it uses. None for our own
+        templates, and for those that no text can give but that stand in a file.
+
+    Raises
+    ------
+    UsageError
+        If the function stands in no file, and no text can give it.
     """
-    if template.has_path:
-        return template.path, text_of(template)
     name = template.function.__name__
-    return f"{name}.py:{name}", self_contained(template).encode()
+    if template.is_ours:
+        return template.path, None
+    try:
+        return f"{name}.py:{name}", self_contained(template).encode()
+    except UsageError:
+        if not template.has_path:
+            raise
+        return template.path, text_of(template)
 
 
 def template_in_file(
@@ -228,20 +245,26 @@ def _call(found: Template) -> str:
     return f"({', '.join(words)}) for {found.target or 'any target'}"
 
 
-class _LoadingEnds(BaseException):
-    """A file that is loaded for its functions comes to what only its own program should do."""
+class _Loading(threading.local):
+    """The files that a thread is loading for their functions, the innermost last."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
 
 
-_loading: list[str] = []  # Paths of the files that are loaded now.
+_loading = _Loading()
 
 
-def end_loading() -> None:
-    """Load no more of the file that is being loaded, if one is: called where tuning begins.
+def refuse_while_loading(what: str) -> None:
+    """Raise UsageError if this thread is loading a file for its functions.
 
-    So a script may tune its own function: worker processes load it up to there.
+    `what`: the function that was called, and that would begin work of its own.
     """
-    if _loading:
-        raise _LoadingEnds
+    if _loading.paths:
+        raise UsageError(
+            f"{what} is called while {_loading.paths[-1]} is loaded for its functions: put the "
+            'call under `if __name__ == "__main__":`'
+        )
 
 
 class _AsItIs(SourceFileLoader):
@@ -266,20 +289,18 @@ def _import_file(path: str, text: bytes | None = None) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    _loading.append(path)
+    _loading.paths.append(path)
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except _LoadingEnds:
-        return module
     except BaseException as error:
         del sys.modules[name]
         raise UsageError(
             f"{_place(error, path)}: the template file cannot be loaded: {_what(error)}"
         ) from error
     finally:
-        _loading.pop()
+        _loading.paths.pop()
     return module
 
 

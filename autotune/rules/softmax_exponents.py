@@ -16,7 +16,8 @@ from typing import Final
 
 from autotune import te
 from autotune.ir.axes import IterVar, Range
-from autotune.ir.expr import BinaryOp, Call, Cast, Expr, Read, Reduce, Var, is_const
+from autotune.ir.dtypes import is_float
+from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Read, Reduce, Var, is_const
 from autotune.ir.ops import const
 from autotune.ir.visitor import Rewriter, substitute
 from autotune.rules.rewrite_graph import rewrite
@@ -65,8 +66,9 @@ class _Exponents(Rewriter):
         if value is bound:
             return True
         match value, bound:
-            case Cast(), Cast() if value.dtype == bound.dtype:
-                return self._is_at_most(value.a, bound.a)
+            case Cast(), Cast() if value.dtype == bound.dtype and value.a.dtype == bound.a.dtype:
+                # Other casts wrap, or turn all numbers but 0 into the same.
+                return is_float(value.dtype) and self._is_at_most(value.a, bound.a)
             case _, BinaryOp(op="max"):
                 return any(self._is_at_most(value, operand) for operand in bound.children)
             case _, Read(tensor=te.Tensor(op=ComputeOp(body=(body,), axis=axes))):
@@ -92,7 +94,8 @@ class _Exponents(Rewriter):
             return term is part or term.with_children(part.children) is part
 
         return matches(maximum.sources[0], value) and all(
-            self._runs_over(part, over[var]) for var, part in found.items()
+            self._runs_over(found[var], axis) if var in found else _is_never_empty(axis)
+            for var, axis in over.items()
         )
 
     def _runs_over(self, index: Expr, axis: IterVar) -> bool:
@@ -100,6 +103,11 @@ class _Exponents(Rewriter):
         domain, own = self._domains.get(index), axis.dom
         assert own is not None
         return domain is not None and domain.min is own.min and domain.extent is own.extent
+
+
+def _is_never_empty(axis: IterVar) -> bool:
+    """Whether an axis has a value."""
+    return axis.dom is not None and isinstance(axis.dom.extent, Const) and axis.dom.extent.value > 0
 
 
 def _is_maximum(reduction: Reduce) -> bool:

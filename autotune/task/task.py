@@ -175,13 +175,34 @@ class Task:
     def worker_source(self) -> tuple[str, bytes | None]:
         """How a worker process finds the template, and the text of its file if it needs that.
 
-        The text is that of the time of loading: the file may be edited meanwhile.
+        A function that is given as an object goes there as text, with what it uses. That text is
+        tried here first: it must compute the same.
 
-        UsageError if the template is a function without a text.
+        UsageError if no text can give the function, or the text computes something else.
         """
         if self._template_ref:
-            return self._template_ref, text_of(self.template)
-        return worker_source(self.template)
+            return self._template_ref, text_of(self.template)  # the file may be edited meanwhile
+        reference, text = worker_source(self.template)
+        if text is not None:
+            self._check_text(reference, text)
+        return reference, text
+
+    def _check_text(self, reference: str, text: bytes) -> None:
+        """Raise UsageError if a text does not compute what the template does."""
+        name = f"function {self.template.function.__name__!r}"
+        try:
+            found = find_template(reference, self.target, text=text)
+            theirs = Task(found, self.args, self.target, reference, constant=self.constant)
+            others = theirs._structures.alone({}).function
+        except UsageError as error:
+            raise UsageError(f"the text of {name} does not run by itself: {error}") from error
+        own, again = (self._structures.alone({}).function for _ in range(2))
+        lines = [None if f is None else function_lines(f) for f in (own, again, others)]
+        if lines[0] == lines[1] != lines[2]:
+            raise UsageError(
+                f"the text of {name} computes something else than the function: its file or what "
+                "it uses has changed since it was loaded; load it again"
+            )
 
     # -- configurations --------------------------------------------------------------------
 

@@ -94,27 +94,113 @@ def test_a_function_inside_of_another_is_tuned_with_what_it_uses(tmp_path: Path)
     np.testing.assert_array_equal(y, 3 * x)
 
 
-def test_a_script_tunes_its_own_function_without_a_guard(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent(
-            """
-            import autotune
-            from autotune import te
+HEAD = """
+import autotune
+from autotune import te
 
-            def halved(n: int):
-                A = te.placeholder((n,), "float32", name="A")
-                return [A, te.compute((n,), lambda i: A[i] * 0.5, name="B")]
+SCALE = 2
 
-            tuned = autotune.tune(halved, {"n": 300}, trials=2, seed=0, log="halved.jsonl")
-            print("tuned", tuned.summary.trials)
-            """
-        )
+def scaled(n: int):
+    A = te.placeholder((n,), "float32", name="A")
+    return [A, te.compute((n,), lambda i: A[i] * SCALE, name="B")]
+
+def found(function, n=300):
+    tuned = autotune.tune(function, {"n": n}, trials=2, seed=0, log="log.jsonl")
+    return tuned.summary.failures, tuned.summary.trials
+
+"""
+
+
+def run_script(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(HEAD + textwrap.dedent(text))
+    return subprocess.run(
+        [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, check=False
     )
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print(found(scaled))",
+        # What is defined, or changed, between two calls.
+        """
+        print(found(scaled))
+        def later(n: int):
+            return scaled(n)
+        SCALE = 3
+        print(found(later, 301))
+        """,
+        """
+        if __name__ == "__main__":
+            def inside(n: int):
+                return scaled(n)
+            print(found(inside))
+        """,
+    ],
+)
+def test_a_script_tunes_its_functions_without_a_guard(text: str, tmp_path: Path) -> None:
+    done = run_script(tmp_path, text)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "({}, 2)\n" * text.count("print")
+
+
+def test_workers_compute_with_what_a_function_uses_now(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        """
+        SCALE = 1000.0
+        task = autotune.tune(scaled, {"n": 50}, trials=1, seed=0, log="log.jsonl").task
+        print(task.worker_source[1].decode())
+        """,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "tuned 2\n", "")
+    assert "SCALE = 1000.0" in done.stdout
+
+
+def test_a_module_that_was_edited_after_its_import_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text(HEAD)
+    done = run_script(
+        tmp_path,
+        """
+        import kernels, pathlib
+        path = pathlib.Path(kernels.__file__)
+        path.write_text(path.read_text().replace("A[i] * SCALE", "te.exp(A[i] * SCALE)"))
+        try:
+            found(kernels.scaled)
+        except autotune.errors.UsageError as error:
+            print(error)
+        """,
+    )
+    assert done.stdout.startswith("tune: scaled(n=300): the text of function 'scaled' computes")
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_function_of_a_package_may_import_from_its_neighbours(tmp_path: Path) -> None:
+    package = tmp_path / "layers"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "scale.py").write_text("SCALE = 3\ndef times(x):\n    return x * SCALE\n")
+    (package / "main.py").write_text(
+        HEAD.replace("SCALE = 2", "from .scale import times").replace("A[i] * SCALE", "times(A[i])")
+    )
+    done = run_script(tmp_path, "from layers.main import scaled as own\nprint(found(own))")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "({}, 2)\n", "")
+
+
+def test_a_file_that_tunes_while_it_is_loaded_is_told_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "unguarded.py").write_text(f"{HEAD}\nfound(scaled)\n")
+    reference = f"{tmp_path / 'unguarded.py'}:scaled"
+    with pytest.raises(UsageError, match="put the call under `if __name__ == "):
+        autotune.tune(reference, {"n": 5}, log=tmp_path / "log.jsonl")
+
+
+def test_what_was_found_does_not_depend_on_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tuned = autotune.tune(doubled, {"n": 90}, trials=1, seed=0, log="log.jsonl")
+    monkeypatch.chdir("/")
+    assert len(tuned.records) == 1
+    tuned.build()
 
 
 def test_several_workloads_share_a_run(tmp_path: Path) -> None:
@@ -138,6 +224,7 @@ def test_nothing_is_built_of_nothing(tmp_path: Path) -> None:
     tuned = autotune.tune(doubled, {"n": 50}, trials=0, log=tmp_path / "log.jsonl", seed=0)
     assert (tuned.best, tuned.default, tuned.speedup) == (None, None, None)
     assert "nothing valid was found" in str(tuned)
+    assert len(tuned.records) == 0
     with pytest.raises(NoRecordError, match="there is nothing to build"):
         tuned.build()
 
@@ -152,14 +239,30 @@ def test_nothing_is_built_of_nothing(tmp_path: Path) -> None:
         ({"time": "soon"}, "tune: time must be seconds > 0, or text such as '30m', not 'soon'"),
         ({"time": -1}, "tune: time must be seconds > 0, or text such as '30m', not -1"),
         ({"seed": -1}, "tune: seed must be a whole number >= 0, not -1"),
-        ({"trials": -1}, "tune: trials must be >= 0"),
+        ({"trials": -1}, "tune: trials must be a whole number >= 0, not -1"),
         ({"tuner": "modle"}, "tune: unknown tuner 'modle': did you mean 'model'?"),
         ({"until": "fast"}, "tune: a goal is "),
         ({"patience": 0.1, "tuner": "random"}, "tune: patience needs a tuner"),
         ({"transfer": "x.jsonl", "tuner": "random"}, "tune: tuner 'random' cannot learn"),
         ({"storage": "sqlite:///x"}, "tune: tuner 'model' does not use a storage"),
         ({"time_out": 3}, "tune: there is no argument 'time_out'; did you mean 'timeout'?"),
-        ({"timeout": 0}, "a time-out must be a number of seconds > 0, not 0"),
+        ({"timeout": 0}, "tune: timeout must be a number > 0, not 0"),
+        ({"timeout": 1e30}, "tune: timeout must be a number > 0, not 1e+30"),
+        ({"trials": True}, "tune: trials must be a whole number >= 0, not True"),
+        ({"trials": 2.5}, "tune: trials must be a whole number >= 0, not 2.5"),
+        ({"batch": 2.5}, "tune: batch must be a whole number >= 1, not 2.5"),
+        ({"log": 5}, "tune: log must be the path of a file, not 5"),
+        ({"until": 3}, "tune: until must be text such as '0.9 of peak', not 3"),
+        ({"patience": "x"}, "tune: patience must be a number > 0, not 'x'"),
+        ({"constant": 0}, "tune: constant must be positions of inputs such as [1], not 0"),
+        ({"transfer": 3}, "tune: transfer must be paths of logs, not 3"),
+        ({"tuner": None}, "tune: tuner must be a name such as 'model', not None"),
+        ({"policy": "fast"}, "tune: policy must be a TimingPolicy, not 'fast'"),
+        ({"any_device": "x"}, "tune: any_device must be True or False, not 'x'"),
+        ({"weight": float("nan")}, "tune: weight must be a number > 0, not nan"),
+        ({"callbacks": [3]}, "tune: callbacks must be functions of an event, not [3]"),
+        ({"callbacks": None}, "tune: callbacks must be functions of an event, not None"),
+        ({"progress": "x"}, "tune: progress must be True, False or None, not 'x'"),
         ({"target": "cuda -arch=sm"}, "sm"),
     ],
 )
@@ -183,6 +286,10 @@ def test_a_mistake_is_one_clear_line(
         (
             [{"what": doubled, "args": {"n": 5}}, {"what": doubled}],
             "tune_job, workload 2: ",
+        ),
+        (
+            [{"what": doubled, "args": {"n": 5}}, {"what": doubled, "args": {"n": -6}}],
+            "tune_job: doubled(n=-6): ",
         ),
         (
             [{"what": doubled, "args": {"n": 5}}] * 2,

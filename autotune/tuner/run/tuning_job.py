@@ -15,7 +15,7 @@ from autotune.cost_model.xgboost_model import load_alone
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.operators.template_lookup import end_loading
+from autotune.operators.template_lookup import refuse_while_loading
 from autotune.reuse.valid_records import least_costs
 from autotune.task.task import Task
 from autotune.tuner.factory import make_tuner
@@ -65,7 +65,7 @@ def tune_requests(
 
     UsageError if a template cannot be measured, or has no legal configuration.
     """
-    end_loading()
+    refuse_while_loading("tuning")
     deadline = Deadline(time_s)
     with contextlib.ExitStack() as around:
         measurers = [

@@ -16,7 +16,7 @@ from autotune.operators.function_source import self_contained
 from autotune.template import Template, template, template_of
 
 LIMIT = np.float32(2.5)
-TABLE = {"a": (1, 2.5), "b": [None, True]}
+TABLE = {"a": (1, 2.5), "b": [None, True], "c": {-math.inf}}
 UNKNOWN = OrderedDict(a=1)
 
 
@@ -111,3 +111,33 @@ def test_a_reference_that_no_decorator_gives_is_asked_for() -> None:
     given = template("named", reference=abs)(function)
     with pytest.raises(UsageError, match=r"write @template\(...\) above its function"):
         self_contained(given)
+
+
+def test_a_comment_at_the_margin_does_no_harm() -> None:
+    def function(n: int) -> Any:
+        """Return it.
+  This is further left.
+        """
+# And so is this.
+        return n + 1
+
+    assert ran(self_contained(template_of(function)))["function"](1) == 2
+
+
+def test_a_default_of_the_function_around_is_named() -> None:
+    scale = 2
+
+    def function(n: int, by: int = scale) -> Any:
+        return n * by
+
+    with pytest.raises(UsageError, match="uses 'scale' in a decorator or as a default"):
+        self_contained(template_of(function))
+
+
+def test_a_lambda_is_no_definition() -> None:
+    def function(n: int) -> Any:
+        return helper(n)
+
+    helper = lambda n: n  # noqa: E731
+    with pytest.raises(UsageError, match="function '<lambda>' is no definition"):
+        self_contained(template_of(function))

@@ -95,6 +95,24 @@ def summed_at_once() -> te.Tensor:
     return te.compute((M,), lambda i: te.sum(te.exp(X[i, k] - top[i]), axis=k), name="S")
 
 
+def cast_by(*dtypes: str) -> Callable[[], te.Tensor]:
+    """An element less the maximum of its row, both cast through some types."""
+
+    def made() -> te.Tensor:
+        source = te.placeholder((M, N), dtypes[0], name="I")
+        k = axis()
+        top = te.compute((M,), lambda i: te.max(source[i, k], axis=k), name="top")
+
+        def cast(value: Any) -> Any:
+            for dtype in (*dtypes[1:], "float32"):
+                value = value.astype(dtype)
+            return value
+
+        return te.compute((M, N), lambda i, j: te.exp(cast(source[i, j]) - cast(top[i])), name="E")
+
+    return made
+
+
 BOUNDED: dict[str, Callable[[], te.Tensor]] = {
     "by rows": lambda: less(lambda i, j: X[i, j], top_of(lambda i, k: X[i, k])),
     "of expressions": lambda: less(scaled, top_of(scaled)),
@@ -102,6 +120,8 @@ BOUNDED: dict[str, Callable[[], te.Tensor]] = {
     "of everything": of_everything,
     "in half": in_half,
     "in a sum": summed_at_once,
+    "of integers": cast_by("int32"),
+    "by way of another float": cast_by("float64", "float16"),
     "with a running maximum": with_running_top,
 }
 
@@ -135,6 +155,12 @@ def of_the_least() -> te.Tensor:
     )
 
 
+def of_nothing() -> te.Tensor:
+    k = axis(0)
+    top = te.compute((M,), lambda i: te.max(X[i, 0], axis=k), name="top")
+    return te.compute((M,), lambda i: te.exp(X[i, 0] - top[i]), name="E")
+
+
 FREE: dict[str, Callable[[], te.Tensor]] = {
     "no maximum": lambda: less(lambda i, j: X[i, j], B),
     "of others": lambda: less(lambda i, j: X[i, j] * 2, top_of(lambda i, k: X[i, k])),
@@ -143,6 +169,10 @@ FREE: dict[str, Callable[[], te.Tensor]] = {
     "of some": of_some,
     "the least": of_the_least,
     "with a shared axis": with_a_shared_axis,
+    "of nothing": of_nothing,
+    "wrapped": cast_by("int32", "int8"),
+    "without a sign": cast_by("int32", "uint32"),
+    "as truth": cast_by("float32", "bool"),
     "in half floats": lambda: te.compute((M, N), lambda i, j: te.exp(H[i, j] - H[i, j]), name="E"),
 }
 
@@ -183,7 +213,9 @@ def test_the_rows_of_attention_are_bounded_in_its_scan(causal: bool) -> None:
 
 @pytest.mark.filterwarnings("ignore:no records given")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the target is for x86")
-@pytest.mark.parametrize("name", sorted({**BOUNDED, **FREE}.keys() - {"in half floats"}))
+@pytest.mark.parametrize(
+    "name", sorted({**BOUNDED, **FREE}.keys() - {"in half floats", "of nothing"})
+)
 def test_answers_are_those_of_the_computation(name: str) -> None:
     result = {**BOUNDED, **FREE}[name]()
     inputs = [t for op in producers_first([result.op]) for t in op.outputs
@@ -193,7 +225,9 @@ def test_answers_are_those_of_the_computation(name: str) -> None:
         return [*inputs, result]
 
     rng = np.random.default_rng(3)
-    arrays = [rng.normal(0, 9, t.shape).astype(t.dtype) for t in inputs]
+    arrays = [
+        rng.normal(0, 9 if "float" in t.dtype else 99, t.shape).astype(t.dtype) for t in inputs
+    ]
     plain, ours = (np.zeros(result.shape, "float32") for _ in range(2))
     autotune.build(te.create_schedule(result.op), [*inputs, result])(*arrays, plain)
     autotune.build(computation, {}, PLAIN)(*arrays, ours)

@@ -74,7 +74,7 @@ def exp(w: MathWriter, x: str) -> str:
 
 
 def _by_polynomial(w: MathWriter, x: str) -> str:
-    """Exponential, with an error of little more than half a unit in the last place."""
+    """Exponential, with an error of about a unit in the last place at most."""
     x = w.clamp(x, *_RANGE[w.form.dtype])
     n, powers = w.nearest_power(w.mul(x, w.number(1 / math.log(2))))
     return scaled(w, expm1_near_0(w, _remainder(w, x, n)), n, powers)
