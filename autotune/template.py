@@ -121,7 +121,8 @@ class Template:
     @property
     def is_ours(self) -> bool:
         """Whether it ships with this package."""
-        return self.function.__module__.partition(".")[0] == __name__.partition(".")[0]
+        home = self.function.__module__ or ""  # None where it is run as text
+        return home.partition(".")[0] == __name__.partition(".")[0]
 
     @property
     def description(self) -> str:

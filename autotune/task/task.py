@@ -168,8 +168,8 @@ class Task:
 
     @property
     def template_ref(self) -> str:
-        """How another process finds the template."""
-        return self.worker_source[0]
+        """How another process finds the template, if it has a name or stands in a file."""
+        return self._template_ref or self.template.path
 
     @cached_property
     def worker_source(self) -> tuple[str, bytes | None]:
