@@ -86,10 +86,10 @@ class BuiltFunction:
         function: PrimFunc | PreparedFunction,
         target: Target,
         workload: Workload | None = None,
+        config: Config | Callable[[], Config] | None = None,
         choice: Choice | None = None,
         strided: Callable[[], PreparedFunction] | None = None,
         constants: Sequence[Host] = (),
-        default: Callable[[], Config] | None = None,
     ) -> None:
         self._constants = () if strided is None else constants
         whole = PreparedFunction(function) if isinstance(function, PrimFunc) else function
@@ -99,7 +99,7 @@ class BuiltFunction:
         self.target = target
         self.workload = workload
         self.choice = choice
-        self._default = default
+        self._config = config
 
     @property
     def source(self) -> str:
@@ -112,9 +112,7 @@ class BuiltFunction:
 
         Those of the default configuration are known only when its space is, which takes a moment.
         """
-        if self.choice is not None:
-            return self.choice.config
-        return None if self._default is None else self._default()
+        return self._config() if callable(self._config) else self._config
 
     @property
     def record(self) -> Record | None:
@@ -349,13 +347,16 @@ def build_task(
         )
     source = None if records is None else as_source(records)
     choice = _choice(task, source, policy, store)
-    function = task.prepared_of(task.default_values if choice is None else choice.config.values)
+
+    def default() -> Config:
+        return task.space.config(task.default_index)
+
+    values = task.default_values if choice is None else choice.config.values
+    config = default if choice is None else choice.config
+    function = task.prepared_of(values)
     function = function if name is None else function.renamed(name)
     copies = list(arrays.values())
-    default = (lambda: task.space.config(task.default_index)) if choice is None else None
-    return BuiltFunction(
-        function, task.target, task.workload, choice, constants=copies, default=default
-    )
+    return BuiltFunction(function, task.target, task.workload, config, choice, constants=copies)
 
 
 def _choice(
