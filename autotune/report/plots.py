@@ -23,12 +23,9 @@ if TYPE_CHECKING:
 
 def check_picture(path: Path) -> None:
     """Raise UsageError unless a picture can be written there; call it before measuring."""
-    try:
-        from matplotlib.backend_bases import FigureCanvasBase
-    except ImportError as error:
-        raise UsageError(
-            "a picture needs Matplotlib: pip install 'kernel-autotune[report]'"
-        ) from error
+    _require_matplotlib()
+    from matplotlib.backend_bases import FigureCanvasBase
+
     known = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix.lstrip(".").lower() not in known:
         raise UsageError(
@@ -40,6 +37,16 @@ def check_picture(path: Path) -> None:
         raise UsageError(f"the picture {path}: it is a folder")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"the picture {path}: it may not be written; choose another file")
+
+
+def _require_matplotlib() -> None:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise UsageError(
+            "a picture needs Matplotlib: pip install 'kernel-autotune[report]'"
+        ) from error
+    _ = matplotlib
 
 
 def draw_curves(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
@@ -112,6 +119,29 @@ def _lines(found: Speeds) -> Figure:
     _plain_ticks(axes.xaxis, sizes)
     speeds = [found.baseline, *map(found.line, found.lines)]
     _plain_ticks(axes.yaxis, [speed for line in speeds for speed in line if speed])
+    axes.legend(frameon=False)
+    return figure
+
+
+def speed_figure(
+    sizes: Sequence[float], lines: Mapping[str, Sequence[Speed]], label: str
+) -> Figure:
+    """Return a picture of speeds in GFLOP/s over sizes, both logarithmic, without subject.
+
+    lines: speeds at each size, by name.
+    label: what the sizes are.
+
+    UsageError if Matplotlib is not installed.
+    """
+    _require_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.add_subplot(xscale="log", yscale="log", xlabel=label, ylabel="GFLOP/s")
+    looks = itertools.cycle(zip(_COLOURS, _MARKERS, strict=True))
+    for (name, speeds), (colour, marker) in zip(lines.items(), looks, strict=False):
+        _line(axes, sizes, speeds, name, color=colour, marker=marker)
+    axes.grid(which="major", alpha=0.3)
     axes.legend(frameon=False)
     return figure
 

@@ -1,0 +1,112 @@
+"""Arrays on a device, with the methods that arrays of TVM and MXNet have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.compat.devices import Device
+from autotune.errors import ArgumentError
+from autotune.ir import dtypes
+from autotune.runtime.cpu.aligned_arrays import aligned_copy, aligned_zeros
+from autotune.runtime.cuda import cupy_driver
+
+
+class NDArray:
+    """A C-contiguous array on a device.
+
+    Attributes
+    ----------
+    data : array
+        Of NumPy, or of CuPy on a GPU.
+    device : Device
+        Where it is; `ctx` and `context` are other names.
+    """
+
+    def __init__(self, data: Any, device: Device) -> None:
+        self.data = data
+        self.device = self.ctx = self.context = device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sizes."""
+        return tuple(self.data.shape)
+
+    @property
+    def dtype(self) -> str:
+        """Name of the type of its elements."""
+        return str(np.dtype(self.data.dtype).name)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """Return a copy in an array of NumPy; waits until what writes it has ended."""
+        copy = np.array(self.data) if isinstance(self.data, np.ndarray) else self.data.get()
+        return np.asarray(copy)
+
+    asnumpy = numpy
+
+    def copyfrom(self, source: NDArray | npt.ArrayLike) -> NDArray:
+        """Copy another array of the same shape into this one, which is returned; converts types.
+
+        Raises
+        ------
+        ArgumentError
+            If the shapes differ.
+        """
+        values = np.asarray(source.numpy() if isinstance(source, NDArray) else source)
+        if values.shape != self.shape:
+            raise ArgumentError(
+                f"copyfrom: an array of shape {self.shape} cannot take one of {values.shape}"
+            )
+        self.data[...] = new_array(values.astype(self.data.dtype), self.device).data
+        return self
+
+    def copyto(self, target: NDArray | Device) -> NDArray:
+        """Copy this into another array, or to a new one on a device; return that.
+
+        Raises
+        ------
+        ArgumentError
+            If the shapes differ.
+        """
+        if isinstance(target, Device):
+            return new_array(self.numpy(), target)
+        return target.copyfrom(self)
+
+    def wait_to_read(self) -> None:
+        """Wait until all work on its device has ended."""
+        self.device.sync()
+
+    def __repr__(self) -> str:
+        return f"<NDArray {self.shape} {self.dtype} on {self.device}>\n{self.numpy()}"
+
+
+def new_array(values: npt.ArrayLike | NDArray, device: Device) -> NDArray:
+    """Return a copy of some values on a device.
+
+    Raises ArgumentError if the GPU's library has no such type.
+    """
+    plain = values.numpy() if isinstance(values, NDArray) else np.asarray(values)
+    number = device.gpu_number
+    if number is None:
+        return NDArray(aligned_copy(plain), device)
+    (bits,) = cupy_driver.copied([np.ascontiguousarray(plain).reshape(plain.shape)], number)
+    try:
+        return NDArray(bits.view(plain.dtype), device)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"CuPy has no arrays of {plain.dtype.name} for {device}") from None
+
+
+def empty_array(shape: int | Sequence[int], dtype: str, device: Device) -> NDArray:
+    """Return a new array whose elements may be anything.
+
+    Raises IRError if the type is unknown.
+    """
+    sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
+    kind = np.dtype(dtypes.numpy_dtype(dtypes.check(dtype)))
+    number = device.gpu_number
+    if number is None:
+        return NDArray(aligned_zeros(sizes, kind), device)
+    return NDArray(cupy_driver.empty(sizes, kind, number), device)
