@@ -42,8 +42,10 @@ class NDArray:
 
     def numpy(self) -> npt.NDArray[Any]:
         """Return a copy in an array of NumPy; waits until what writes it has ended."""
-        copy = np.array(self.data) if isinstance(self.data, np.ndarray) else self.data.get()
-        return np.asarray(copy)
+        copy: npt.NDArray[Any] = (
+            self.data.copy() if type(self.data) is np.ndarray else self.data.get()
+        )
+        return copy
 
     asnumpy = numpy
 

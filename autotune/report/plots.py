@@ -18,15 +18,13 @@ from autotune.report.units import three_digits
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.backend_bases import FigureCanvasBase
     from matplotlib.figure import Figure
 
 
 def check_picture(path: Path) -> None:
     """Raise UsageError unless a picture can be written there; call it before measuring."""
-    _require_matplotlib()
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    known = sorted(FigureCanvasBase.get_supported_filetypes())
+    known = sorted(_canvas().get_supported_filetypes())
     if path.suffix.lstrip(".").lower() not in known:
         raise UsageError(
             f"the picture {path}: its suffix says the format, one of {', '.join(known)}"
@@ -39,14 +37,15 @@ def check_picture(path: Path) -> None:
         raise UsageError(f"the picture {path}: it may not be written; choose another file")
 
 
-def _require_matplotlib() -> None:
+def _canvas() -> type[FigureCanvasBase]:
+    """Return what draws figures; UsageError if Matplotlib is not installed."""
     try:
-        import matplotlib
+        from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
         raise UsageError(
             "a picture needs Matplotlib: pip install 'kernel-autotune[report]'"
         ) from error
-    _ = matplotlib
+    return FigureCanvasBase
 
 
 def draw_curves(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
@@ -133,7 +132,7 @@ def speed_figure(
 
     UsageError if Matplotlib is not installed.
     """
-    _require_matplotlib()
+    _canvas()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support.foreign_logs import DATA
 
 #: What stands in place of a line, or a part of a text, that imports.

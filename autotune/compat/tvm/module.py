@@ -146,7 +146,7 @@ class Module:
         func_name : str
             `entry_name`.
         dev, ctx : Device
-            What is waited for, under its two names.
+            What runs it and is waited for, under its two names; by default the processor.
         number : int
             Calls of a repeat.
         repeat : int
@@ -157,7 +157,7 @@ class Module:
         Raises
         ------
         UsageError
-            If the module has no such function, or a number is out of range.
+            If the module has no such function, it runs elsewhere, or a number is out of range.
         """
         if func_name not in (self.entry_name, _ENTRY):
             raise UsageError(
@@ -165,6 +165,8 @@ class Module:
                 f"not {func_name!r}"
             )
         device = chosen_device("time_evaluator", dev, ctx)
+        if device.device_type == "cpu" and not self.built.target.on_cpu:
+            raise UsageError("time_evaluator: the function is for GPUs; give one, such as gpu(0)")
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise UsageError(f"time_evaluator: number must be a whole number >= 1, got {number!r}")
         policy = TimingPolicy(repeats=repeat, min_repeat_ms=min_repeat_ms, budget_ms=_UNTIL_DONE_MS)

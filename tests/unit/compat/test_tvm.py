@@ -109,18 +109,22 @@ def test_arrays_are_copied_into_each_other():
 
 
 def test_a_device_is_given_once_and_is_a_device():
-    with pytest.raises(UsageError, match="nd.array: device and ctx are two names of one argument"):
+    with pytest.raises(
+        UsageError, match=r"nd\.array: device and ctx are two names of one"
+    ):
         tvm.nd.array([1], tvm.cpu(0), ctx=tvm.cpu(0))
-    with pytest.raises(UsageError, match=r"nd.empty: expected a device such as cpu\(0\), got 'cpu"):
+    with pytest.raises(
+        UsageError, match=r"nd\.empty: expected a device .* got 'cpu'"
+    ):
         tvm.nd.empty((2,), device="cpu")
 
 
 def test_without_a_gpu_its_arrays_are_in_the_memory_of_the_processor_as_one_warning_says(no_gpu):
     with pytest.warns(UserWarning, match=NO_GPU) as told:
         array = tvm.nd.array([1.0], tvm.gpu(0))
-        empty = tvm.nd.empty((1,), device=tvm.gpu(0))
-        tvm.gpu(0).sync()
-    assert [str(one.filename) for one in told] == [__file__]
+    assert [one.filename for one in told] == [__file__]
+    empty = tvm.nd.empty((1,), device=tvm.gpu(0))  # a second warning would be an error
+    tvm.gpu(0).sync()
     assert type(array.data) is type(empty.data) is np.ndarray
     assert array.device == tvm.gpu(0)
 
@@ -155,7 +159,7 @@ def test_a_target_is_current_inside_of_its_with_statement():
             assert Target.current() is outer
         assert str(inner) == "llvm"
         assert Target.current() is outer
-    with pytest.raises(UsageError, match="no target is current; write `with tvm.target.create"):
+    with pytest.raises(UsageError, match="no target is current; write `with tvm"):
         Target.current(allow_none=False)
     with pytest.raises(TargetError, match="unknown target kind 'metal'"):
         tvm.target.create("metal")
@@ -201,8 +205,8 @@ def test_the_target_of_a_build_is_the_current_one_by_default():
 def test_kernels_for_gpus_run_on_the_processor_where_there_is_no_gpu(no_gpu):
     with pytest.warns(UserWarning, match=NO_GPU) as told:
         module = tvm.build(*doubled(8), tvm.target.create("cuda -arch=sm_90"))
-        run(module, tvm.gpu(0))
-    assert [str(one.filename) for one in told] == [__file__]
+    assert [one.filename for one in told] == [__file__]
+    run(module, tvm.gpu(0))
     assert str(module.built.target) == "cuda -arch=sm_90 -on=cpu"
     (kernels,) = module.imported_modules
     assert "__global__" in kernels.get_source()
@@ -213,6 +217,8 @@ def test_kernels_are_built_for_a_gpu_that_is_there(one_gpu):
     assert str(module.built.target) == "cuda"
     assert module.imported_modules == [module]
     assert "__global__" in module.get_source()
+    with pytest.raises(UsageError, match="the function is for GPUs; give one, such as gpu"):
+        module.time_evaluator(module.entry_name)
 
 
 def test_what_a_build_does_not_support_is_refused():
