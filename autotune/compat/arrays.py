@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,9 +89,11 @@ class NDArray:
 def new_array(values: npt.ArrayLike | NDArray, device: Device) -> NDArray:
     """Return a copy of some values on a device.
 
-    Raises ArgumentError if the GPU's library has no such type.
+    Raises ArgumentError if there are no arrays of their type there.
     """
     plain = values.numpy() if isinstance(values, NDArray) else np.asarray(values)
+    if plain.dtype.name not in dtypes.ALL:
+        raise ArgumentError(f"there are no arrays of {plain.dtype.name}: convert it with .astype")
     number = device.gpu_number
     if number is None:
         return NDArray(aligned_copy(plain), device)
@@ -101,13 +104,19 @@ def new_array(values: npt.ArrayLike | NDArray, device: Device) -> NDArray:
         raise ArgumentError(f"CuPy has no arrays of {plain.dtype.name} for {device}") from None
 
 
-def empty_array(shape: int | Sequence[int], dtype: str, device: Device) -> NDArray:
+def empty_array(shape: int | Sequence[int], dtype: npt.DTypeLike, device: Device) -> NDArray:
     """Return a new array whose elements may be anything.
 
-    Raises IRError if the type is unknown.
+    Raises ArgumentError if the shape is none, IRError if the type is unknown.
     """
-    sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
-    kind = np.dtype(dtypes.numpy_dtype(dtypes.check(dtype)))
+    try:
+        sizes = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
+    except TypeError:
+        sizes = (-1,)
+    if min(sizes, default=0) < 0:
+        raise ArgumentError(f"a shape is a tuple of whole numbers >= 0, got {shape!r}")
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    kind = np.dtype(dtypes.numpy_dtype(dtypes.check(name)))
     number = device.gpu_number
     if number is None:
         return NDArray(aligned_zeros(sizes, kind), device)

@@ -28,6 +28,13 @@ class Device:
     device_type: str
     device_id: int = 0
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.device_id, int) or self.device_id < 0:
+            raise UsageError(
+                f"{self.device_type}: expected the number of a device, from 0 on, got "
+                f"{self.device_id!r}"
+            )
+
     @property
     def exist(self) -> bool:
         """Whether this machine has it."""

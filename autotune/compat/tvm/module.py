@@ -222,6 +222,8 @@ def build(
         If the schedule cannot be built.
     """
     _refuse_binds("build", binds)
+    if not isinstance(inputs, Schedule):
+        raise UsageError(f"build: expected a schedule, got {type(inputs).__name__}")
     if target_host is not None and autotune.Target.of(target_host).kind != "llvm":
         raise UsageError(f"build: target_host must be 'llvm', got {str(target_host)!r}")
     if args is None:

@@ -24,7 +24,7 @@ def array(
 
 def empty(
     shape: int | Sequence[int],
-    dtype: str = "float32",
+    dtype: npt.DTypeLike = "float32",
     device: Device | None = None,
     ctx: Device | None = None,
 ) -> NDArray:
@@ -32,4 +32,4 @@ def empty(
 
     `ctx` is the older name of `device`.
     """
-    return empty_array(shape, str(dtype), chosen_device("nd.empty", device, ctx))
+    return empty_array(shape, dtype, chosen_device("nd.empty", device, ctx))

@@ -84,7 +84,7 @@ def test_a_picture_has_a_named_line_for_each_list_of_speeds():
 
 
 def test_without_matplotlib_a_picture_says_what_it_needs(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
     with pytest.raises(UsageError, match="needs Matplotlib: pip install 'kernel-autotune"):
         d2l.plot_gflops([1], [[1.0]], ["a"])
 

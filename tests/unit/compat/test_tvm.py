@@ -71,6 +71,9 @@ def test_devices_have_their_earlier_names():
         assert tvm.device(kind) == tvm.cpu()
     with pytest.raises(TargetError, match="unknown target kind 'opencl'"):
         tvm.device("opencl")
+    for number in (-1, "0", 1.0):
+        with pytest.raises(UsageError, match="gpu: expected the number of a device, from 0 on"):
+            tvm.gpu(number)
 
 
 def test_a_device_says_whether_it_exists(no_gpu):
@@ -94,8 +97,18 @@ def test_an_empty_array_has_the_shape_and_type_that_are_asked_for():
     assert tvm.nd.empty((2, 5)).dtype == "float32"
     assert tvm.nd.empty(7, "bfloat16").dtype == "bfloat16"
     assert tvm.nd.empty(np.array([2, 3]), ctx=tvm.cpu(0)).shape == (2, 3)
+    assert tvm.nd.empty((2,), np.int8).dtype == "int8"
     with pytest.raises(IRError, match="float99"):
         tvm.nd.empty((2,), "float99")
+    for shape in ((-1,), "x", 2.5, None):
+        with pytest.raises(ArgumentError, match="a shape is a tuple of whole numbers >= 0, got"):
+            tvm.nd.empty(shape)
+
+
+@pytest.mark.parametrize("values", [["a"], [None], np.zeros(2, "complex64")])
+def test_arrays_of_no_numbers_are_refused(values):
+    with pytest.raises(ArgumentError, match="there are no arrays of "):
+        tvm.nd.array(values)
 
 
 def test_arrays_are_copied_into_each_other():
@@ -109,13 +122,9 @@ def test_arrays_are_copied_into_each_other():
 
 
 def test_a_device_is_given_once_and_is_a_device():
-    with pytest.raises(
-        UsageError, match=r"nd\.array: device and ctx are two names of one"
-    ):
+    with pytest.raises(UsageError, match=r"nd\.array: device and ctx are two names of one"):
         tvm.nd.array([1], tvm.cpu(0), ctx=tvm.cpu(0))
-    with pytest.raises(
-        UsageError, match=r"nd\.empty: expected a device .* got 'cpu'"
-    ):
+    with pytest.raises(UsageError, match=r"nd\.empty: expected a device .* got 'cpu'"):
         tvm.nd.empty((2,), device="cpu")
 
 
@@ -232,7 +241,7 @@ def test_what_a_build_does_not_support_is_refused():
             tvm.build(s, args, **words)
     with pytest.raises(UsageError, match=r"give the schedule's tensors, as in build\(s, \[A, B\]"):
         tvm.build(s)
-    with pytest.raises(UsageError, match="expected a schedule"):
+    with pytest.raises(UsageError, match="build: expected a schedule, got LoweredFunction"):
         tvm.build(tvm.lower(s, args), args)
 
 
