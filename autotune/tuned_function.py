@@ -231,7 +231,7 @@ class Autotuned:
         return source if self._key is None else _SameKey(source, self._key_of(task))
 
     def _key_of(self, task: Task) -> dict[str, Any]:
-        return {name: task.args[name] for name in self._key or task.args}
+        return {name: task.args[name] for name in (task.args if self._key is None else self._key)}
 
     def _is_tuned(self, task: Task) -> bool:
         """Whether the log has a record to build by, of a run that reached its end."""
@@ -240,7 +240,8 @@ class Autotuned:
         if found is None:
             return False
         own = group_key(found.record, any_version=True)
-        groups = [g for g in source.groups() if group_key(g, any_version=True) == own]
+        groups = source.groups(found.record.template, found.record.args)
+        groups = [group for group in groups if group_key(group, any_version=True) == own]
         wanted = self._options.get("trials")
         if wanted is None and self._options.get("time") is None:
             wanted = TRIALS
