@@ -67,7 +67,8 @@ class SplitKnob(Knob):
             (sizes,) = checked_candidates(self.name, "candidates", (), [self.preferred]) or ()
             object.__setattr__(self, "preferred", self._covering(sizes))
         self._check()
-        _ = self.default
+        if self.preferred is not None:
+            _ = self.default
 
     def _covering(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Fill in -1 and check that a candidate covers the extent."""
