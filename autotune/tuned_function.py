@@ -68,8 +68,8 @@ def autotuned(
     what : str or function
         What `tune` takes. Without it the result is a decorator.
     key : sequence of str, optional
-        Arguments whose new values are tuned anew; all by default. With new values of others alone
-        the configuration of the nearest sizes with the same key is used.
+        Arguments whose new values are tuned anew; all by default. Where only other sizes are new,
+        the configuration of the nearest ones with the same key is used.
     log : path, optional
         Where measurements are looked up and appended; ``NAME.jsonl`` here by default.
     when : {"call", "never", "default"}

@@ -38,7 +38,8 @@ def torch_op(function: _Function, name: str) -> Callable[..., Any]:
     Raises
     ------
     UsageError
-        If PyTorch is not installed, it refuses the name, or the function has no output or no input.
+        If PyTorch is not installed or refuses the name, or the function is not built, or has no
+        output or no input.
 
     Examples
     --------
@@ -52,7 +53,10 @@ def torch_op(function: _Function, name: str) -> Callable[..., Any]:
     full = name if "::" in str(name) else f"autotune::{name}"
     if not all(part.isidentifier() for part in full.split("::", 1)):
         raise UsageError(f"torch_op: name must be like 'mylib::layer', not {name!r}")
-    signature = function.signature
+    signature = getattr(function, "signature", None)
+    if not isinstance(signature, Signature):
+        kind = type(function).__name__
+        raise UsageError(f"torch_op: expected a built or loaded function, got {kind}")
     inputs = [p for p in signature.parameters if not p.is_output]
     outputs = [p for p in signature.parameters if p.is_output]
     if not inputs or not outputs:

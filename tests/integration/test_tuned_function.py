@@ -92,12 +92,14 @@ def test_only_new_values_of_the_key_are_tuned(tmp_path: Path) -> None:
     assert other.built(ones(200, "f8")).record.args == {"n": 300, "dtype": "float64"}
 
 
-def test_with_an_empty_key_everything_is_tuned_once(tmp_path: Path) -> None:
+def test_with_an_empty_key_one_size_is_tuned_of_each_type(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     made = autotune.autotuned(doubled, key=[], log=log, trials=1, seed=0)
     for n in (200, 300, 400):
         assert made(ones(n)).sum() == 2 * n
     assert trials(log) == [{"n": 200, "dtype": "float32"}]
+    assert made(ones(200, "f8")).sum() == 400  # a type is no size
+    assert trials(log)[1:] == [{"n": 200, "dtype": "float64"}]
 
 
 def test_arguments_that_no_array_tells_are_given_by_name(tmp_path: Path) -> None:

@@ -80,6 +80,11 @@ def test_tensors_that_do_not_fit_are_named() -> None:
         registered(built(8))(torch.ones(9))
 
 
+def test_what_is_not_built_is_refused() -> None:
+    with pytest.raises(UsageError, match="expected a built or loaded function, got function"):
+        registered(lambda a: a)
+
+
 @pytest.mark.parametrize("name", ["a b", "x::y::z", "", 3])
 def test_names_that_are_none_are_refused(name: Any) -> None:
     with pytest.raises(UsageError, match="torch_op: name must be like 'mylib::layer', not"):
