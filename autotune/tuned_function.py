@@ -99,9 +99,7 @@ def autotuned(
     >>> double(np.ones(1000, "f4"))
     """
     if what is None:
-        return functools.partial(
-            autotuned, key=key, log=log, when=when, target=target, **options
-        )
+        return functools.partial(autotuned, key=key, log=log, when=when, target=target, **options)
     return Autotuned(what, key, log, when, target, options)
 
 
@@ -185,9 +183,11 @@ class Autotuned:
         """Return the built function that a call with these arrays uses; tune first, if need be."""
         args = read_arguments(self.template, self.target, arrays, given)
         task = Task(self.template, args, self.target, self._reference)
-        check_arrays(self.template.name, task.arguments, arrays)
+        name = task.workload.key
+        known = self._built.get(name)
+        parameters = task.arguments if known is None else known.signature.parameters
+        check_arrays(self.template.name, parameters, arrays)
         with self._lock:
-            name = task.workload.key
             if name not in self._built:
                 self._built[name] = self._build(task)
             return self._built[name]
@@ -210,9 +210,7 @@ class Autotuned:
             with self._claimed(task):
                 if not self._is_tuned(task):  # nor has another process done it meanwhile
                     what = self._reference or self.template
-                    found = tune(
-                        what, task.args, target=self.target, log=self.log, **self._options
-                    )
+                    found = tune(what, task.args, target=self.target, log=self.log, **self._options)
                     return found.build()
         return self._build_by_records(task)
 
@@ -246,7 +244,8 @@ class Autotuned:
         if wanted is None and self._options.get("time") is None:
             wanted = TRIALS
         trials = sum(group.trials for group in groups)
-        return any(group.finals for group in groups) or (wanted is not None and trials >= wanted)
+        is_enough = isinstance(wanted, int) and trials >= wanted
+        return is_enough or any(group.finals for group in groups)
 
     @contextlib.contextmanager
     def _claimed(self, task: Task) -> Iterator[None]:

@@ -62,9 +62,7 @@ def test_torch_compile_takes_it_whole() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_open_sizes_stay_symbols() -> None:
     op = registered(built(te.var("n")))
-    compiled = torch.compile(
-        lambda a: op(a)[0], fullgraph=True, dynamic=True, backend="aot_eager"
-    )
+    compiled = torch.compile(lambda a: op(a)[0], fullgraph=True, dynamic=True, backend="aot_eager")
     for n in (5, 7):
         assert torch.equal(compiled(torch.ones(n)), torch.full((n,), 2.0))
 
