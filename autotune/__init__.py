@@ -21,25 +21,29 @@ if TYPE_CHECKING:
     from autotune.builder import build as build
     from autotune.builder import lower as lower
     from autotune.runtime.load_library import load as load
+    from autotune.runtime.torch_operator import torch_op as torch_op
     from autotune.shape_dispatch.dispatcher import dispatch as dispatch
     from autotune.target import Target as Target
+    from autotune.tuned_function import autotuned as autotuned
     from autotune.tuning import Tuned as Tuned
     from autotune.tuning import tune as tune
     from autotune.tuning import tune_job as tune_job
 
 __all__ = [
-    "Target", "Tuned", "__version__", "build", "dispatch", "load", "lower", "rtc", "te", "tile",
-    "tune", "tune_job",
+    "Target", "Tuned", "__version__", "autotuned", "build", "dispatch", "load", "lower", "rtc",
+    "te", "tile", "torch_op", "tune", "tune_job",
 ]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks
 
 _HOMES = {
+    "autotuned": "autotune.tuned_function",
     "build": "autotune.builder",
     "dispatch": "autotune.shape_dispatch.dispatcher",
     "load": "autotune.runtime.load_library",
     "lower": "autotune.builder",
     "Target": "autotune.target",
+    "torch_op": "autotune.runtime.torch_operator",
     "Tuned": "autotune.tuning",
     "tune": "autotune.tuning",
     "tune_job": "autotune.tuning",

@@ -36,6 +36,7 @@ from records.log_set import PRETUNED, log_to_append, open_logs
 from search_spaces import Config
 
 if TYPE_CHECKING:
+    from autotune.measure.timing import Timing
     from autotune.tile.binding.bound_program import Program, TensorType
     from autotune.tile.syntax.syntax_tree import Function as TileFunction
 
@@ -106,6 +107,11 @@ class BuiltFunction:
         """Text that was compiled."""
         return self._compiled.source
 
+    @property
+    def signature(self) -> Signature:
+        """Names, dtypes and shapes of the arrays that it takes."""
+        return self._compiled.signature
+
     @cached_property
     def config(self) -> Config | None:
         """The knobs' values, where it was built from a template.
@@ -158,6 +164,46 @@ class BuiltFunction:
         The arrays must not be resized while the result is in use.
         """
         return self._version(arrays).bind(*arrays)
+
+    def time(self, *arrays: Any, repeats: int = 15) -> Timing:
+        """Time the function on some arrays, inputs then outputs, which are written.
+
+        A repeat is a block of calls in a row that lasts 4 ms or longer, or one call that does; on
+        a GPU its events clock it, and launches do not count. The caches are as the calls leave
+        them.
+
+        Parameters
+        ----------
+        *arrays
+            As of a call.
+        repeats : int
+            Number of repeats, >= 1. After a second of them no further one begins.
+
+        Returns
+        -------
+        Timing
+            ``seconds`` per call, the median of the repeats; their quartiles ``low`` and ``high``.
+
+        Raises
+        ------
+        ArgumentError
+            As of a call.
+
+        Examples
+        --------
+        >>> f.time(a, b, c)
+        <1.23 ms, quartiles 1.22 ms to 1.25 ms, 15 repeats>
+        """
+        from autotune.measure.timing import Timing, time_kernel  # slow import
+        from autotune.measure.timing_policy import TimingPolicy
+
+        if type(repeats) is not int or repeats < 1:
+            raise UsageError(f"time: repeats must be a whole number >= 1, got {repeats!r}")
+        call = self.bind(*arrays)
+        call()
+        policy = TimingPolicy(repeats=repeats, min_repeat_ms=4.0, budget_ms=1000.0)
+        loop = backend_of(self.target).loop(arrays)
+        return Timing.of(time_kernel(call, policy, loop=loop).costs_s)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a shared library, and beside it its C header, for programs without a compiler.

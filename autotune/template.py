@@ -324,8 +324,11 @@ def template(
 def template_of(function: Callable[..., Any]) -> Template:
     """Return a template, or the template of a function that returns tensors, named after it.
 
+    What wraps either, and is no function itself, stands for it.
+
     Raises UsageError if it is no function, its parameters are not annotated, or it takes ``cfg``.
     """
+    function = unwrapped(function)
     if isinstance(function, Template):
         return function
     if not inspect.isfunction(function):
@@ -336,6 +339,13 @@ def template_of(function: Callable[..., Any]) -> Template:
             f"function {name!r} takes cfg: say with @template({name!r}, target=...) what it is for"
         )
     return template(name)(function)
+
+
+def unwrapped(value: Any) -> Any:
+    """Return the template or function that an object wraps, such as a tuned function; or itself."""
+    if isinstance(value, Template) or inspect.isfunction(value):
+        return value
+    return getattr(value, "__wrapped__", value)
 
 
 def _takes_cfg(function: Callable[..., Any]) -> bool:

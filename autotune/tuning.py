@@ -435,6 +435,12 @@ def _request(
     return task, name, request
 
 
+#: Names of the arguments of `tune` that say how to search, how to measure and what to show.
+OPTIONS = {*inspect.signature(tune).parameters, *inspect.signature(_request).parameters} - {
+    "what", "args", "target", "log", "more", "is_timed", "name", "weight", "constant",
+}  # fmt: skip
+
+
 def _check(given: Mapping[str, tuple[object, tuple[type, ...], str]]) -> None:
     """Raise UsageError if a value that is given has none of its types."""
     for name, (value, types, expected) in given.items():

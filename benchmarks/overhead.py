@@ -9,6 +9,9 @@ candidate. So do the rounds at the end, which load, check and time kernels in ne
 has the share without the ceiling. Work of the tuner during builds is not overhead. The command runs
 from a copy of the packages with their bytecode, as in an installation, because compiling them takes
 longer than importing them.
+
+The last rows compare a call of a function under `autotune.autotuned` with a call of the built
+function that it finds: `--calls` measures these alone.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import timeit
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -221,6 +226,38 @@ def rows(spans: dict[str, list[Span]], begin: float, end: float) -> list[Row]:
     return found
 
 
+# -- calls of decorated functions --------------------------------------------------------------
+
+
+def call_rows(rounds: int = 400, calls: int = 250) -> list[Row]:
+    """Return what a call of a decorated function takes beside one of the built function.
+
+    The fastest of many short blocks of each counts: others use the machine, too.
+    """
+    import numpy as np
+    from common import row
+
+    import autotune
+
+    arrays = [np.ones((16, 16), np.float32) for _ in range(3)]
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nothing is tuned
+        decorated = autotune.autotuned("matmul", log=Path(folder, "log.jsonl"), when="default")
+        decorated(*arrays)
+    built = decorated.built(*arrays)
+    blocks = {name: timeit.Timer("f(*arrays)", globals={"f": f, "arrays": arrays})
+              for name, f in (("built", built), ("decorated", decorated))}  # fmt: skip
+    least = dict.fromkeys(blocks, float("inf"))
+    for _ in range(rounds):
+        for name, block in blocks.items():
+            least[name] = min(least[name], block.timeit(calls) / calls * 1e6)
+    more = least["decorated"] - least["built"]
+    return [
+        row("call of a built product of 16 x 16 x 16", least["built"], "us"),
+        row("  under autotuned, more than that", more, "us", 2.0, True),
+    ]
+
+
 def main() -> None:
     from common import parser, report  # not where a run is watched: they load NumPy
 
@@ -228,7 +265,11 @@ def main() -> None:
     options.add_argument("--size", type=int, default=512, help="of the three loops")
     options.add_argument("--trials", type=int, default=256)
     options.add_argument("--words", default="", help="more words for the command line")
+    options.add_argument("--calls", action="store_true", help="only calls of decorated functions")
     given = options.parse_args()
+    if given.calls:
+        report("overhead_calls", call_rows(), given.json, given.save)
+        return
     with tempfile.TemporaryDirectory() as folder:
         response = Path(folder, "spans.json")
         sizes = [word for axis in "mnk" for word in ("--set", f"{axis}={given.size}")]
@@ -248,6 +289,7 @@ def main() -> None:
         )
         end = time.time()
         found = rows(json.loads(response.read_text()), begin, end)
+    found += call_rows()
     report("overhead", found, given.json, given.save)
 
 

@@ -41,6 +41,9 @@ class SplitKnob(Knob):
         For the policy "candidates" only; -1 as the outermost size stands for what is left.
     filter : callable, optional
         Takes a tuple of sizes and says whether it is a value of the knob.
+    preferred : tuple of `num_outputs` ints, optional
+        The default, one of the values; -1 as the outermost size stands for what is left. As for
+        `ChoiceKnob`, it does not belong to the specification.
     """
 
     extent: int
@@ -48,6 +51,7 @@ class SplitKnob(Knob):
     policy: str = "factors"
     candidates: Sequence[Sequence[int]] | None = None
     filter: Callable[[tuple[int, ...]], bool] | None = None
+    preferred: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         for field in ("extent", "num_outputs"):
@@ -59,7 +63,12 @@ class SplitKnob(Knob):
         listed = checked_candidates(self.name, self.policy, others, self.candidates)
         if listed is not None:
             object.__setattr__(self, "candidates", tuple(self._covering(c) for c in listed))
+        if self.preferred is not None:
+            (sizes,) = checked_candidates(self.name, "candidates", (), [self.preferred]) or ()
+            object.__setattr__(self, "preferred", self._covering(sizes))
         self._check()
+        if self.preferred is not None:
+            _ = self.default
 
     def _covering(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Fill in -1 and check that a candidate covers the extent."""
@@ -97,7 +106,12 @@ class SplitKnob(Knob):
 
     @cached_property
     def default(self) -> int:
-        """Position of the value with inner sizes nearest to 4, less where the extent is small."""
+        """Position of the preferred value.
+
+        Without one it is that of the inner sizes nearest to 4, less where the extent is small.
+        """
+        if self.preferred is not None:
+            return self.index_of(self.preferred)
         aim = min(DEFAULT_INNER_SIZE, self.extent ** (1 / self.num_outputs))
 
         def distance(i: int) -> tuple[float, int]:

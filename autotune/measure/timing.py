@@ -14,6 +14,7 @@ from itertools import repeat
 
 from autotune.measure.noise_monitor import NOISY, NoiseMonitor, WaitingShare
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.system.units import time_text
 from records import relative_spread
 
 Loop = Callable[[Callable[[], object], int], float]  # Makes a number of calls; seconds.
@@ -49,6 +50,27 @@ class TimedRepeats:
     def spread(self) -> float:
         """Relative spread of the costs; 0 if one repeat is all there is."""
         return relative_spread(self.costs_s) or 0.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long one call takes, in seconds: the median of some repeats, and their quartiles."""
+
+    seconds: float
+    low: float  # Lower quartile.
+    high: float  # Upper quartile.
+    repeats: int  # Each of as many calls as fill some milliseconds.
+
+    @classmethod
+    def of(cls, costs_s: Sequence[float]) -> Timing:
+        """Return the timing of the seconds per call of one or more repeats."""
+        several = [*costs_s, costs_s[0]] if len(costs_s) == 1 else costs_s
+        low, middle, high = statistics.quantiles(several, n=4, method="inclusive")
+        return cls(middle, low, high, len(costs_s))
+
+    def __repr__(self) -> str:
+        quartiles = f"{time_text(self.low)} to {time_text(self.high)}"
+        return f"<{time_text(self.seconds)}, quartiles {quartiles}, {self.repeats} repeats>"
 
 
 def time_kernel(

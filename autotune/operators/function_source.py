@@ -14,14 +14,24 @@ import inspect
 import math
 import symtable
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from autotune.errors import UsageError
 from autotune.template import Template
+
+_LEFT_OUT = "_left_out_of_text"
+
+Decorator = TypeVar("Decorator", bound=Callable[..., Any])
+
+
+def left_out_of_text(decorator: Decorator) -> Decorator:
+    """Mark a decorator that texts of functions leave out: workers do not need what it does."""
+    setattr(decorator, _LEFT_OUT, True)
+    return decorator
 
 
 def self_contained(template: Template) -> str:
@@ -65,9 +75,14 @@ class _Writer:
             return
         text = _text_of(function)
         tree = _definition(text, name)
-        if tree.decorator_list:
-            self._decorated.add(function)
         known = _variables(function)
+        left_out = [node for node in tree.decorator_list if _is_left_out(node, known)]
+        if len(left_out) < len(tree.decorator_list):
+            self._decorated.add(function)
+        lines = text.splitlines(keepends=True)
+        for node in reversed(left_out):
+            del lines[node.lineno - 1 : node.end_lineno]
+        text = "".join(lines)
         above, inside = _used(text)
         for own in sorted((above | inside) - {name}):
             if own in known:
@@ -138,6 +153,18 @@ def _definition(text: str, name: str) -> ast.FunctionDef:
             "changed since it was loaded; define it with def, or load it again"
         )
     return tree
+
+
+def _is_left_out(decorator: ast.expr, known: Mapping[str, Any]) -> bool:
+    """Whether a decorator is marked by `left_out_of_text`."""
+    node = decorator.func if isinstance(decorator, ast.Call) else decorator
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names, node = [node.attr, *names], node.value
+    found = known.get(node.id) if isinstance(node, ast.Name) else None
+    for name in names:
+        found = getattr(found, name, None)
+    return getattr(found, _LEFT_OUT, False) is True
 
 
 def _used(text: str) -> tuple[set[str], set[str]]:

@@ -20,7 +20,7 @@ from autotune.errors import UsageError, error_text
 from autotune.operators.function_source import self_contained
 from autotune.system.words import did_you_mean
 from autotune.target import Target
-from autotune.template import Template, template_of
+from autotune.template import Template, template_of, unwrapped
 from autotune.trace.dry_run import probe
 
 # Entry-point group: name NAME or KIND/NAME (a target kind, or any), value module:function.
@@ -211,7 +211,7 @@ def template_in_file(
                 f"{path}: the template file cannot be loaded: {fault.message} while it was imported"
             )
     module = _import_file(os.path.abspath(path), text)
-    found = getattr(module, function, None)
+    found = unwrapped(getattr(module, function, None))
     if isinstance(found, Template) or inspect.isfunction(found):
         return template_of(found)
     known = _templates_in(module)

@@ -11,6 +11,7 @@ from autotune.report.bench_speeds import (
     Setting,
     Speed,
     Speeds,
+    axis_text,
     noise_text,
     spread_text,
 )
@@ -71,11 +72,11 @@ def _head(found: Speeds | Grid) -> list[str]:
 
 def _panel_lines(found: Grid, name: str, width: int) -> list[str]:
     rows = found.panel(name)
-    names = TableColumn(f"{found.down} \\ {found.across}", [f"{v:g}" for v in found.rows], 0)
+    names = TableColumn(f"{found.down} \\ {found.across}", list(map(axis_text, found.rows)), 0)
     points = found.panels[name]
     columns = [
         TableColumn(
-            f"{value:g}",
+            axis_text(value),
             _marked(_cells([row[number] for row in rows]), [row[number] for row in points]),
             0,
         )

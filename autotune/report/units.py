@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autotune.system.units import three_digits as three_digits
+from autotune.system.units import time_text as time_text
 from autotune.system.words import counted
-
-_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-
-
-def time_text(seconds: float) -> str:
-    """Return a measured time with three digits: ``0.00123`` -> "1.23 ms"."""
-    scale, unit = next((pair for pair in _TIMES if seconds >= pair[0]), _TIMES[-1])
-    return f"{three_digits(seconds / scale)} {unit}"
 
 
 def duration_text(seconds: float) -> str:
@@ -43,11 +37,6 @@ def size_text(size: float) -> str:
         if size / scale >= 999.5:
             scale, unit = scale * 1024, larger
     return f"{three_digits(size / scale)} {unit}"
-
-
-def three_digits(value: float) -> str:
-    """Return a number >= 0 with three significant digits, and all digits before the point."""
-    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
 def percent_text(share: float) -> str:

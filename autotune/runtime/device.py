@@ -48,6 +48,10 @@ class DeviceFunction(Protocol):
     """A function that was built for a user, called with its arrays in order."""
 
     @property
+    def signature(self) -> Signature:
+        """What calls take."""
+
+    @property
     def source(self) -> str:
         """Text that was compiled."""
 
@@ -96,6 +100,12 @@ class Backend(Protocol):
         self, shape: tuple[int, ...], dtype: np.dtype[Any], beside: Sequence[Any], /
     ) -> DeviceArray:
         """Return a new array for users, on the same device as the other arrays of the call."""
+
+    def loop(self, arrays: Sequence[Any], /) -> Loop | None:
+        """Return what times calls on some arrays of users, as `Device.loop`.
+
+        Raises TargetError if the device cannot be used.
+        """
 
     def contiguous(self, array: Any) -> Any:
         """Return a user's array if it is C-contiguous, else a contiguous copy."""

@@ -68,6 +68,22 @@ class _Memory:
         self.__array_interface__ = interface
 
 
+def library_of(array: object) -> str:
+    """Return the name of the package that an array is of, such as "numpy", "torch" or "jax"."""
+    package = type(array).__module__.partition(".")[0]
+    return "jax" if package == "jaxlib" else package
+
+
+def dtype_name(array: object) -> str:
+    """Return the type of an array's elements, of whatever library; torch's is "torch.float32".
+
+    Raises ArgumentError if it is no array.
+    """
+    if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+        raise ArgumentError(f"expected an array with shape and dtype, got {type(array).__name__}")
+    return str(getattr(array.dtype, "name", array.dtype)).rsplit(".", 1)[-1]
+
+
 def as_numpy(array: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return any array in the CPU's memory as a NumPy array on the same memory.
 
@@ -141,7 +157,9 @@ def open_dlpack(array: Any, **options: object) -> tuple[object, DLTensor, bool]:
         capsule = array.__dlpack__(max_version=(1, 0), **options)
     except TypeError:  # written before there were versions
         capsule = array.__dlpack__(**options)
-    return capsule, *_opened(capsule)
+    tensor, read_only = _opened(capsule)
+    # Those of JAX never change, but it does not say so.
+    return capsule, tensor, read_only or library_of(array) == "jax"
 
 
 def _opened(capsule: object) -> tuple[DLTensor, bool]:

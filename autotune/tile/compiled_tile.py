@@ -8,6 +8,7 @@ from typing import Any
 from autotune.errors import ArgumentError, UsageError
 from autotune.ir import dtypes
 from autotune.runtime.backends import backend_of
+from autotune.runtime.foreign_arrays import dtype_name
 from autotune.target import Target
 from autotune.tile.binding.bind_function import bind
 from autotune.tile.binding.bound_program import Program, TensorType
@@ -167,10 +168,10 @@ class CompiledTile:
 
 
 def _type_of(array: Any, name: str) -> TensorType:
-    """Shape and type of any library's array; torch's types are called ``torch.float32``."""
+    """Shape and type of any library's array."""
     if not hasattr(array, "shape") or not hasattr(array, "dtype"):
         raise ArgumentError(f"input {name} must be an array, got a {type(array).__name__}")
-    dtype = str(getattr(array.dtype, "name", array.dtype)).rsplit(".", 1)[-1]
+    dtype = dtype_name(array)
     if dtype not in dtypes.ALL:
         raise UsageError(
             f"input {name} is of type {dtype}: convert it to one of {', '.join(dtypes.ALL)}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar, cast
 
 from autotune.errors import UsageError
 from autotune.ir.axes import IterVar
@@ -63,16 +64,63 @@ class Knobs:
         """Iterate over the names of the knobs that are defined so far."""
         return iter(self._values)
 
-    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
+    def define_knob(
+        self, name: str, values: Sequence[Any], default: Any = None, when: Any = True
+    ) -> Any:
         """Define a value chosen out of a list, and return it.
 
         Integers are symbols during a trace; flags, strings and floats are decided, one trace each.
-        The default is the first value if no other one is given.
+
+        Parameters
+        ----------
+        name : str
+            Name of the knob.
+        values : sequence
+            The choices.
+        default : optional
+            One of the values; the first one if it is not given.
+        when : condition
+            What other knobs must be for this one to vary, such as ``layout == "tiled"``. Elsewhere
+            it has its default, so that no two configurations mean the same.
         """
         plain = [int(v) if isinstance(v, SymbolicInt) else v for v in values]
         knob = self._source.define(ChoiceKnob(name, plain, default))
         (value,) = self._source.numbers(knob)
+        self._vary_only(when, name, (value,), (knob.value(knob.default),))
         return self._keep(value, name)
+
+    def define_range(
+        self,
+        name: str,
+        low: SupportsIndex,
+        high: SupportsIndex,
+        step: int | None = None,
+        log: bool = False,
+        default: int | None = None,
+        when: Any = True,
+    ) -> Any:
+        """Define an integer from `low` to `high`, and return it.
+
+        Parameters
+        ----------
+        name : str
+            Name of the knob.
+        low, high : int
+            The least value, and the largest that it may be.
+        step : int, optional
+            Difference of neighbours, 1 by default; with `log` their ratio, 2 by default.
+        log : bool
+            Whether values grow by a factor: 1, 2, 4, 8.
+        default, when
+            As of `define_knob`.
+
+        Raises
+        ------
+        UsageError
+            If there is no such value, or the values would not grow.
+        """
+        values = _range_values(name, low, high, step, log)
+        return self.define_knob(name, values, default, when)
 
     def define_split(
         self,
@@ -82,21 +130,27 @@ class Knobs:
         policy: str = "factors",
         candidates: Sequence[Sequence[int]] | None = None,
         filter: Callable[[tuple[int, ...]], bool] | None = None,
+        default: Sequence[int] | None = None,
+        when: Any = True,
     ) -> SplitSizes:
         """Define how an axis of length `extent` is cut into `num_outputs` loops.
 
-        See `search_spaces.SplitKnob` for the policies and for `filter`.
+        `default` is one of the values, such as ``(-1, 8, 4)``: -1 as its first size stands for what
+        is left. See `search_spaces.SplitKnob` for the policies and for `filter`, and `define_knob`
+        for `when`.
         """
         if not hasattr(extent, "__index__"):
             raise UsageError(f"define_split({name!r}): the extent must be a number, got {extent!r}")
         length = int(extent)
-        if candidates is None and filter is None:
+        if candidates is None and filter is None and default is None:
             knob = _plain_split(name, length, num_outputs, policy)
         else:
             given = "candidates" if candidates is not None else policy
-            knob = SplitKnob(name, length, num_outputs, given, candidates, filter)
+            knob = SplitKnob(name, length, num_outputs, given, candidates, filter, default)
         known = self._source.define(knob)
-        return self._keep(SplitSizes(self._source.numbers(known)), name)
+        sizes = self._source.numbers(known)
+        self._vary_only(when, name, sizes, cast(tuple[int, ...], known.value(known.default)))
+        return self._keep(SplitSizes(sizes), name)
 
     def define_reorder(
         self,
@@ -138,6 +192,21 @@ class Knobs:
         """
         self._source.require(condition, message)
 
+    def _vary_only(
+        self, when: Any, name: str, numbers: Sequence[Any], defaults: Sequence[Any]
+    ) -> None:
+        """Let a knob have no value but its default, unless a condition holds."""
+        if when is True:
+            return
+        is_default: Any = True
+        for number, default in zip(numbers, defaults, strict=True):
+            is_default = is_default & (number == default)
+        try:
+            condition = when | is_default
+        except TypeError:
+            condition = when  # no condition: what is wrong with it is told below
+        self._source.require(condition, f"{name} has its default unless its condition holds")
+
     def _keep(self, value: T, name: str) -> T:
         self._values[name] = value
         return value
@@ -147,6 +216,31 @@ class Knobs:
 def _plain_split(name: str, extent: int, num_outputs: int, policy: str) -> SplitKnob:
     """Return a split knob, cached because factorising a large extent is slow."""
     return SplitKnob(name, extent, num_outputs, policy)
+
+
+def _range_values(
+    name: str, low: SupportsIndex, high: SupportsIndex, step: int | None, log: bool
+) -> Sequence[int]:
+    """Return the integers of a range."""
+    try:
+        least, most = int(operator.index(low)), int(operator.index(high))
+        by = operator.index((2 if log else 1) if step is None else step)
+    except TypeError:
+        raise UsageError(
+            f"define_range({name!r}): low, high and step must be integers, got {low!r}, {high!r} "
+            f"and {step!r}"
+        ) from None
+    if least > most:
+        raise UsageError(f"define_range({name!r}): low {least} is larger than high {most}")
+    if by < 1 + log or (log and least < 1):
+        needs = "low >= 1 and step >= 2" if log else "step >= 1"
+        raise UsageError(f"define_range({name!r}): needs {needs}, got low {least} and step {by}")
+    if not log:
+        return range(least, most + 1, by)
+    values = [least]
+    while values[-1] * by <= most:
+        values.append(values[-1] * by)
+    return values
 
 
 def _names(axes: Sequence[Any]) -> list[str]:

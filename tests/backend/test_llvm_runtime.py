@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import autotune
 from autotune import te
 from autotune.builder import lower
 from autotune.codegen.llvm import LLVMSource, emit
-from autotune.errors import CodegenError, TargetError
+from autotune.errors import ArgumentError, CodegenError, TargetError, UsageError
 from autotune.ir.expr import Buffer, Const, Load, SizeVar, Var
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Store
 from autotune.runtime.cpu import llvm_compiler as runtime
@@ -291,3 +292,19 @@ def test_serial_functions_need_no_openmp(monkeypatch: pytest.MonkeyPatch) -> Non
     kernel(out)
     assert out[0] == 3.0
     assert not emit(PrimFunc("one", (a,), frozenset([a]), body)).uses_threads
+
+
+def test_a_built_function_times_itself_on_given_arrays() -> None:
+    n = 3000
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: te.exp(A[i]), name="B")
+    built = autotune.build(te.create_schedule(B.op), [A, B])
+    a, b = np.zeros(n, np.float32), np.zeros(n, np.float32)
+    timing = built.time(a, b, repeats=3)
+    assert 0 < timing.low <= timing.seconds <= timing.high < 1
+    assert timing.repeats == 3
+    np.testing.assert_allclose(b, 1, rtol=1e-6)
+    with pytest.raises(UsageError, match="time: repeats must be a whole number >= 1, got 0"):
+        built.time(a, b, repeats=0)
+    with pytest.raises(ArgumentError, match="takes 2 arrays"):
+        built.time(a)

@@ -1,4 +1,4 @@
-"""Two templates for GPUs that `autotune bench` is tested with: with and without categories."""
+"""Templates for GPUs that `autotune bench` is tested with: kinds of knobs, few and many."""
 
 from __future__ import annotations
 
@@ -40,4 +40,18 @@ def copy(cfg: Knobs, m: int, n: int) -> tuple[Any, list[Any]]:
     B = te.compute((m, n), lambda i, j: A[i, j], name="B")
     s = te.create_schedule(B.op)
     _bound(s[B], *s[B].split(s[B].fuse(*B.op.axis), factor=cfg.define_knob("nt", [32, 64])))
+    return s, [A, B]
+
+
+@template("cut", target="cuda", reference=lambda a: a)
+def cut(cfg: Knobs, n: int) -> tuple[Any, list[Any]]:
+    """B[n] = A[n], with a split and annotations."""
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i], name="B")
+    s = te.create_schedule(B.op)
+    sizes = cfg.define_split("sizes", n, 3, default=(-1, 4, 2))
+    blocks, threads, own = sizes.apply(s[B], B.op.axis[0])
+    cfg.define_annotate("loops", [own], ["none", "unroll"]).apply(s[B], [own])
+    _bound(s[B], blocks, threads)
+    cfg.define_knob("nt", [64, 32])
     return s, [A, B]

@@ -19,6 +19,7 @@ from autotune.template import Template
 from search_spaces import Knob, KnobValue, Space
 
 MAX_LINES = 8  # A knob with more values makes no lines unless it is named.
+MAX_CELLS = 64  # Values on an axis of a map, where they are not numbers.
 
 _LARGEST_POWER = {"llvm": 11, "cuda": 13, "on cpu": 9}
 _SMALLEST_POWER = 5
@@ -185,6 +186,8 @@ def line_knob(space: Space, name: str | None, fixed: Mapping[str, KnobValue]) ->
 def grid_knobs(space: Space, words: str, fixed: Mapping[str, KnobValue]) -> tuple[Knob, Knob]:
     """Return the two knobs of --heatmap, by default the first two of more than one number.
 
+    Those that are named may be of any kind, such as splits and annotations.
+
     UsageError if there are no such knobs, or those named are none.
     """
     if not words:
@@ -200,16 +203,22 @@ def grid_knobs(space: Space, words: str, fixed: Mapping[str, KnobValue]) -> tupl
         raise UsageError(f"--heatmap {words!r}: expected two knobs, such as --heatmap nt,nb")
     across, down = (find_knob(space, name, "--heatmap") for name in names)
     for knob in (across, down):
-        if not _is_axis(knob):
-            raise UsageError(f"--heatmap {words}: {knob.name} is not a knob with several numbers")
+        if len(knob) < 2:
+            raise UsageError(f"--heatmap {words}: {knob.name} has one value")
+        if not _is_axis(knob) and len(knob) > MAX_CELLS:
+            raise UsageError(
+                f"--heatmap {words}: {knob.name} has {len(knob)} values, and a map has room for "
+                f"{MAX_CELLS}"
+            )
         if knob.name in fixed:
             raise UsageError(f"--heatmap and --knob both give {knob.name}: leave one of them out")
     return across, down
 
 
-def ascending(knob: Knob) -> list[float]:
-    """Return the values of a knob of numbers."""
-    return sorted(cast(float, knob.value(i)) for i in range(len(knob)))
+def axis_values(knob: Knob) -> list[KnobValue]:
+    """Return the values of a knob, numbers in ascending order."""
+    values = [knob.value(i) for i in range(len(knob))]
+    return sorted(values, key=lambda value: cast(float, value)) if _is_axis(knob) else values
 
 
 def _is_axis(knob: Knob) -> bool:

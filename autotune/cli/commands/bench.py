@@ -12,7 +12,7 @@ from pathlib import Path
 from autotune.cli.bench.bench_measurements import Measurements
 from autotune.cli.bench.bench_plan import (
     BenchOptions,
-    ascending,
+    axis_values,
     fixed_knobs,
     grid_knobs,
     line_knob,
@@ -130,7 +130,7 @@ def _grid(options: BenchOptions, task: Task, runs: Measurements, words: str) -> 
     across, down = grid_knobs(task.space, words, fixed)
     knob = line_knob(task.space, options.by, fixed)
     ways = _ways(None if knob in (across, down) else knob, fixed)
-    columns, rows = ascending(across), ascending(down)
+    columns, rows = axis_values(across), axis_values(down)
     wanted = {
         (panel, row, column): {**own, across.name: column, down.name: row}
         for panel, own in ways.items()

@@ -76,6 +76,10 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any], _beside: Sequence[Any]) 
     return np.empty(shape, dtype)
 
 
+def loop(_arrays: Sequence[Any]) -> None:
+    """Return None: the processor's clock is exact."""
+
+
 def contiguous(array: Any) -> Any:
     """Return an array of the CPU aligned and C-contiguous: a copy, if it is not yet."""
     if isinstance(array, np.generic | np.ndarray) or hasattr(array, "__array_interface__"):

@@ -14,10 +14,10 @@ import numpy as np
 from autotune.ir.stmt import PrimFunc
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.device.device_properties import gpu_facts
-from autotune.runtime.cuda.gpu_arrays import device_of
+from autotune.runtime.cuda.gpu_arrays import device_of, stream_beside
 from autotune.runtime.cuda.gpu_function import GpuConstants, GPUFunction
 from autotune.runtime.cuda.gpu_program import GpuProgram, arch_for
-from autotune.runtime.device import Host
+from autotune.runtime.device import Host, Loop
 from autotune.target import Target
 
 if TYPE_CHECKING:
@@ -62,6 +62,17 @@ def build_function(
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], beside: Sequence[Any]) -> Any:
     """Return a new array of CuPy on the GPU of other arrays, without any on the first."""
     return cupy_driver.empty(shape, dtype, device_of(beside[0]) if beside else 0)
+
+
+def loop(arrays: Sequence[Any]) -> Loop:
+    """Return what times calls by events on the stream that arrays are used on."""
+    from autotune.runtime.cuda.device.cuda_device import Stopwatch
+
+    device = device_of(arrays[0]) if arrays else 0
+    with cupy_driver.cupy().cuda.Device(device):
+        stream = cupy_driver.stream_of(stream_beside(arrays), device)
+        l2_bytes = cupy_driver.facts_of(device)["l2_bytes"]
+        return Stopwatch(cupy_driver.cupy(), stream, l2_bytes).seconds
 
 
 def contiguous(array: Any) -> Any:

@@ -188,6 +188,14 @@ def stream_handle(stream: Any, device: int) -> int:
     )
 
 
+def stream_of(stream: Any, device: int) -> Any:
+    """Return a stream as one of CuPy; None is the current one on the device."""
+    if stream is None:
+        with cupy().cuda.Device(device):
+            return cupy().cuda.get_current_stream()
+    return cupy().cuda.ExternalStream(stream_handle(stream, device), device)
+
+
 def device_of_address(address: int) -> int | None:
     """Return the number of the GPU whose memory contains an address; None if it is no GPU's."""
     try:

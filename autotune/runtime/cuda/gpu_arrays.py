@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 from autotune.errors import ArgumentError
 from autotune.ir import dtypes
 from autotune.runtime.cuda.cupy_driver import device_of_address
-from autotune.runtime.foreign_arrays import open_dlpack, refusals
+from autotune.runtime.foreign_arrays import library_of, open_dlpack, refusals
 
 _CUDA_DEVICES = (2, 13)  # DLPack's numbers for CUDA's own and managed memory.
 
@@ -62,6 +64,17 @@ def device_of(array: Any) -> int:
     interface = getattr(array, "__cuda_array_interface__", None)
     found = device_of_address(interface["data"][0]) if interface else None
     return found or 0
+
+
+def stream_beside(arrays: Sequence[Any]) -> Any:
+    """Return the stream that kernels on some arrays belong on; None is CuPy's current one.
+
+    It is PyTorch's current one if the first array is a tensor: what PyTorch does with the outputs
+    comes after the kernels then, and what it did before.
+    """
+    if not arrays or library_of(arrays[0]) != "torch":
+        return None
+    return sys.modules["torch"].cuda.current_stream(arrays[0].device)
 
 
 def gpu_array(array: Any, device: int, stream: int, strided: bool = False) -> GpuArray:

@@ -13,7 +13,7 @@ from autotune.errors import ArgumentError, TargetError
 from autotune.ir import dtypes
 from autotune.runtime.argument_checks import ArgumentChecker
 from autotune.runtime.cuda import cupy_driver
-from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, named_array
+from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, named_array, stream_beside
 from autotune.runtime.cuda.gpu_program import ALIGNMENT, GpuProgram, GpuSource, arch_for
 from autotune.runtime.cuda.loaded_program import LoadedProgram, check_arch
 from autotune.runtime.cuda.nvrtc import Cubin
@@ -125,7 +125,7 @@ class GPUFunction:
         """Run on arrays of one GPU, inputs then outputs, without waiting for it.
 
         Arrays are of any library (DLPack or ``__cuda_array_interface__``), and are never copied.
-        Kernels run on CuPy's current stream.
+        Kernels run on the current stream of PyTorch if the first array is a tensor, else of CuPy.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class GPUFunction:
         """
         self._require_gpu()  # report a missing GPU before mistakes in the arrays
         device = device_of(arrays[0]) if arrays else 0
-        stream = cupy_driver.stream_handle(None, device)
+        stream = cupy_driver.stream_handle(stream_beside(arrays), device)
         held, sizes = self._checked(arrays, device, stream)
         with cupy_driver.cupy().cuda.Device(device):
             program = self._on(device)

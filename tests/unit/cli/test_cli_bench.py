@@ -24,7 +24,7 @@ from records import RecordStore
 from search_spaces import Config
 
 ON_CPU = ["--target", "cuda -on=cpu"]
-ADD, COPY = ["add", *ON_CPU], ["copy", *ON_CPU]
+ADD, COPY, CUT = ["add", *ON_CPU], ["copy", *ON_CPU], ["cut", *ON_CPU]
 Result = tuple[int, str, str]
 Call = Callable[..., Result]
 
@@ -77,7 +77,7 @@ def bench(
     Instead.fails = lambda config: False
     Instead.scatter, Instead.noise = lambda config: 0.0, None
     monkeypatch.setattr(bench_measurements, "LocalMeasurer", Instead)
-    for name in ("add", "copy"):
+    for name in ("add", "copy", "cut"):
         monkeypatch.setitem(BUILTIN, (name, "cuda"), f"support.bench_templates:{name}")
     monkeypatch.chdir(tmp_path)
 
@@ -276,6 +276,22 @@ def test_the_knobs_of_a_map_can_be_named(bench: Call) -> None:
     assert [point["config"]["lanes"] for point in data["panels"][""][0]] == [1, 2, 4]
 
 
+def test_a_map_may_be_over_splits_and_annotations(bench: Call) -> None:
+    words = ["--set", "n=8", "--heatmap", "sizes,loops"]
+    code, out, err = bench(*CUT, *words)
+    assert code == 0, err
+    head, *rows = out.split("\n\n")[1].splitlines()
+    assert head.split()[:5] == ["loops", "\\", "sizes", "1,1,8", "1,2,4"]
+    assert [row.split()[0] for row in rows[:2]] == ["none", "unroll"]
+    data = json.loads(bench(*CUT, *words, "--json")[1])
+    assert data["down"] == {"knob": "loops", "values": [["none"], ["unroll"]]}
+    assert data["across"]["values"][:2] == [[1, 1, 8], [1, 2, 4]]
+    assert data["panels"][""][1][0]["config"]["loops"] == ["unroll"]
+    code, _, err = bench(*CUT, "--set", "n=4096", "--heatmap", "loops,sizes")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "sizes has 91 values, and a map has room for 64" in err
+
+
 @pytest.mark.parametrize(
     ("words", "closed"),
     [
@@ -344,7 +360,8 @@ def test_gaps_and_single_points_can_be_drawn(bench: Call) -> None:
     Instead.baseline_s = None
     assert bench(*ADD, "--set", "n=16", "--by", "nt", "--plot", "p.png")[0] == 0
     assert bench(*ADD, "--set", "n=16", "--heatmap", "lanes,nt", "--plot", "q.png")[0] == 0
-    assert min(Path(name).stat().st_size for name in ("p.png", "q.png")) > 10_000
+    assert bench(*CUT, "--set", "n=16", "--heatmap", "sizes,loops", "--plot", "r.png")[0] == 0
+    assert min(Path(name).stat().st_size for name in ("p.png", "q.png", "r.png")) > 10_000
 
 
 # -- mistakes --------------------------------------------------------------------------------------
@@ -368,10 +385,6 @@ def test_gaps_and_single_points_can_be_drawn(bench: Call) -> None:
         (["--by", "nt", "--knob", "nt=64"], "--by and --knob both give nt"),
         (["--heatmap"], "--heatmap is of one size: give n by --set"),
         (["--heatmap", "--sizes", "n=4,8"], "--heatmap is of one size: give one value to each"),
-        (
-            ["--heatmap", "nt,schedule", "--set", "n=4"],
-            "schedule is not a knob with several numbers",
-        ),
         (["--heatmap", "nt,nt", "--set", "n=4"], "expected two knobs, such as --heatmap nt,nb"),
         (["--heatmap", "nt,nx", "--set", "n=4"], "--heatmap 'nx': there is no such knob"),
         (["--heatmap", "nt,nb", "--set", "n=4", "--knob", "nb=32"], "--knob both give nb"),

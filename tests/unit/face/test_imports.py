@@ -10,6 +10,7 @@ import pytest
 HEAVY = {
     "ml_dtypes", "xgboost", "optuna", "pandas", "llvmlite", "cupy", "rich", "typer", "click",
     "yaml", "pyarrow", "sklearn", "lark", "islpy", "cuda", "pynvml",
+    "torch", "jax",
 }  # fmt: skip
 
 
@@ -30,7 +31,9 @@ def test_import_autotune_loads_no_heavy_library():
     assert not loaded_by("import autotune") & (HEAVY | {"numpy"})
 
 
-@pytest.mark.parametrize("name", ["te", "lower", "build", "load", "Target"])
+@pytest.mark.parametrize(
+    "name", ["te", "lower", "build", "load", "Target", "tune", "autotuned", "torch_op"]
+)
 def test_names_of_the_face_load_no_heavy_library_until_something_is_built(name):
     assert not loaded_by(f"import autotune; autotune.{name}") & HEAVY
 

@@ -4,7 +4,14 @@ import gc
 
 import pytest
 
-from autotune.measure.timing import HOPELESS, RETRIES, TimedRepeats, retry_if_disturbed, time_kernel
+from autotune.measure.timing import (
+    HOPELESS,
+    RETRIES,
+    TimedRepeats,
+    Timing,
+    retry_if_disturbed,
+    time_kernel,
+)
 from autotune.measure.timing_policy import TimingPolicy
 
 
@@ -203,3 +210,11 @@ def test_a_new_best_and_a_hopeless_candidate_are_not_timed_again(cost_s):
 def test_on_a_noisy_machine_the_reference_kernel_is_timed_before_a_candidate_too():
     found = undisturbed([1.5, 1.4], Monitor(False, True, True, noisy=True), 1.0)
     assert found == (1.4, [True, True])
+
+
+def test_a_timing_is_the_median_and_the_quartiles_of_the_repeats():
+    timing = Timing.of([5e-6, 1e-6, 3e-6, 2e-6, 4e-6])
+    found = (timing.seconds, timing.low, timing.high)
+    assert found == pytest.approx((3e-6, 2e-6, 4e-6))
+    assert repr(timing) == "<3.00 us, quartiles 2.00 us to 4.00 us, 5 repeats>"
+    assert Timing.of([0.25]) == Timing(0.25, 0.25, 0.25, 1)

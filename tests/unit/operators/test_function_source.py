@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import autotune
 from autotune import te
 from autotune.errors import UsageError
 from autotune.ir.dtypes import is_float
@@ -50,6 +51,26 @@ def test_it_has_modules_functions_and_numbers() -> None:
     own, theirs = template_of(function), made(text, "function")
     assert str(theirs.function(5)[1].op.body) == str(own.function(5)[1].op.body)
     assert theirs.parameters == own.parameters
+
+
+def test_a_decorator_that_tunes_is_left_out() -> None:
+    unknown = OrderedDict(a=1)
+
+    @autotune.autotuned(log=f"{unknown}.jsonl", key=["n"])
+    @template("half", reference=lambda x: x / 2)
+    def halved(n: int) -> list[te.Tensor]:
+        A = te.placeholder((n,), "float32", name="A")
+        return [A, te.compute((n,), lambda i: A[i] / 2, name="B")]
+
+    @autotune.autotuned
+    def plain(n: int) -> list[te.Tensor]:
+        A = te.placeholder((n,), "float32", name="A")
+        return [A, te.compute((n,), lambda i: A[i] / 2, name="B")]
+
+    assert made(self_contained(template_of(halved)), "halved").reference is not None
+    text = self_contained(template_of(plain))
+    assert "autotuned" not in text
+    assert made(text, "plain").name == "plain"
 
 
 def test_a_decorator_keeps_its_reference() -> None:

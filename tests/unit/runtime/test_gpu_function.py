@@ -1,7 +1,9 @@
 """Functions built for GPUs: compiled without one, launched on arrays of one (a fake one here)."""
 
 import pickle
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -80,6 +82,16 @@ def test_sizes_are_read_off_the_arrays_and_make_the_grid(double, fake):
     _, sizes, stream, _ = fake.launches[-1]
     assert (sizes, stream) == ([16, 1, 1, 64, 1, 1, 0], 5)
     assert seen == [[np.uint64(x).tobytes() for x in (0x1000, 0x3000, 1000)]]
+
+
+@needs_nvrtc
+def test_arrays_of_pytorch_are_used_on_its_current_stream(double, fake, monkeypatch):
+    tensor = type("Tensor", (OnGpu,), {"__module__": "torch", "device": "cuda:0"})
+    streams = {"cuda:0": SimpleNamespace(cuda_stream=99)}
+    torch = SimpleNamespace(cuda=SimpleNamespace(current_stream=streams.get))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    double(tensor(0x1000), tensor(0x3000))
+    assert fake.launches[-1][2] == 99
 
 
 def test_empty_arrays_launch_nothing(double, fake):

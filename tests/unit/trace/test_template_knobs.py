@@ -1,9 +1,16 @@
 import itertools
 import math
+import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
+from autotune.errors import UsageError
+from autotune.target import Target
+from autotune.trace.template_knobs import Knobs
+from autotune.trace.value_sources import KnobTable, PlainValues
 from search_spaces import AnnotateKnob, ChoiceKnob, ReorderKnob, SpaceError, SplitKnob
 
 
@@ -275,3 +282,59 @@ def test_a_default_may_be_named_and_does_not_change_what_the_knob_is() -> None:
     assert plain.spec() == named.spec()
     with pytest.raises(SpaceError, match="does not take 48"):
         ChoiceKnob("nt", [32, 64], 48)
+
+
+def test_a_split_has_a_named_default_and_stays_what_it_is() -> None:
+    plain, named = SplitKnob("t", 64, 2), SplitKnob("t", 64, 2, preferred=(-1, 32))
+    assert named.value(named.default) == (2, 32)
+    assert plain.spec() == named.spec()
+    for preferred, said in [
+        ((-1, 48), "does not take"),
+        ((2, 2, 2), "is not 2 sizes"),
+        ((4, 32), "its outermost size must be 2"),
+        (("a", 2), "is not a tuple of ints"),
+    ]:
+        with pytest.raises(SpaceError, match=said):
+            SplitKnob("t", 64, 2, preferred=preferred)
+
+
+def defined(define: Callable[[Knobs], object]) -> KnobTable:
+    """Return the knobs that a function defines."""
+    table = KnobTable("t")
+    define(Knobs(PlainValues(table, {}), Target("llvm")))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        ((1, 4), [1, 2, 3, 4]),
+        ((0, 10, 4), [0, 4, 8]),
+        ((-3, -3), [-3]),
+        ((1, 40, None, True), [1, 2, 4, 8, 16, 32]),
+        ((3, 100, 5, True), [3, 15, 75]),
+    ],
+)
+def test_a_range_has_integers_by_steps_or_factors(arguments: Any, values: list[int]) -> None:
+    table = defined(lambda cfg: cfg.define_range("r", *arguments))
+    assert values_of(table.knobs["r"]) == values
+
+
+def test_a_range_may_name_its_default() -> None:
+    knob = defined(lambda cfg: cfg.define_range("r", 1, 64, log=True, default=16)).knobs["r"]
+    assert knob.value(knob.default) == 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((5, 4), "low 5 is larger than high 4"),
+        ((1, 4, 0), "needs step >= 1, got low 1 and step 0"),
+        ((0, 8, 2, True), "needs low >= 1 and step >= 2, got low 0"),
+        ((1, 8, 1, True), "needs low >= 1 and step >= 2, got low 1 and step 1"),
+        ((1, 2.5), "must be integers, got 1, 2.5"),
+    ],
+)
+def test_ranges_without_values_are_refused(arguments: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        defined(lambda cfg: cfg.define_range("r", *arguments))

@@ -386,3 +386,39 @@ def test_a_reduction_across_threads_takes_shared_memory_of_the_block() -> None:
 
     space = explore(Structures("t", run, Narrow("cuda"), __file__))
     assert rejections(space)["a block has at most 4096 bytes of shared memory"] == 1
+
+
+@pytest.mark.parametrize("first", [["flat", "tiled"], [0, 1]])
+def test_a_knob_under_a_condition_has_its_default_elsewhere(first: list[Any]) -> None:
+    def body(cfg: Knobs, stage: Any, i: Any) -> None:
+        way = cfg.define_knob("way", first)
+        is_tiled = way == first[1]
+        by = cfg.define_range("by", 2, 8, log=True, default=4, when=is_tiled)
+        kind = cfg.define_knob("kind", ["x", "y"], when=is_tiled)
+        sizes = cfg.define_split("sizes", 24, default=(-1, 6), when=is_tiled)
+        if is_tiled:
+            outer, inner = stage.split(i, factor=by)
+            if kind == "y":
+                stage.unroll(inner)
+            stage.split(outer, factor=sizes[1])
+
+    structures, space = found(body)
+    assert not structures.untraceable
+    names = ("way", "by", "kind", "sizes")
+    kept = [
+        tuple(space.config(int(i)).values[name] for name in names)
+        for i in every(space)[space.feasible(every(space))]
+    ]
+    tiled = [
+        (first[1], by, kind, (24 // inner, inner))
+        for by, kind, inner in itertools.product([2, 4, 8], "xy", [1, 2, 3, 4, 6, 8, 12, 24])
+    ]
+    assert sorted(kept) == sorted([(first[0], 4, "x", (4, 6)), *tiled])
+    refused = structures.refusal({"way": first[0], "by": 2})
+    assert refused == "by has its default unless its condition holds"
+
+
+def test_a_condition_of_a_knob_that_is_none_is_refused() -> None:
+    for condition in ("tiled", 3, None):
+        with pytest.raises(UsageError, match="expected a condition on knobs"):
+            found(lambda cfg, stage, i, c=condition: cfg.define_knob("a", [1, 2], when=c))  # type: ignore[misc]
