@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from autotune.builder import BuiltFunction, build_task
 from autotune.errors import NoRecordError, UsageError
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.operators.template_lookup import refuse_while_loading
 from autotune.report.display.base import Display
 from autotune.report.display.notebook import NotebookDisplay, in_notebook, show_in_cell, table_html
 from autotune.report.display.run_display import View, make_display
@@ -24,6 +23,7 @@ from autotune.report.outcome import last_line, outcome_table, over_default
 from autotune.report.progress import RunProgress, WorkloadStatus, workload_info
 from autotune.report.ratio import Ratio
 from autotune.runtime.constant_arrays import Constants
+from autotune.system.user_modules import refuse_while_loading
 from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.task.task import Task

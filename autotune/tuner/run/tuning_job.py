@@ -15,8 +15,8 @@ from autotune.cost_model.xgboost_model import load_alone
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.operators.template_lookup import refuse_while_loading
 from autotune.reuse.valid_records import least_costs
+from autotune.system.user_modules import refuse_while_loading
 from autotune.task.task import Task
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.model_tuner import default_model
