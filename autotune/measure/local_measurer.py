@@ -114,12 +114,6 @@ class LocalMeasurer(Measurer):
         )
         self._rounds = Rounds(self._scheduler, timeout_s)
 
-    def __enter__(self) -> LocalMeasurer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @property
     def reference(self) -> str | None:
         """The kind of reference: "given", "unscheduled" or "none"; None if not known yet.

@@ -15,6 +15,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from autotune.errors import UsageError, error_text
+from autotune.system.words import did_you_mean, one_line
 
 
 def load_object(location: str, what: str) -> Any:
@@ -28,13 +29,20 @@ def load_object(location: str, what: str) -> Any:
     try:
         is_file = where.endswith(".py")
         home = import_file(os.path.abspath(where)) if is_file else importlib.import_module(where)
-        return functools.reduce(getattr, name.split("."), home)
     except KeyboardInterrupt:
         raise
     except UsageError as error:
         raise UsageError(f"{what}: {error}") from error
     except BaseException as error:
-        raise UsageError(f"{what}: {location} cannot be loaded: {what_failed(error)}") from error
+        meant = f"{where}.py:{name}" if os.path.isfile(f"{where}.py") else ""
+        hint = f"; did you mean {meant!r}?" if meant else ""
+        why = one_line(what_failed(error))
+        raise UsageError(f"{what}: {location} cannot be loaded: {why}{hint}") from error
+    try:
+        return functools.reduce(getattr, name.split("."), home)
+    except AttributeError as error:
+        hint = did_you_mean(name, (n for n in vars(home) if not n.startswith("_")), "it has")
+        raise UsageError(f"{what}: {where} has no {name!r}: {hint}") from error
 
 
 class _Loading(threading.local):

@@ -76,7 +76,7 @@ class Session:
     ) -> None:
         self.task = task
         self.measurer = measurer
-        self.trials = Trials(task, store, measurer.policy, seed, any_device)
+        self.trials = Trials(task, store, measurer.policy, seed, any_device, measurer.device)
         self.limits = limits
         self.job = job
         self.weight = weight
