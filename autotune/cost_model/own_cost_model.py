@@ -32,6 +32,8 @@ class OwnCostModel(CostModel):
 
     def __init__(self, make: Callable[..., Any], name: str, seed: int) -> None:
         self._name = f"cost model {name!r}"
+        self._mean = 0.0
+        self._spread: float | None = None
         self._own = make_object(make, self._name, seed)
         for method in ("fit", "predict"):
             if not callable(getattr(self._own, method, None)):
@@ -48,9 +50,23 @@ class OwnCostModel(CostModel):
         with errors_of(f"{self._name} fails at fit"):
             self._own.fit(features, throughput)
         self.columns = getattr(self._own, "columns", None)
+        scores = self._scores(features)
+        # A trend needs scores of about this size, whatever the unit of the model's own ones is.
+        self._mean, spread = float(scores.mean()), float(scores.std())
+        self._spread = spread if spread > 1e-9 * abs(self._mean) else 1.0
 
     def predict(self, features: FloatMatrix) -> FloatVector:
-        """Return one score per row, float64 (n,); higher is faster."""
+        """Return one score per row, float64 (n,), standardised over the rows of the fit.
+
+        RuntimeError if the model has not been fitted.
+        """
+        if self._spread is None:
+            raise RuntimeError("the cost model is asked to predict before it was fitted")
+        scores: FloatVector = (self._scores(features) - self._mean) / self._spread
+        return scores
+
+    def _scores(self, features: FloatMatrix) -> FloatVector:
+        """Return its own scores, checked."""
         with errors_of(f"{self._name} fails at predict"):
             scores = np.asarray(self._own.predict(features), dtype=np.float64)
         if scores.shape != (len(features),):

@@ -70,7 +70,7 @@ def check_tuner(tuner: TunerChoice, prior: bool = False, storage: bool = False) 
 def make_tuner(
     tuner: TunerChoice,
     space: Space,
-    seed: int,
+    seed: int = 0,
     features: FeatureSource | None = None,
     prior: TransferPrior | None = None,
     storage: str | None = None,
