@@ -95,7 +95,9 @@ def make_object(make: Callable[..., Any], what: str, *args: Any, **more: Any) ->
     """
     with errors_of(f"{what} cannot be made"):
         parameters = inspect.signature(make).parameters
-        return make(*args, **{name: more[name] for name in more if name in parameters})
+        takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        wanted = {name: more[name] for name in more if takes_all or name in parameters}
+        return make(*args, **wanted)
 
 
 @contextmanager
