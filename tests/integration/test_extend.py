@@ -271,6 +271,40 @@ def test_a_tuner_of_an_installed_package_is_taken_by_its_name(
     )
 
 
+def test_a_device_of_an_installed_package_builds_measures_and_is_recorded(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = next(b for b in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "OneCore" in b)
+    points = {"autotune.devices": {"one_core": "cores:one_core"}}
+    install(here, monkeypatch, points, {"cores": block})
+    (here / "program.py").write_text(
+        "import numpy as np, autotune\n"
+        f"tuned = autotune.tune('matmul', {SIZES}, trials=3, target='one_core', log='x.jsonl',\n"
+        "                      seed=0, tuner='random', progress=False)\n"
+        "a, b, c = np.ones((16, 16), 'f4'), np.ones((16, 16), 'f4'), np.empty((16, 16), 'f4')\n"
+        "tuned.build()(a, b, c)\n"
+        "print(tuned.summary.trials, tuned.summary.failures, c.min(), c.max())\n"
+        f"built = autotune.build('matmul', {SIZES}, target='one_core', records='x.jsonl')\n"
+        "print(built.grade, built.record.target, built.record.device['name'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "program.py"], capture_output=True, text=True, check=False,
+        env=environment(PYTHONPATH=os.pathsep.join([str(here), str(ROOT)])),
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout == "3 {} 16.0 16.0\nexact one_core one core\n"
+
+
+def test_a_measurer_of_a_user_needs_no_device_here(here: Path, call: Callable[..., Any]) -> None:
+    words = ["run", "broadcast_add", "--set", "n=64", "--target", "cuda -arch=sm_90"]
+    done = call(*words, "--trials", 3, "--measurer", "formula.py:Formula", "--quiet")
+    assert (done.code, done.err) == (0, "")
+    records = RecordStore(here / "broadcast_add.jsonl").load()
+    assert {(r.target, r.device["name"]) for r in records} == {
+        ("cuda -arch=sm_90", "formula.py:Formula")
+    }
+
+
 def test_a_tuner_of_a_user_is_replayed(here: Path, call: Callable[..., Any]) -> None:
     autotune.tune("matmul", SIZES, trials=20, measurer="formula.py:Formula", tuner="random",
                   log="x.jsonl", seed=0)  # fmt: skip

@@ -113,7 +113,8 @@ def sizes_of(options: BenchOptions, template: Template, target: Target) -> list[
         return [{}]
     if options.heatmap is not None:
         raise UsageError(f"--heatmap is of one size: give {', '.join(free)} by --set")
-    largest = _LARGEST_POWER["on cpu" if target.kind == "cuda" and target.on_cpu else target.kind]
+    kind = "on cpu" if target.kind == "cuda" and target.on_cpu else target.kind
+    largest = _LARGEST_POWER.get(kind, _LARGEST_POWER["llvm"])
     return [dict.fromkeys(free, str(2**power)) for power in range(_SMALLEST_POWER, largest + 1)]
 
 
