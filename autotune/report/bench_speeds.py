@@ -11,6 +11,7 @@ from autotune.measure.noise_monitor import NOISY
 from autotune.report.units import Work, percent_text
 from autotune.task.workload import Workload
 from records import Record
+from search_spaces import KnobValue
 
 BEST = "best recorded"  # Name of the line of the fastest records of any configuration.
 Speed = float | None  # In the unit of the speeds; None where nothing was measured.
@@ -194,6 +195,19 @@ class Speeds:
             yield f"{name} at {', '.join(sizes)}: {why}"
 
 
+def value_text(value: KnobValue) -> str:
+    """Return a knob's value as it is written on a command line."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def axis_text(value: KnobValue) -> str:
+    """Return a knob's value as it stands beside an axis: "256", "4,8", "none,unroll"."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:g}" if is_number else value_text(value)
+
+
 @dataclass(frozen=True)
 class Grid:
     """Speeds over the values of two knobs, at one size."""
@@ -203,9 +217,9 @@ class Grid:
     # The knobs.
     across: str
     down: str
-    # Their values, ascending.
-    columns: Sequence[float]
-    rows: Sequence[float]
+    # Their values, numbers and splits ascending.
+    columns: Sequence[KnobValue]
+    rows: Sequence[KnobValue]
     panels: Mapping[str, Sequence[Sequence[Point]]]  # By name: points row by row.
 
     @property
@@ -255,7 +269,7 @@ class Grid:
         for name, rows in self.panels.items():
             for down, row in zip(self.rows, rows, strict=True):
                 for across, point in zip(self.columns, row, strict=True):
-                    knobs = f"{self.across}={across:g}, {self.down}={down:g}"
+                    knobs = f"{self.across}={axis_text(across)}, {self.down}={axis_text(down)}"
                     yield ", ".join(filter(None, [name, knobs])), point
 
     def points(self) -> Iterator[Point]:

@@ -11,8 +11,10 @@ from autotune.report.bench_speeds import (
     Setting,
     Speed,
     Speeds,
+    axis_text,
     noise_text,
     spread_text,
+    value_text,
 )
 from autotune.report.text_tables import GAP, TableColumn, fitted, wrap, wrap_clauses
 from autotune.report.units import size_text, three_digits, time_text
@@ -71,11 +73,11 @@ def _head(found: Speeds | Grid) -> list[str]:
 
 def _panel_lines(found: Grid, name: str, width: int) -> list[str]:
     rows = found.panel(name)
-    names = TableColumn(f"{found.down} \\ {found.across}", [f"{v:g}" for v in found.rows], 0)
+    names = TableColumn(f"{found.down} \\ {found.across}", list(map(axis_text, found.rows)), 0)
     points = found.panels[name]
     columns = [
         TableColumn(
-            f"{value:g}",
+            axis_text(value),
             _marked(_cells([row[number] for row in rows]), [row[number] for row in points]),
             0,
         )
@@ -98,7 +100,7 @@ def _table(names: Sequence[TableColumn], columns: Sequence[TableColumn], width: 
 def _conclusion(found: Grid) -> Iterator[str]:
     best = found.best
     if best is not None and best.cost_s is not None:
-        knobs = ", ".join(f"{name}={value}" for name, value in best.values.items())
+        knobs = ", ".join(f"{name}={value_text(value)}" for name, value in best.values.items())
         speed = _cells([found.speed(best)])[0]
         yield f"best {speed} {found.unit} ({time_text(best.cost_s)}): {knobs}"
     if found.baseline is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
-from autotune.report.bench_speeds import BEST, Grid, Speed, Speeds
+from autotune.report.bench_speeds import BEST, Grid, Speed, Speeds, axis_text
 from autotune.report.replay_scores import Curve
 from autotune.report.units import three_digits
 
@@ -138,6 +138,7 @@ def _plain_ticks(axis: Axis, values: Sequence[float], logarithmic: bool = True) 
 # -- maps over two knobs -------------------------------------------------------------------------
 
 _COLOUR_MAP = "viridis"
+_LONG = 6  # Characters beside an axis up to which they stand upright.
 _MAX_WRITTEN = 16  # Cells side by side up to which each shows its number.
 
 
@@ -177,8 +178,11 @@ def _map(axes: Axes, found: Grid, name: str, norm: Any) -> None:
 
     values = [[math.nan if speed is None else speed for speed in row] for row in found.panel(name)]
     axes.imshow(values, cmap=_COLOUR_MAP, norm=norm, origin="lower", aspect="auto")
-    axes.set_xticks(range(len(found.columns)), [f"{v:g}" for v in found.columns])
-    axes.set_yticks(range(len(found.rows)), [f"{v:g}" for v in found.rows])
+    columns = list(map(axis_text, found.columns))
+    axes.set_xticks(range(len(columns)), columns)
+    if max(map(len, columns)) > _LONG:
+        axes.tick_params(axis="x", rotation=90)
+    axes.set_yticks(range(len(found.rows)), list(map(axis_text, found.rows)))
     axes.tick_params(length=0)
     axes.set_title(name, fontsize="medium")
     axes.set_xlabel(found.across)

@@ -62,7 +62,7 @@ class Instead:
                 yield candidate, MeasureResult(error=wrong)
                 continue
             factor = 2.0 if values.get("schedule") == "continuous" else 1.0
-            cost_s = factor * self._n**2 * 1e-9 * 64 / values["nt"]
+            cost_s = factor * self._n**2 * 1e-9 * 64 / values.get("nt", 64)
             scatter = type(self).scatter(candidate.config) * cost_s
             costs_s = (cost_s, cost_s - scatter, cost_s + scatter)
             yield candidate, MeasureResult(costs_s=costs_s, noise=self.noise)
@@ -276,6 +276,55 @@ def test_the_knobs_of_a_map_can_be_named(bench: Call) -> None:
     assert [point["config"]["lanes"] for point in data["panels"][""][0]] == [1, 2, 4]
 
 
+TILES = """
+from autotune import te
+from autotune.template import template
+
+@template("tiles", target="llvm")
+def tiles(cfg, n: int):
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    sizes = cfg.define_split("tile", n, 2)
+    notes = cfg.define_annotate("note", ["outer", "inner"], ["none", "unroll"])
+    cfg.define_knob("unused", [3])
+    notes.apply(s[B], sizes.apply(s[B], s[B].op.axis[0]))
+    return s, [A, B]
+"""
+
+
+def test_splits_and_annotations_are_axes_of_a_map(bench: Call) -> None:
+    Path("tiles.py").write_text(TILES)
+    words = ["tiles.py:tiles", "--set", "n=8", "--heatmap"]
+    code, out, _ = bench(*words)
+    assert code == 0
+    head, *rows = out.split("\n\n")[1].splitlines()
+    assert head.split() == ["note", "\\", "tile", "1,8", "2,4", "4,2", "8,1"]
+    notes = ["none,none", "none,unroll", "unroll,none", "unroll,unroll"]
+    assert [row.split()[0] for row in rows] == notes
+    assert "best " in out
+    assert ": tile=1,8, note=none,none, unused=3" in out
+    data = json.loads(bench(*words, "note,tile", "--json")[1])
+    assert data["across"] == {"knob": "note", "values": [note.split(",") for note in notes]}
+    assert data["down"]["values"] == [[1, 8], [2, 4], [4, 2], [8, 1]]
+
+
+def test_a_map_of_splits_is_drawn(bench: Call) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    Path("tiles.py").write_text(TILES)
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        words = ["--set", "n=8", "--heatmap", "note,tile", "--plot", "p.svg"]
+        assert bench("tiles.py:tiles", *words)[0] == 0
+    drawn = text_of("p.svg")
+    assert all(text in drawn for text in ["none,unroll", "2,4", "note", "tile"])
+
+
+def test_a_knob_with_one_value_is_no_axis(bench: Call) -> None:
+    Path("tiles.py").write_text(TILES)
+    code, _, err = bench("tiles.py:tiles", "--set", "n=8", "--heatmap", "tile,unused")
+    assert (code, "unused has one value only" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "closed"),
     [
@@ -368,10 +417,6 @@ def test_gaps_and_single_points_can_be_drawn(bench: Call) -> None:
         (["--by", "nt", "--knob", "nt=64"], "--by and --knob both give nt"),
         (["--heatmap"], "--heatmap is of one size: give n by --set"),
         (["--heatmap", "--sizes", "n=4,8"], "--heatmap is of one size: give one value to each"),
-        (
-            ["--heatmap", "nt,schedule", "--set", "n=4"],
-            "schedule is not a knob with several numbers",
-        ),
         (["--heatmap", "nt,nt", "--set", "n=4"], "expected two knobs, such as --heatmap nt,nb"),
         (["--heatmap", "nt,nx", "--set", "n=4"], "--heatmap 'nx': there is no such knob"),
         (["--heatmap", "nt,nb", "--set", "n=4", "--knob", "nb=32"], "--knob both give nb"),
