@@ -79,8 +79,9 @@ class OwnTuner(Tuner):
         """Take in measurements; see :meth:`Tuner.tell`."""
         told = list(observations)
         super().tell(told)
-        with errors_of(f"{self._name} fails at tell"):
-            self._own.tell(told)
+        if told:
+            with errors_of(f"{self._name} fails at tell"):
+                self._own.tell(told)
 
     def think(self) -> None:
         """Let it work for its next proposals, if it does; see :meth:`Tuner.think`."""

@@ -18,7 +18,12 @@ from support.installed import install
 
 import autotune
 from autotune.errors import AutotuneError, UsageError
+from autotune.measure.local_measurer import LocalMeasurer
+from autotune.measure.measurer import Measurer
+from autotune.measure.timing_policy import TimingPolicy
 from autotune.testing.cost_model_suite import CostModelSuite
+from autotune.testing.feature_suite import FeatureSuite
+from autotune.testing.measurer_suite import MeasurerSuite
 from autotune.testing.tuner_suite import TunerSuite
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.run.events import End
@@ -114,6 +119,24 @@ WRITTEN = written(PAGE)
 
 class TestTheTunerOfThePage(TunerSuite):
     tuner = WRITTEN["Climber"]
+
+
+class TestTheMeasurerOfThePage(MeasurerSuite):
+    measurer = WRITTEN["InProcess"]
+
+
+class TestTheFeaturesOfThePage(FeatureSuite):
+    features = WRITTEN["Logarithms"]
+
+
+class TestTheFeaturesOfLoops(FeatureSuite):
+    features = "loops"
+
+
+class TestTheMeasurerOfThisMachine(MeasurerSuite):
+    def make(self) -> Measurer:
+        policy = TimingPolicy(repeats=2, min_repeat_ms=1.0)
+        return LocalMeasurer(self.template, self.args, self.target, policy)
 
 
 class TestTheCostModelOfThePage(CostModelSuite):
@@ -213,6 +236,29 @@ def test_a_cost_model_and_features_of_a_user_are_what_the_model_tuner_reads(here
     )  # fmt: skip
     assert fitted
     assert {width for _, width in fitted} == {2}
+
+
+@pytest.mark.parametrize("method", ["ask", "tell"])
+def test_of_several_workloads_those_without_the_faulty_tuner_go_on(here: Path, method: str) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no more")
+
+    faulty = type("Faulty", (WRITTEN["Climber"],), {method: fail})
+    common = {"args": SIZES, "measurer": "formula.py:Formula", "trials": 4}
+    autotune.tune("matmul", SIZES, trials=2, measurer="formula.py:Formula", log="a.jsonl")
+    found = autotune.tune_job(
+        [
+            {"what": "matmul", "tuner": faulty, "log": "a.jsonl", **common},
+            {"what": "batch_matmul", "log": "b.jsonl", **common, "args": {"b": 2, **SIZES}},
+        ],
+        seed=0,
+    )
+    assert [tuned.summary.ended for tuned in found] == [End.FAILED, End.TRIALS]
+    assert f"Faulty' fails at {method}: RuntimeError: no more (test_extend.py:" in (
+        found[0].summary.why
+    )
+    assert found[1].summary.trials == 4
+    assert len(RecordStore("a.jsonl").load()) >= 2
 
 
 def test_parts_are_named_on_the_command_line_and_in_job_files(

@@ -125,11 +125,11 @@ class Session:
     def open(self) -> None:
         """Read the log."""
         self._recall()
-        self._learn()
         default = self.trials.default_record
         default_s = default.cost_s if default is not None and default.ok else None
         trials, recorded, best = self.limits.trials, len(self.trials), self.trials.best
         self.on_event(events.Started(trials, recorded, best, self.job, default_s))
+        self._learn()
 
     def step(self) -> None:
         """Measure one batch, or find that it is over and sum up.
