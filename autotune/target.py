@@ -14,9 +14,6 @@ from typing import Any
 
 from autotune.errors import TargetError, UsageError
 from autotune.system import host
-from autotune.system.plugins import entry_points
-from autotune.system.user_modules import load_object
-from autotune.system.words import did_you_mean
 
 MAX_THREADS = 1024
 """Of a parallel loop: no machine has more, and systems refuse to start many thousands."""
@@ -49,6 +46,8 @@ _BACKEND = (
 @functools.cache
 def installed_devices() -> dict[str, str]:
     """Return the places of the kinds of devices that installed packages have, by name."""
+    from autotune.system.plugins import entry_points  # not needed for what is built in
+
     return entry_points("device")
 
 
@@ -64,6 +63,9 @@ def device_of_user(kind: str) -> Any:
     UsageError
         If there is none, it cannot be imported, or it lacks a function of a `Backend`.
     """
+    from autotune.system.user_modules import load_object  # not needed for what is built in
+    from autotune.system.words import did_you_mean
+
     known = installed_devices()
     if kind not in known:
         hint = did_you_mean(kind, [*KINDS, *known])
