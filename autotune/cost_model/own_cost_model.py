@@ -116,6 +116,8 @@ class OwnFeatures:
 
     def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
         """Return the features of the candidates at `indices`, float32 (n, len(names))."""
+        if not len(indices):
+            return np.zeros((0, len(self.names if names is None else names)), np.float32)
         with errors_of(f"{self._name} fails at matrix"):
             rows = np.asarray(self._own.matrix(indices), dtype=np.float32)
         if rows.shape != (len(indices), len(self.names)):
