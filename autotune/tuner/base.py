@@ -116,6 +116,9 @@ class Tuner(ABC):
     # they are built while the others are chosen. They are the last ones that `ask` returns.
     held_back: int = 0
 
+    # Why it proposes nothing more, if that need not mean that the space holds no more.
+    why_no_more: str = ""
+
     estimates_gain: bool = False  # Whether :meth:`expected_gain` ever returns a number.
 
     def expected_gain(self) -> float | None:

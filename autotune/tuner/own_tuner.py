@@ -40,6 +40,7 @@ class OwnTuner(Tuner):
         for method in ("ask", "tell"):
             if not callable(getattr(self._own, method, None)):
                 raise UsageError(f"{self._name} makes an object without the method {method!r}")
+        self.why_no_more = f"{self._name} proposes no more"
         self.held_back = getattr(self._own, "held_back", 0)
         self.estimates_gain = getattr(self._own, "estimates_gain", False)
 

@@ -170,6 +170,7 @@ def test_a_tuner_that_proposes_no_more_ends_the_run_with_its_result(
 
     summary, _ = run(task, store, 20, FakeMeasurer(), make_tuner(Short, task.space))
     assert summary.ended is End.EXHAUSTED
+    assert summary.why.endswith("Short' proposes no more")
     assert summary.trials == 3
     assert summary.best is not None
 

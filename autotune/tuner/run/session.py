@@ -103,6 +103,7 @@ class Session:
         self._deferred: list[int] = []
         self._batches = BatchProposer(task, measurer, tuner, self.trials, limits)
         self._noisy = False
+        self._why_no_more = tuner.why_no_more
 
     # -- what a scheduler asks -------------------------------------------------------------
 
@@ -253,6 +254,7 @@ class Session:
             self._refused_since = 0
         elif self._exhausted or self._refused_since >= MAX_REFUSED:
             self.ended = events.End.EXHAUSTED
+            self.stop.why = self._why_no_more if self._exhausted else ""
 
     def _requeue(self, batch: Sequence[int]) -> None:
         """Put the unmeasured candidates of this batch first in the next one."""
