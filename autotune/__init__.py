@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from autotune.shape_dispatch.dispatcher import dispatch as dispatch
     from autotune.target import Target as Target
     from autotune.tuned_function import autotuned as autotuned
+    from autotune.tuner.base import Observation as Observation
+    from autotune.tuner.factory import make_tuner as make_tuner
     from autotune.tuning import Tuned as Tuned
     from autotune.tuning import tune as tune
     from autotune.tuning import tune_job as tune_job
 
 __all__ = [
-    "Target", "Tuned", "__version__", "autotuned", "build", "dispatch", "load", "lower", "rtc",
-    "te", "tile", "torch_op", "tune", "tune_job",
+    "Observation", "Target", "Tuned", "__version__", "autotuned", "build", "dispatch", "load",
+    "lower", "make_tuner", "rtc", "te", "tile", "torch_op", "tune", "tune_job",
 ]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks
@@ -42,6 +44,8 @@ _HOMES = {
     "dispatch": "autotune.shape_dispatch.dispatcher",
     "load": "autotune.runtime.load_library",
     "lower": "autotune.builder",
+    "make_tuner": "autotune.tuner.factory",
+    "Observation": "autotune.tuner.base",
     "Target": "autotune.target",
     "torch_op": "autotune.runtime.torch_operator",
     "Tuned": "autotune.tuning",

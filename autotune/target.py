@@ -5,13 +5,14 @@ A target is a kind and its options; nothing here loads a compiler or touches a d
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.errors import TargetError
+from autotune.errors import TargetError, UsageError
 from autotune.system import host
 
 MAX_THREADS = 1024
@@ -33,8 +34,52 @@ _OPTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 
-#: Kinds of targets.
+#: Kinds of targets that are built in.
 KINDS = tuple(_OPTIONS)
+
+# What a kind of device of a user has to have: the functions of `autotune.runtime.device.Backend`.
+_BACKEND = (
+    "preload", "facts", "compile_binary", "build_function", "empty", "contiguous", "take_device",
+)  # fmt: skip
+
+
+@functools.cache
+def installed_devices() -> dict[str, str]:
+    """Return the places of the kinds of devices that installed packages have, by name."""
+    from autotune.system.plugins import entry_points  # not needed for what is built in
+
+    return entry_points("device")
+
+
+@functools.cache
+def device_of_user(kind: str) -> Any:
+    """Return the kind of device that an installed package has; docs/extend.md describes it.
+
+    Records have targets, too, and no file or module is imported because a record names it:
+    therefore a name is the only way to give a device.
+
+    Raises
+    ------
+    UsageError
+        If there is none, it cannot be imported, or it lacks a function of a `Backend`.
+    """
+    from autotune.system.user_modules import load_object  # not needed for what is built in
+    from autotune.system.words import did_you_mean
+
+    known = installed_devices()
+    if kind not in known:
+        hint = did_you_mean(kind, [*KINDS, *known])
+        raise UsageError(f"unknown target kind {kind!r}: {hint}")
+    found = load_object(known[kind], f"device {kind!r}")
+    for name in _BACKEND:
+        if not callable(getattr(found, name, None)):
+            raise UsageError(f"device {kind!r} has no function {name!r}")
+    return found
+
+
+def _of_user(kind: str, name: str, default: Any) -> Any:
+    """Return what a user's kind of device says of itself; the default for those built in."""
+    return default if kind in KINDS else getattr(device_of_user(kind), name, default)
 
 
 _VECTOR_BYTES_BY_MCPU = {
@@ -94,7 +139,8 @@ class Target:
     Attributes
     ----------
     kind : str
-        "llvm" (the CPU) or "cuda"; options may follow it, as in the text that `parse` reads.
+        "llvm" (the CPU), "cuda", or a kind of device of your own; options may follow it, as in the
+        text that `parse` reads.
     options : mapping of str to str
         Options given, without the leading dash. For "llvm": `mcpu` (an LLVM CPU name, default
         native), `threads` (most threads a parallel loop may use) and the flag `fast-math` (see
@@ -119,11 +165,7 @@ class Target:
     def __post_init__(self) -> None:
         kind, options = _read(self.kind, self.options)
         object.__setattr__(self, "kind", kind)
-        known = _OPTIONS.get(kind)
-        if known is None:
-            raise TargetError(
-                f"unknown target kind {kind!r}: expected one of {', '.join(_OPTIONS)}"
-            )
+        known = _known_options(kind)
         checked = {}
         for name, value in sorted(options.items()):
             if not isinstance(value, str):
@@ -138,7 +180,8 @@ class Target:
             wrong = not re.fullmatch(form, value)
             if wrong or (name == "threads" and int(value) > MAX_THREADS):
                 raise TargetError(f"target option -{name} is {value!r}: expected {expected}")
-            checked[name] = str(int(value)) if name in ("threads", "device") else value
+            number = kind in KINDS and name in ("threads", "device")
+            checked[name] = str(int(value)) if number else value
         object.__setattr__(self, "options", checked)
 
     @classmethod
@@ -209,7 +252,8 @@ class Target:
     def gpu(self) -> GpuLimits | None:
         """Limits of a launch; None for a target without GPU threads."""
         if self.kind != "cuda":
-            return None
+            limits: GpuLimits | None = _of_user(self.kind, "gpu", None)
+            return limits
         arch = self.options.get("arch", "").rstrip(string.ascii_lowercase)
         if arch not in _SHARED_KIB:
             return GpuLimits()
@@ -223,7 +267,8 @@ class Target:
     @property
     def on_cpu(self) -> bool:
         """Whether this machine's processor runs the built code, with GPU threads as loops."""
-        return self.kind == "llvm" or "on" in self.options
+        is_own: bool = _of_user(self.kind, "on_cpu", False)
+        return self.kind == "llvm" or (self.kind == "cuda" and "on" in self.options) or is_own
 
     @property
     def host(self) -> Target:
@@ -239,10 +284,22 @@ class Target:
     def vector_bytes(self) -> int:
         """Width of a vector register in bytes: 64 with AVX-512F, 32 with AVX2, else 16."""
         if self.kind != "llvm":
-            return 16
+            own: int = _of_user(self.kind, "vector_bytes", 16)
+            return own
         if self.mcpu == "native":
             return host.vector_bytes()
         return _VECTOR_BYTES_BY_MCPU.get(self.mcpu, 16)
+
+
+def _known_options(kind: str) -> Mapping[str, tuple[str, str]]:
+    """Return the options of a kind of target; TargetError if there is no such kind."""
+    if kind in _OPTIONS:
+        return _OPTIONS[kind]
+    try:
+        own: Mapping[str, tuple[str, str]] = _of_user(kind, "options", {})
+    except UsageError as error:
+        raise TargetError(str(error)) from error
+    return own
 
 
 def _read(text: Any, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -253,7 +310,7 @@ def _read(text: Any, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     options = dict(given)
     for word in words:
         name, equals, value = word.removeprefix("-").partition("=")
-        flag = _OPTIONS.get(kind, {}).get(name, ("?",))[0] == ""
+        flag = _known_options(kind).get(name, ("?", ""))[0] == ""
         if not word.startswith("-") or not (value or (flag and not equals)):
             raise TargetError(f"cannot read {word!r} in target {text!r}: expected -name=value")
         if name in options:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.builder import BuiltFunction, build_task
+from autotune.cost_model.factory import XGBOOST, CostModelChoice
 from autotune.errors import NoRecordError, UsageError
+from autotune.measure.own_measurer import LOCAL, MeasurerChoice
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.operators.template_lookup import refuse_while_loading
 from autotune.report.display.base import Display
 from autotune.report.display.notebook import NotebookDisplay, in_notebook, show_in_cell, table_html
 from autotune.report.display.run_display import View, make_display
@@ -24,14 +25,16 @@ from autotune.report.outcome import last_line, outcome_table, over_default
 from autotune.report.progress import RunProgress, WorkloadStatus, workload_info
 from autotune.report.ratio import Ratio
 from autotune.runtime.constant_arrays import Constants
+from autotune.system.user_modules import refuse_while_loading
 from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template, template_of
-from autotune.tuner.factory import OPTUNA, check_tuner
+from autotune.tuner.factory import TunerChoice, check_tuner, estimates_gain
 from autotune.tuner.run.events import Event, TuneSummary
 from autotune.tuner.run.limits import BATCH, TRIALS, Goal, Limits, parse_duration
-from autotune.tuner.run.tuning_job import TuningRequest, tune_requests
+from autotune.tuner.run.task_features import LOOPS, FeaturesChoice
+from autotune.tuner.run.tuning_job import TuningRequest, check_parts, tune_requests
 from autotune.tuner.run.workload_labels import check_distinct, labels
 from records import Record, RecordError, to_frame
 from records.log_set import PRETUNED, log_name, log_to_append, open_logs
@@ -53,7 +56,7 @@ def tune(
     trials: int | None = None,
     time: float | str | None = None,
     log: str | PathLike[str] | None = None,
-    tuner: str = "model",
+    tuner: TunerChoice = "model",
     seed: int | None = None,
     callbacks: Sequence[EventCallback] = (),
     progress: bool | None = None,
@@ -80,8 +83,9 @@ def tune(
         Begin no measurement after so many seconds, or after "90s", "30m" or "1h30m".
     log : path, optional
         Where measurements are appended; ``NAME.jsonl`` here by default.
-    tuner : str
-        "model", "random", "grid", "genetic", "local" or "optuna:SAMPLER".
+    tuner : str or callable
+        "model", "random", "grid", "genetic", "local" or "optuna:SAMPLER"; or one of your own, see
+        docs/extend.md: its name, ``module:name``, ``path/to/file.py:name``, or the class itself.
     seed : int, optional
         Seed of every random choice; by default one is chosen, see `Tuned.seed`.
     callbacks : sequence of function
@@ -90,7 +94,8 @@ def tune(
         Whether to show the run while it goes on; by default in a notebook and on a terminal.
     **more
         As of the workloads of `tune_job`: ``until``, ``patience``, ``batch``, ``constant``,
-        ``transfer``, ``timeout``, ``policy``, ``any_device``, ``storage``.
+        ``transfer``, ``timeout``, ``policy``, ``any_device``, ``storage``, ``cost_model``,
+        ``features``, ``measurer``.
 
     Returns
     -------
@@ -149,6 +154,7 @@ def tune_job(
         - ``policy``: a `TimingPolicy`, how candidates are timed;
         - ``any_device``: whether records from other devices count;
         - ``storage``: URL of an Optuna storage that mirrors the trials;
+        - ``cost_model``, ``features``, ``measurer``: of your own, given as `tuner` is;
         - ``weight``: how much its time matters beside that of others;
         - ``name``: what events and tables call it.
     time, seed, callbacks, progress
@@ -370,7 +376,7 @@ def _request(
     target: str | Target | None = None,
     trials: int | None = None,
     log: str | PathLike[str] | None = None,
-    tuner: str = "model",
+    tuner: TunerChoice = "model",
     until: str | None = None,
     patience: float | None = None,
     batch: int = BATCH,
@@ -382,6 +388,9 @@ def _request(
     storage: str | None = None,
     weight: float = 1.0,
     name: str | None = None,
+    cost_model: CostModelChoice = XGBOOST,
+    features: FeaturesChoice = LOOPS,
+    measurer: MeasurerChoice = LOCAL,
 ) -> tuple[Task, str | None, Callable[[str], TuningRequest]]:
     """Return the task of a workload, its given name, and what makes the request of its label."""
     _check(
@@ -394,8 +403,11 @@ def _request(
             "name": (name, (str,), "text"),
         }
     )
-    if not isinstance(tuner, str):
-        raise UsageError(f"tuner must be a name such as 'model', not {tuner!r}")
+    for option, choice in (
+        ("tuner", tuner), ("cost_model", cost_model), ("features", features), ("measurer", measurer)
+    ):  # fmt: skip
+        if not isinstance(choice, str) and not callable(choice):
+            raise UsageError(f"{option} must be a name, a class or a function, not {choice!r}")
     if not isinstance(any_device, bool):
         raise UsageError(f"any_device must be True or False, not {any_device!r}")
     trials = None if trials is None else _whole("trials", trials, 0)
@@ -408,10 +420,9 @@ def _request(
         raise UsageError(f"transfer must be paths of logs, not {transfer!r}")
     task = _task(what, args, target, constant)
     check_tuner(tuner, bool(logs), storage is not None)
-    if patience is not None and tuner != "model":
+    if patience is not None and not estimates_gain(tuner):
         raise UsageError("patience needs a tuner that estimates its gain: use the tuner 'model'")
-    if storage is not None and not tuner.startswith(OPTUNA):
-        raise UsageError(f"tuner {tuner!r} does not use a storage: choose {OPTUNA}tpe")
+    check_parts(cost_model, features, measurer)
     wanted = TRIALS if trials is None and not is_timed else trials
     limits = Limits(wanted, None if until is None else Goal.parse(until), patience, batch)
     path = Path(log_name(task.workload.template) if log is None or log == "" else log)
@@ -430,6 +441,9 @@ def _request(
             any_device,
             weight,
             label,
+            cost_model,
+            features,
+            measurer,
         )
 
     return task, name, request

@@ -83,7 +83,7 @@ class BuildBench:
                 "it returns a kernel as text, so it needs a reference: @template(..., "
                 "reference=function)"
             )
-        return subject, program.compiled(task.target if task.target.on_cpu else task.target.host)
+        return subject, program.compiled(task.target.host)
 
     def build(self, values: Mapping[str, KnobValue], again: bool = False) -> Built:
         """Instantiate and compile the candidate with these knob values.

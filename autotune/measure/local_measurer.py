@@ -86,11 +86,12 @@ class LocalMeasurer(Measurer):
         if builders is not None and builders < 1:
             raise UsageError(f"there must be at least 1 builder, not {builders}")
         target = Target.of(target)
-        arch = None if target.on_cpu else str(backend_of(target).facts(target)["arch"])
+        apart = not target.on_cpu  # whether the device is another one than that of the builders
+        arch = backend_of(target).facts(target)["arch"] if apart else None
         self.policy = policy or TimingPolicy()
         self.timeout_s = timeout_s
-        self.overlap = arch is not None if overlap is None else overlap
-        self._on_gpu = arch is not None
+        self.overlap = apart if overlap is None else overlap
+        self._on_gpu = apart
         self._results: dict[str, MeasureResult] = {}
         self._known: list[str] = []  # their keys, in order
         self._jobs: dict[int, BuildJob] = {}  # that have not run, by configuration
@@ -104,8 +105,8 @@ class LocalMeasurer(Measurer):
                 "arch": arch,
             },
             {"policy": self.policy.to_json(), "seed": seed},
-            "run" if arch is None else "gpu",
-            builders or _builder_count(arch is not None),
+            "gpu" if apart else "run",
+            builders or _builder_count(apart),
             timeout_s,
             self._known,
             self.overlap,
@@ -113,12 +114,6 @@ class LocalMeasurer(Measurer):
             fork_server,
         )
         self._rounds = Rounds(self._scheduler, timeout_s)
-
-    def __enter__(self) -> LocalMeasurer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def reference(self) -> str | None:

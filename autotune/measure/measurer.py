@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.measure.roofline import Ceiling
@@ -19,8 +19,20 @@ BATCH = 16  # Candidates that are built before the first of them runs, at most.
 class Measurer(ABC):
     """Measures candidates of one workload on one target."""
 
-    policy: TimingPolicy  # How candidates are timed.
+    policy: TimingPolicy = TimingPolicy()  # How candidates are timed.
+    # What it measures on, as records say it: "kind", "name", and what else is known. None for the
+    # device that the target names.
+    device: Mapping[str, Any] | None = None
     overlap: bool = False  # Whether candidates are built while others run.
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:  # noqa: B027
+        """Start processes, without waiting; what needs them does so by itself."""
 
     def remember(self, result: MeasureResult) -> None:  # noqa: B027, some know all results
         """Reuse this result for candidates with the same code hash: they are not measured."""

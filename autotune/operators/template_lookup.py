@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import importlib
-import importlib.util
 import inspect
 import os
-import sys
-import threading
-import traceback
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
-from importlib.metadata import entry_points
-from types import CodeType, ModuleType
+from types import ModuleType
 
-from autotune.errors import UsageError, error_text
+from autotune.errors import UsageError
 from autotune.operators.function_source import self_contained
+from autotune.system.plugins import entry_points
+from autotune.system.user_modules import FileAsItIs, import_file, load_object
 from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.template import Template, template_of, unwrapped
 from autotune.trace.dry_run import probe
 
-# Entry-point group: name NAME or KIND/NAME (a target kind, or any), value module:function.
-GROUP = "autotune.templates"
+# Names in the entry-point group autotune.operators are NAME or KIND/NAME (a target kind, or any);
+# values are module:function. The second group is the older name of the first.
+PLUGINS = ("operator", "template")
 
 ANY = "any"  # The name of "every kind of target" in listings.
 
@@ -65,15 +60,7 @@ class TemplateEntry:
         Raises UsageError if its module cannot be imported, whatever it raises, or holds no such
         template.
         """
-        module, _, attribute = self.location.partition(":")
-        try:
-            found = getattr(importlib.import_module(module), attribute, None)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise UsageError(
-                f"template {self.name!r}: {self.location} cannot be loaded: {_what(error)}"
-            ) from error
+        found = load_object(self.location, f"template {self.name!r}")
         if not isinstance(found, Template):
             raise UsageError(f"template {self.name!r}: {self.location} is not a template")
         return found
@@ -82,10 +69,10 @@ class TemplateEntry:
 def list_templates() -> list[TemplateEntry]:
     """Return all templates that have a name, without importing them."""
     found = {key: TemplateEntry(*key, location) for key, location in BUILTIN.items()}
-    for point in entry_points(group=GROUP):
-        kind, _, name = point.name.rpartition("/")
+    for entry, location in entry_points(*PLUGINS).items():
+        kind, _, name = entry.rpartition("/")
         key = (name, None if kind == ANY else kind or "llvm")
-        found.setdefault(key, TemplateEntry(*key, point.value))
+        found.setdefault(key, TemplateEntry(*key, location))
     return [found[key] for key in sorted(found, key=lambda key: (key[0], key[1] or ""))]
 
 
@@ -161,7 +148,7 @@ def text_of(template: Template) -> bytes | None:
     The file may have been edited since, and may be incomplete.
     """
     loader = template.function.__globals__.get("__loader__")
-    return loader.text if isinstance(loader, _AsItIs) else None
+    return loader.text if isinstance(loader, FileAsItIs) else None
 
 
 def worker_source(template: Template) -> tuple[str, bytes | None]:
@@ -205,12 +192,12 @@ def template_in_file(
         problem = "is a folder or a device" if os.path.exists(path) else "does not exist"
         raise UsageError(f"template file {path!r} {problem}: give the path of a Python file")
     if import_timeout_s is not None:
-        fault = probe(lambda _: _import_file(os.path.abspath(path)), import_timeout_s)
+        fault = probe(lambda _: import_file(os.path.abspath(path)), import_timeout_s)
         if fault is not None:
             raise UsageError(
-                f"{path}: the template file cannot be loaded: {fault.message} while it was imported"
+                f"{path}: the file cannot be loaded: {fault.message} while it was imported"
             )
-    module = _import_file(os.path.abspath(path), text)
+    module = import_file(os.path.abspath(path), text)
     found = unwrapped(getattr(module, function, None))
     if isinstance(found, Template) or inspect.isfunction(found):
         return template_of(found)
@@ -243,76 +230,3 @@ def _call(found: Template) -> str:
     """Return the arguments and the target of a template: "(n, dtype=float32) for llvm"."""
     words = [p.name if p.required else f"{p.name}={p.default}" for p in found.parameters]
     return f"({', '.join(words)}) for {found.target or 'any target'}"
-
-
-class _Loading(threading.local):
-    """The files that a thread is loading for their functions, the innermost last."""
-
-    def __init__(self) -> None:
-        self.paths: list[str] = []
-
-
-_loading = _Loading()
-
-
-def refuse_while_loading(what: str) -> None:
-    """Raise UsageError if this thread is loading a file for its functions.
-
-    `what`: the function that was called, and that would begin work of its own.
-    """
-    if _loading.paths:
-        raise UsageError(
-            f"{what} is called while {_loading.paths[-1]} is loaded for its functions: put the "
-            'call under `if __name__ == "__main__":`'
-        )
-
-
-class _AsItIs(SourceFileLoader):
-    """Always compiles a file: cached bytecode may be of an older text of the same size."""
-
-    #: Content of the file, once it is read.
-    text: bytes | None = None
-
-    def get_code(self, fullname: str) -> CodeType | None:
-        if self.text is None:
-            self.text = self.get_data(self.path)
-        return self.source_to_code(self.text, self.path)
-
-
-def _import_file(path: str, text: bytes | None = None) -> ModuleType:
-    """Run a Python file, or a text in its place, as a module that is named after its path."""
-    name = f"autotune_template_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
-    loader = _AsItIs(name, path)
-    loader.text = text
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    _loading.paths.append(path)
-    try:
-        spec.loader.exec_module(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        del sys.modules[name]
-        raise UsageError(
-            f"{_place(error, path)}: the template file cannot be loaded: {_what(error)}"
-        ) from error
-    finally:
-        _loading.paths.pop()
-    return module
-
-
-def _what(error: BaseException) -> str:
-    """Return the type of an exception and its message."""
-    what = error.msg if isinstance(error, SyntaxError) else error_text(error)
-    return f"{type(error).__name__}{f': {what}' if what else ''}"
-
-
-def _place(error: BaseException, path: str) -> str:
-    """Return file:line where loading the file at `path` failed: its last line that was run."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}"
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
-    return f"{path}:{lines[-1]}" if lines else path

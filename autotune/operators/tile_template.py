@@ -112,7 +112,7 @@ def fallback_schedule(outputs: Sequence[Tensor], target: Target) -> Schedule:
     """
     ops = [t.op for t in outputs]
     schedule: Schedule = te.create_schedule(ops)
-    for op in producers_first(ops) if target.kind != "llvm" else ():
+    for op in producers_first(ops) if target.gpu is not None else ():
         if isinstance(op, ComputeOp):
             schedule_on_gpu(schedule, op.output())
     return schedule

@@ -195,11 +195,17 @@ class Speeds:
             yield f"{name} at {', '.join(sizes)}: {why}"
 
 
-def axis_text(value: KnobValue) -> str:
-    """Return a knob's value as it stands on an axis, such as "64", "4,8" or "rows"."""
+def value_text(value: KnobValue) -> str:
+    """Return a knob's value as it is written on a command line."""
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    return str(value) if isinstance(value, bool | str) else f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def axis_text(value: KnobValue) -> str:
+    """Return a knob's value as it stands beside an axis: "256", "4,8", "none,unroll"."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:g}" if is_number else value_text(value)
 
 
 @dataclass(frozen=True)
@@ -211,7 +217,7 @@ class Grid:
     # The knobs.
     across: str
     down: str
-    # Their values; numbers are ascending.
+    # Their values, numbers and splits ascending.
     columns: Sequence[KnobValue]
     rows: Sequence[KnobValue]
     panels: Mapping[str, Sequence[Sequence[Point]]]  # By name: points row by row.

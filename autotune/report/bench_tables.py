@@ -14,6 +14,7 @@ from autotune.report.bench_speeds import (
     axis_text,
     noise_text,
     spread_text,
+    value_text,
 )
 from autotune.report.text_tables import GAP, TableColumn, fitted, wrap, wrap_clauses
 from autotune.report.units import size_text, three_digits, time_text
@@ -99,7 +100,7 @@ def _table(names: Sequence[TableColumn], columns: Sequence[TableColumn], width: 
 def _conclusion(found: Grid) -> Iterator[str]:
     best = found.best
     if best is not None and best.cost_s is not None:
-        knobs = ", ".join(f"{name}={value}" for name, value in best.values.items())
+        knobs = ", ".join(f"{name}={value_text(value)}" for name, value in best.values.items())
         speed = _cells([found.speed(best)])[0]
         yield f"best {speed} {found.unit} ({time_text(best.cost_s)}): {knobs}"
     if found.baseline is not None:

@@ -182,7 +182,7 @@ def last_line(
     if lacking:
         where = "" if len(statuses) == 1 else f" of {lacking} of them"
         said.append(f"no final comparison{where}")
-    if len(statuses) == 1 and summaries[0].ended is End.EXHAUSTED:
+    if len(statuses) == 1 and summaries[0].ended is End.EXHAUSTED and not summaries[0].why:
         said.append("the space holds no more")
     if noise is not None:
         said.append(f"noisy machine ({percent_text(noise)})")

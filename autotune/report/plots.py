@@ -167,6 +167,7 @@ def _plain_ticks(axis: Axis, values: Sequence[float], logarithmic: bool = True) 
 # -- maps over two knobs -------------------------------------------------------------------------
 
 _COLOUR_MAP = "viridis"
+_LONG = 6  # Characters beside an axis up to which they stand upright.
 _MAX_WRITTEN = 16  # Cells side by side up to which each shows its number.
 
 
@@ -206,7 +207,10 @@ def _map(axes: Axes, found: Grid, name: str, norm: Any) -> None:
 
     values = [[math.nan if speed is None else speed for speed in row] for row in found.panel(name)]
     axes.imshow(values, cmap=_COLOUR_MAP, norm=norm, origin="lower", aspect="auto")
-    axes.set_xticks(range(len(found.columns)), list(map(axis_text, found.columns)))
+    columns = list(map(axis_text, found.columns))
+    axes.set_xticks(range(len(columns)), columns)
+    if max(map(len, columns)) > _LONG:
+        axes.tick_params(axis="x", rotation=90)
     axes.set_yticks(range(len(found.rows)), list(map(axis_text, found.rows)))
     axes.tick_params(length=0)
     axes.set_title(name, fontsize="medium")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from autotune.errors import AutotuneError
 from autotune.reuse.grades import Grade, device_grade, named_devices, present_device
@@ -23,6 +24,7 @@ def valid_records(
     records: Iterable[Record],
     notify: Callable[[str], object] = _log.warning,
     any_device: bool = False,
+    device: Mapping[str, Any] | None = None,
 ) -> list[tuple[int, Record]]:
     """Return the records of a task's workload and target that hold, with their configurations.
 
@@ -30,11 +32,13 @@ def valid_records(
     each comes with the index of its configuration in today's space. Those from other devices
     (unless `any_device`) and those that `record_problem` finds wrong are counted, in a line for
     each reason that is told, by default as a logged warning.
+
+    device: where the task is measured, as records describe it; by default where its target runs.
     """
     workload = task.workload
     target = task.target.recorded
     own = select(records, workload.template, workload.args, target, workload.constant)
-    here = present_device(task)
+    here = present_device(task) if device is None else device
     measured = [r for r in own if any_device or device_grade(here, r.device)[0] is Grade.EXACT]
     if len(measured) < len(own):
         known = {id(record) for record in measured}

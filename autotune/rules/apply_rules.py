@@ -127,9 +127,9 @@ def schedule(
         If a size is known only when the function is called, and nothing says what is likely, or
         the stage is no product and has no elements of its own; see docs/dispatch.md.
     """
-    _check_sizes(outputs, on_cpu=cfg.target.kind == "llvm")
+    _check_sizes(outputs, on_cpu=cfg.target.gpu is None)
     outputs = with_axes_from_zero(outputs)
-    if cfg.target.kind != "llvm":
+    if cfg.target.gpu is not None:
         return gpu_schedule(cfg, outputs)
     return _Rules(cfg, with_bounded_exponents(cfg.target, outputs), constants).schedule
 

@@ -10,7 +10,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -115,9 +114,12 @@ class Tuner(ABC):
 
     # Number of candidates that the session asks for one batch earlier, because choosing takes long:
     # they are built while the others are chosen. They are the last ones that `ask` returns.
-    held_back: ClassVar[int] = 0
+    held_back: int = 0
 
-    estimates_gain: ClassVar[bool] = False  # Whether :meth:`expected_gain` ever returns a number.
+    # Why it proposes nothing more, if that need not mean that the space holds no more.
+    why_no_more: str = ""
+
+    estimates_gain: bool = False  # Whether :meth:`expected_gain` ever returns a number.
 
     def expected_gain(self) -> float | None:
         """Return the share by which further measurements are expected to reduce the best time.

@@ -1,4 +1,4 @@
-"""Tuners by name."""
+"""Tuners: the built-in ones by name, those of users by name, by place or as objects."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.errors import UsageError
+from autotune.system.plugins import find_maker, name_of
 from autotune.system.words import did_you_mean
 from autotune.tuner.base import Tuner
 from autotune.tuner.model.model_tuner import ModelTuner, default_model
 from autotune.tuner.model.transfer import TransferPrior
+from autotune.tuner.own_tuner import OwnTuner
 from autotune.tuner.search.baselines import GridTuner, RandomTuner
 from autotune.tuner.search.genetic import GeneticTuner
 from autotune.tuner.search.local import LocalTuner
@@ -20,8 +22,10 @@ from search_spaces.space import Space
 
 OPTUNA = "optuna:"  # What the names of Optuna's samplers begin with.
 
+#: A name, ``module:name``, ``path/to/file.py:name``, or what makes one of a space and a seed.
+TunerChoice = str | Callable[..., Any]
 
-# Makes each tuner that can be named, of a space and a seed, and for some of more.
+# Makes each tuner that is built in, of a space and a seed, and for some of more.
 TUNERS: dict[str, Callable[..., Tuner]] = {
     "model": ModelTuner,
     "random": RandomTuner,
@@ -32,25 +36,41 @@ TUNERS: dict[str, Callable[..., Tuner]] = {
 }
 
 
-def check_tuner(name: str, prior: bool = False, storage: bool = False) -> None:
-    """Raise UsageError, with advice, unless there is a tuner of this name that can run here.
+def find_tuner(tuner: TunerChoice) -> Callable[..., Any]:
+    """Return what makes a tuner; UsageError if there is none of this name."""
+    if isinstance(tuner, str) and tuner.startswith(OPTUNA) and tuner not in TUNERS:
+        raise UsageError(f"unknown tuner {tuner!r}: {did_you_mean(tuner.lower(), TUNERS)}")
+    return find_maker("tuner", tuner, TUNERS)
+
+
+def estimates_gain(tuner: TunerChoice) -> bool:
+    """Whether a tuner estimates what further measurements would gain.
+
+    UsageError if there is no tuner of this name.
+    """
+    return bool(getattr(find_tuner(tuner), "estimates_gain", False))
+
+
+def check_tuner(tuner: TunerChoice, prior: bool = False, storage: bool = False) -> None:
+    """Raise UsageError, with advice, unless there is such a tuner and it can run here.
 
     `prior` and `storage` say that it is to use one.
     """
-    if name not in TUNERS:
-        raise UsageError(f"unknown tuner {name!r}: {did_you_mean(name.lower(), TUNERS)}")
-    if name.startswith(OPTUNA):
+    find_tuner(tuner)
+    name = name_of(tuner)
+    optuna = name.startswith(OPTUNA)
+    if optuna:
         check_sampler(name.removeprefix(OPTUNA))
     if prior and name != "model":
         raise UsageError(f"tuner {name!r} cannot learn from other logs: only the model tuner can")
-    if storage and not name.startswith(OPTUNA):
+    if storage and not optuna:
         raise UsageError(f"tuner {name!r} does not use a storage: choose {OPTUNA}tpe")
 
 
 def make_tuner(
-    name: str,
+    tuner: TunerChoice,
     space: Space,
-    seed: int,
+    seed: int = 0,
     features: FeatureSource | None = None,
     prior: TransferPrior | None = None,
     storage: str | None = None,
@@ -58,7 +78,7 @@ def make_tuner(
 ) -> Tuner:
     """Return a new tuner.
 
-    `name`: one of :data:`TUNERS`.
+    `tuner`: one of :data:`TUNERS`, or one of a user, see `OwnTuner`.
     `space`: the space to search.
     `seed`: seed of every random choice, >= 0.
     `features`: what a model reads of a candidate; the knob values by default.
@@ -66,13 +86,14 @@ def make_tuner(
     `storage`: URL of an Optuna storage that mirrors the trials; for Optuna's samplers only.
     `make_model`: makes the model tuner's untrained cost model from a seed.
 
-    Raises UsageError if there is no tuner of this name, it lacks a package, or cannot use what is
-    given.
+    Raises UsageError if there is no such tuner, it lacks a package, or cannot use what is given.
     """
-    check_tuner(name, prior is not None, storage is not None)
+    check_tuner(tuner, prior is not None, storage is not None)
+    if not (isinstance(tuner, str) and tuner in TUNERS):
+        return OwnTuner(find_tuner(tuner), name_of(tuner), space, seed, features)
     more: dict[str, Any] = {}
-    if name == "model":
+    if tuner == "model":
         more = {"features": features, "prior": prior, "make_model": make_model}
-    elif name.startswith(OPTUNA):
+    elif tuner.startswith(OPTUNA):
         more = {"storage": storage}
-    return TUNERS[name](space, seed, **more)
+    return TUNERS[tuner](space, seed, **more)

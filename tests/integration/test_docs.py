@@ -33,7 +33,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize(
     "name",
     [
-        "te.md", "dtypes.md", "features.md", "tile.md", "tune.md", "compat.md",
+        "te.md", "dtypes.md", "extend.md", "features.md", "tile.md", "tune.md", "compat.md",
         pytest.param("rtc.md", marks=needs_nvrtc),
     ],
 )  # fmt: skip

@@ -256,7 +256,7 @@ def test_nothing_is_built_of_nothing(tmp_path: Path) -> None:
         ({"patience": "x"}, "tune: patience must be a number > 0, not 'x'"),
         ({"constant": 0}, "tune: constant must be positions of inputs such as [1], not 0"),
         ({"transfer": 3}, "tune: transfer must be paths of logs, not 3"),
-        ({"tuner": None}, "tune: tuner must be a name such as 'model', not None"),
+        ({"tuner": None}, "tune: tuner must be a name, a class or a function, not None"),
         ({"policy": "fast"}, "tune: policy must be a TimingPolicy, not 'fast'"),
         ({"any_device": "x"}, "tune: any_device must be True or False, not 'x'"),
         ({"weight": float("nan")}, "tune: weight must be a number > 0, not nan"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -13,13 +13,13 @@ from autotune.cli.options.run_options import WORKLOAD, read, timing_policy
 from autotune.cli.options.shared_options import parse_settings
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.report.bench_speeds import value_text
 from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.template import Template
 from search_spaces import Knob, KnobValue, Space
 
 MAX_LINES = 8  # A knob with more values makes no lines unless it is named.
-MAX_CELLS = 64  # Values on an axis of a map, where they are not numbers.
 
 _LARGEST_POWER = {"llvm": 11, "cuda": 13, "on cpu": 9}
 _SMALLEST_POWER = 5
@@ -114,7 +114,8 @@ def sizes_of(options: BenchOptions, template: Template, target: Target) -> list[
         return [{}]
     if options.heatmap is not None:
         raise UsageError(f"--heatmap is of one size: give {', '.join(free)} by --set")
-    largest = _LARGEST_POWER["on cpu" if target.kind == "cuda" and target.on_cpu else target.kind]
+    kind = "on cpu" if target.kind == "cuda" and target.on_cpu else target.kind
+    largest = _LARGEST_POWER.get(kind, _LARGEST_POWER["llvm"])
     return [dict.fromkeys(free, str(2**power)) for power in range(_SMALLEST_POWER, largest + 1)]
 
 
@@ -184,19 +185,20 @@ def line_knob(space: Space, name: str | None, fixed: Mapping[str, KnobValue]) ->
 
 
 def grid_knobs(space: Space, words: str, fixed: Mapping[str, KnobValue]) -> tuple[Knob, Knob]:
-    """Return the two knobs of --heatmap, by default the first two of more than one number.
+    """Return the two knobs of --heatmap, by default the first two of more than one value.
 
-    Those that are named may be of any kind, such as splits and annotations.
+    Knobs of numbers come before splits, and splits before all others.
 
     UsageError if there are no such knobs, or those named are none.
     """
     if not words:
-        free = [knob for knob in space.knobs if _is_axis(knob) and knob.name not in fixed]
+        free = [knob for knob in space.knobs if len(knob) > 1 and knob.name not in fixed]
         if len(free) < 2:
             raise UsageError(
-                "--heatmap needs two knobs whose values are numbers: this template has "
+                "--heatmap needs two knobs with several values: this template has "
                 f"{len(free) or 'none'} left"
             )
+        free.sort(key=lambda knob: (not _has_numbers(knob), not knob.numeric))
         return free[0], free[1]
     names = [name.strip() for name in words.split(",")]
     if len(names) != 2 or not all(names) or names[0] == names[1]:
@@ -204,29 +206,17 @@ def grid_knobs(space: Space, words: str, fixed: Mapping[str, KnobValue]) -> tupl
     across, down = (find_knob(space, name, "--heatmap") for name in names)
     for knob in (across, down):
         if len(knob) < 2:
-            raise UsageError(f"--heatmap {words}: {knob.name} has one value")
-        if not _is_axis(knob) and len(knob) > MAX_CELLS:
-            raise UsageError(
-                f"--heatmap {words}: {knob.name} has {len(knob)} values, and a map has room for "
-                f"{MAX_CELLS}"
-            )
+            raise UsageError(f"--heatmap {words}: {knob.name} has one value only")
         if knob.name in fixed:
             raise UsageError(f"--heatmap and --knob both give {knob.name}: leave one of them out")
     return across, down
 
 
-def axis_values(knob: Knob) -> list[KnobValue]:
-    """Return the values of a knob, numbers in ascending order."""
+def along_axis(knob: Knob) -> list[KnobValue]:
+    """Return the values of a knob: numbers and splits ascending, others in their own order."""
     values = [knob.value(i) for i in range(len(knob))]
-    return sorted(values, key=lambda value: cast(float, value)) if _is_axis(knob) else values
+    return sorted(values) if knob.numeric else values
 
 
-def _is_axis(knob: Knob) -> bool:
-    return knob.numeric and len(knob) > 1 and isinstance(knob.value(0), int | float)
-
-
-def value_text(value: KnobValue) -> str:
-    """Return a knob's value as it is written on a command line."""
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _has_numbers(knob: Knob) -> bool:
+    return knob.numeric and isinstance(knob.value(0), int | float)

@@ -12,12 +12,11 @@ from pathlib import Path
 from autotune.cli.bench.bench_measurements import Measurements
 from autotune.cli.bench.bench_plan import (
     BenchOptions,
-    axis_values,
+    along_axis,
     fixed_knobs,
     grid_knobs,
     line_knob,
     sizes_of,
-    value_text,
 )
 from autotune.cli.options.input_files import check_log, open_log
 from autotune.cli.options.multi_value_options import OptionalHeatmap
@@ -27,7 +26,7 @@ from autotune.cli.options.task_arguments import task_with, template_of
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.cli.terminal.signals import ending_signals, exit_code
 from autotune.errors import UsageError
-from autotune.report.bench_speeds import BEST, Grid, Point, Setting, Speeds
+from autotune.report.bench_speeds import BEST, Grid, Point, Setting, Speeds, value_text
 from autotune.report.bench_tables import as_json, as_text
 from autotune.report.plots import check_picture, draw_speeds
 from autotune.target import Target
@@ -130,7 +129,7 @@ def _grid(options: BenchOptions, task: Task, runs: Measurements, words: str) -> 
     across, down = grid_knobs(task.space, words, fixed)
     knob = line_knob(task.space, options.by, fixed)
     ways = _ways(None if knob in (across, down) else knob, fixed)
-    columns, rows = axis_values(across), axis_values(down)
+    columns, rows = along_axis(across), along_axis(down)
     wanted = {
         (panel, row, column): {**own, across.name: column, down.name: row}
         for panel, own in ways.items()

@@ -55,7 +55,8 @@ class ReplayOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME ...",
-            help="model, random, grid, genetic, local or optuna:SAMPLER.  [model]",
+            help="model, random, grid, genetic, local, optuna:SAMPLER or your MODULE:CLASS.  "
+            "[model]",
         ),
     ] = None
     budget: Annotated[int, typer.Option(min=1, help="Measurements per run.")] = 200

@@ -13,6 +13,7 @@ from autotune.cli.options.run_plans import WorkloadPlan, make_plans, workload_er
 from autotune.cli.options.search_checks import transfer_errors
 from autotune.cli.terminal.output import MISTAKE, NOTHING_FOUND, StopError, print_raw
 from autotune.cli.terminal.signals import exit_code
+from autotune.measure.measurer import Measurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.report.display.run_display import View, make_display
 from autotune.report.outcome import refusals_text
@@ -74,7 +75,7 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
     except KeyboardInterrupt as interrupt:
         if not progress.standings:  # it was not shown what there is to do
             raise
-        raise _interrupted(progress, plans, exit_code(interrupt)) from None
+        raise _interrupted(progress, plans, measurers, exit_code(interrupt)) from None
     _exit_code(plans, sessions, summaries)
 
 
@@ -93,6 +94,9 @@ def _request(plan: WorkloadPlan) -> TuningRequest:
         own.any_device,
         own.weight,
         plan.label,
+        own.cost_model,
+        own.features,
+        own.measurer,
     )
 
 
@@ -104,10 +108,19 @@ def _require_feasible(task: Task) -> None:
         raise StopError(NOTHING_FOUND, f"{task.workload}: {error}") from error
 
 
-def _interrupted(progress: RunProgress, plans: Sequence[WorkloadPlan], code: int) -> StopError:
+def _interrupted(
+    progress: RunProgress,
+    plans: Sequence[WorkloadPlan],
+    measurers: Sequence[Measurer],
+    code: int,
+) -> StopError:
     """Return the line on the results in the logs, which may be newer than the displayed ones."""
     shown = progress.standings
-    statuses = [_logged(shown[plan.label], plan) for plan in plans if plan.label in shown]
+    statuses = [
+        _logged(shown[plan.label], plan, measurer)
+        for plan, measurer in zip(plans, measurers, strict=True)
+        if plan.label in shown
+    ]
     trials = sum(status.trial for status in statuses)
     if not trials:
         return StopError(code, "interrupted before anything was measured")
@@ -122,10 +135,10 @@ def _interrupted(progress: RunProgress, plans: Sequence[WorkloadPlan], code: int
     return StopError(code, f"interrupted after {trials}{wanted} trials{best}; {rest}")
 
 
-def _logged(status: WorkloadStatus, plan: WorkloadPlan) -> WorkloadStatus:
+def _logged(status: WorkloadStatus, plan: WorkloadPlan, measurer: Measurer) -> WorkloadStatus:
     """Return the status of a workload from its log."""
     found = valid_records(
-        plan.task, plan.store.load(), any_device=plan.options.any_device, notify=_log.info
+        plan.task, plan.store.load(), _log.info, plan.options.any_device, measurer.device
     )
     records = [record for _, record in found]
     trials = sum(record.is_trial for record in records)

@@ -23,6 +23,7 @@ from autotune.cli.options.search_checks import check_search
 from autotune.errors import UsageError
 from autotune.system.words import closest
 from autotune.tuner.factory import OPTUNA, check_tuner
+from autotune.tuner.run.tuning_job import check_parts
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def _checked(options: WorkloadOptions) -> WorkloadOptions:
     check_tuner(options.tuner, bool(options.transfer))
     if options.storage is not None and not options.tuner.startswith(OPTUNA):
         raise UsageError(f"tuner {options.tuner!r} does not use --storage: choose {OPTUNA}tpe")
+    check_parts(options.cost_model, options.features, options.measurer)
     check_search([options.tuner], options.patience, options.transfer)
     return options
 

@@ -209,9 +209,21 @@ class WorkloadOptions:
     patience: float | None = option(shared.Patience, _share)
     batch: int | None = _count("Candidates asked for at once.  [8]")
     tuner: str = option(
-        _typer("model, random, grid, genetic, local or optuna:SAMPLER.", "TUNER", str),
+        _typer(
+            "model, random, grid, genetic, local, optuna:SAMPLER or your MODULE:CLASS.",
+            "TUNER",
+            str,
+        ),
         _text,
         "model",
+    )
+    cost_model: str = option(
+        _typer("xgboost, or your MODULE:CLASS, for the tuner model.", "NAME", str),
+        _text,
+        "xgboost",
+    )
+    features: str = option(
+        _typer("loops, or your MODULE:CLASS: what cost models read.", "NAME", str), _text, "loops"
     )
     transfer: tuple[str, ...] = option(shared.Transfer, _texts, ())
     log: str | None = option(_typer("Log of measurements.  [TEMPLATE.jsonl]", "FILE"), _text)
@@ -231,6 +243,11 @@ class WorkloadOptions:
             float | None,
         ),
         _at_least_zero,
+    )
+    measurer: str = option(
+        _typer("local, or your MODULE:CLASS, which measures elsewhere.", "NAME", str),
+        _text,
+        "local",
     )
     storage: str | None = option(
         _typer(

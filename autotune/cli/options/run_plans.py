@@ -13,6 +13,7 @@ from autotune.cli.options.job_files import RunOptions
 from autotune.cli.options.run_options import WorkloadOptions
 from autotune.cli.options.task_arguments import task_with, template_of
 from autotune.errors import TileError, UsageError
+from autotune.measure.own_measurer import LOCAL
 from autotune.runtime.backends import backend_of
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
@@ -82,7 +83,8 @@ def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
         options.timeout_s,
         options.constant,
     )
-    check_target(target)
+    if options.measurer == LOCAL:  # others may have the device elsewhere
+        check_target(target)
     return task, path or check_log(log_name(task.workload.template))
 
 
@@ -100,7 +102,7 @@ def check_target(target: Target) -> None:
         )  # fmt: skip
     if not target.on_cpu:
         backend_of(target).facts(target)
-    if target.mcpu != "native":
+    if target.kind == "llvm" and target.mcpu != "native":
         from autotune.runtime.cpu import llvm_compiler  # otherwise only workers load LLVM
 
         llvm_compiler.check_target(target)

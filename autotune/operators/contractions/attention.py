@@ -71,7 +71,7 @@ def attention(
     check_arguments("attention", dtype, dtypes.FLOATS, b=b, heads=heads, s=s, d=d)
     wide = dtypes.accumulator(dtype)
     # Rules look at sizes. Queries are in vectors or warps, keys alone in rows of tiles.
-    unit = 4 if cfg.target.kind == "llvm" and not causal else 16
+    unit = 4 if cfg.target.gpu is None and not causal else 16
     block = int(cfg.define_knob("block", _sizes(s, unit)))
     rows, out = (b, heads, s), (b, heads, s, d)
     Q, K, V = (te.placeholder(out, dtype, name=name) for name in "QKV")

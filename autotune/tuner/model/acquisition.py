@@ -243,7 +243,8 @@ class Acquisition:
         rows = _top_rows(self.expected_improvements(free), min(MAX_SAMPLED, int(free.sum())))
         mean, _ = self.predict()
         covariance = self._times.measured[0].covariance(rows)
-        covariance[np.diag_indices(len(rows))] += 1e-6
+        diagonal = np.diag_indices(len(rows))
+        covariance[diagonal] += max(1e-6, 1e-10 * float(covariance[diagonal].max()))
         root = np.linalg.cholesky(covariance)
         drawn = mean[rows] + rng.standard_normal((samples, len(rows))) @ root.T
         drawn[rng.random(drawn.shape) > self.success_probability()[rows]] = np.inf

@@ -9,7 +9,6 @@ proposals are moves that need no model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -87,8 +86,8 @@ class ModelTuner(Tuner):
     `candidates`: how many are judged.
     """
 
-    estimates_gain: ClassVar[bool] = True
-    held_back: ClassVar[int] = 1
+    estimates_gain = True
+    held_back = 1
 
     def __init__(
         self,

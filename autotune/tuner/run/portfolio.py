@@ -7,7 +7,7 @@ says what is still to be gained, and a unit counts by the time that it takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.errors import AutotuneError
@@ -113,22 +113,23 @@ class Portfolio:
         """
         try:
             for session in self._sessions:
-                session.open()
+                self._guarded(session, session.open)
             turn = 0
             while running := [i for i, s in enumerate(self._sessions) if s.ended is None]:
                 number = running[choose([self._prospect(i) for i in running], turn)]
                 self._served[number] = turn
                 self._close_idle()
-                self._step(self._sessions[number])
+                self._guarded(self._sessions[number], self._sessions[number].step)
                 turn += 1
         finally:
             for session in self._sessions:
                 session.close()
         return [session.summary for session in self._sessions if session.summary is not None]
 
-    def _step(self, session: Session) -> None:
+    def _guarded(self, session: Session, part: Callable[[], None]) -> None:
+        """Do a part of a session; one of several that fails is given up."""
         try:
-            session.step()
+            part()
         except AutotuneError as error:
             if len(self._sessions) == 1:
                 raise

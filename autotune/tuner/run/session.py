@@ -76,7 +76,7 @@ class Session:
     ) -> None:
         self.task = task
         self.measurer = measurer
-        self.trials = Trials(task, store, measurer.policy, seed, any_device)
+        self.trials = Trials(task, store, measurer.policy, seed, any_device, measurer.device)
         self.limits = limits
         self.job = job
         self.weight = weight
@@ -103,6 +103,7 @@ class Session:
         self._deferred: list[int] = []
         self._batches = BatchProposer(task, measurer, tuner, self.trials, limits)
         self._noisy = False
+        self._why_no_more = tuner.why_no_more
 
     # -- what a scheduler asks -------------------------------------------------------------
 
@@ -125,11 +126,11 @@ class Session:
     def open(self) -> None:
         """Read the log."""
         self._recall()
-        self._learn()
         default = self.trials.default_record
         default_s = default.cost_s if default is not None and default.ok else None
         trials, recorded, best = self.limits.trials, len(self.trials), self.trials.best
         self.on_event(events.Started(trials, recorded, best, self.job, default_s))
+        self._learn()
 
     def step(self) -> None:
         """Measure one batch, or find that it is over and sum up.
@@ -253,6 +254,7 @@ class Session:
             self._refused_since = 0
         elif self._exhausted or self._refused_since >= MAX_REFUSED:
             self.ended = events.End.EXHAUSTED
+            self.stop.why = self._why_no_more if self._exhausted else ""
 
     def _requeue(self, batch: Sequence[int]) -> None:
         """Put the unmeasured candidates of this batch first in the next one."""

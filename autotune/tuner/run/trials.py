@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ class Trials:
     policy: how measurements are taken now.
     seed: recorded with each of them.
     any_device: whether records from other devices count.
+    device: what it is measured on, as records say it; by default the device of the target.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Trials:
         policy: TimingPolicy,
         seed: int,
         any_device: bool = False,
+        device: Mapping[str, Any] | None = None,
     ) -> None:
         self._task = task
         self._policy = policy
@@ -53,7 +55,7 @@ class Trials:
             "workload": task.workload.to_json(),
             "target": task.target.recorded,
             "policy": policy.to_json(),
-            "device": environment.device(task.target),
+            "device": environment.device(task.target) if device is None else dict(device),
             "versions": environment.versions(task.target),
             "seed": seed,
         }
@@ -126,7 +128,9 @@ class Trials:
         Return the trials among it, with their configurations.
         """
         read = self._journal.new_records()
-        news = valid_records(self._task, read, self._notify, self._any_device)
+        news = valid_records(
+            self._task, read, self._notify, self._any_device, self._common["device"]
+        )
         self._notify = _log.info  # other machines may append to the log all the time
         # What does not count is measured again, unless another record of it does.
         entries = {Entry.of(record) for _, record in news}

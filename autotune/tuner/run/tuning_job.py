@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING
 
-from autotune.cost_model.base import CostModel, FloatMatrix, IndexVector
+from autotune.cost_model.base import CostModel
+from autotune.cost_model.factory import XGBOOST, CostModelChoice, find_cost_model
 from autotune.cost_model.xgboost_model import load_alone
 from autotune.measure.local_measurer import LocalMeasurer
+from autotune.measure.measurer import Measurer
+from autotune.measure.own_measurer import LOCAL, MeasurerChoice, OwnMeasurer, find_measurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.operators.template_lookup import refuse_while_loading
 from autotune.reuse.valid_records import least_costs
+from autotune.system.user_modules import refuse_while_loading
 from autotune.task.task import Task
-from autotune.tuner.factory import make_tuner
+from autotune.tuner.factory import TunerChoice, make_tuner
 from autotune.tuner.model.model_tuner import default_model
 from autotune.tuner.model.transfer import TransferPrior, doubted_text
 from autotune.tuner.run.events import EventCallback, TuneSummary, ignore_event
 from autotune.tuner.run.limits import TRIALS, Deadline, Limits
 from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.run.session import Session
+from autotune.tuner.run.task_features import LOOPS, FeaturesChoice, find_features
 from records import RecordStore
 from records.log_set import stream_logs
-
-if TYPE_CHECKING:
-    from autotune.feature import TaskFeatures
 
 _log = logging.getLogger(__name__)
 
@@ -43,12 +42,24 @@ class TuningRequest:
     limits: Limits = field(default_factory=lambda: Limits(TRIALS))
     policy: TimingPolicy = field(default_factory=TimingPolicy)  # How candidates are timed.
     timeout_s: float = 10.0  # That a candidate may take to build, and again to run.
-    tuner: str = "model"
+    tuner: TunerChoice = "model"
     transfer: Sequence[str | PathLike[str]] = ()  # Logs of other workloads to learn from.
     storage: str | None = None  # URL of an Optuna storage that mirrors the trials.
     any_device: bool = False  # Whether records from other devices count as trials.
     weight: float = 1.0  # How much its time matters beside that of others, > 0.
     label: str = ""  # What events call it; "" for a workload that is alone.
+    cost_model: CostModelChoice = XGBOOST  # Of the model tuner.
+    features: FeaturesChoice = LOOPS  # What it reads of candidates.
+    measurer: MeasurerChoice = LOCAL
+
+
+def check_parts(
+    cost_model: CostModelChoice, features: FeaturesChoice, measurer: MeasurerChoice
+) -> None:
+    """Raise UsageError unless there are such parts of a request."""
+    find_cost_model(cost_model)
+    find_features(features)
+    find_measurer(measurer)
 
 
 def tune_requests(
@@ -84,12 +95,14 @@ def make_measurer(
     seed: int,
     deadline: Deadline,
     fork_server: ForkServerProcess | None = None,
-) -> LocalMeasurer:
+) -> Measurer:
     """Return the measurer of a workload, which the caller closes.
 
     fork_server: of its workers, if it was started before.
     """
     task = request.task
+    if request.measurer != LOCAL:
+        return OwnMeasurer(request.measurer, task, request.policy, request.timeout_s, seed)
     reference, text = task.worker_source
     return LocalMeasurer(
         reference,
@@ -120,12 +133,14 @@ def make_prior(request: TuningRequest) -> TransferPrior | None:
 
 
 def make_session(
-    request: TuningRequest, measurer: LocalMeasurer, seed: int, prior: TransferPrior | None = None
+    request: TuningRequest, measurer: Measurer, seed: int, prior: TransferPrior | None = None
 ) -> Session:
     """Return the session that tunes a workload."""
     task = request.task
+    model, features = request.cost_model, find_features(request.features)(task)
+    make_model = _trees if model == XGBOOST else find_cost_model(model)
     tuner = make_tuner(
-        request.tuner, task.space, seed, _LazyFeatures(task), prior, request.storage, _trees
+        request.tuner, task.space, seed, features, prior, request.storage, make_model
     )
     return Session(
         task,
@@ -138,36 +153,6 @@ def make_session(
         request.weight,
         any_device=request.any_device,
     )
-
-
-class _LazyFeatures:
-    """A `FeatureSource`: `TaskFeatures` of a task, built when a tuner first needs them."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-
-    @cached_property
-    def _features(self) -> TaskFeatures:
-        from autotune.feature import TaskFeatures
-
-        return TaskFeatures(self._task)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return self._features.names
-
-    def prepare(self, n: int) -> None:
-        """Prepare to compute the features of `n` candidates."""
-        self._features.prepare(n)
-
-    def preparations(self) -> Iterator[None]:
-        """Do slow preparations, a part at each step."""
-        return self._features.preparations()
-
-    def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
-        """Return the features of the candidates at `indices`, float32 (n, len(names))."""
-        return self._features.matrix(indices, names)
 
 
 def _trees(seed: int) -> CostModel:

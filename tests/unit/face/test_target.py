@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from support.installed import install
 
 from autotune.errors import TargetError
+from autotune.runtime.backends import backend_of
 from autotune.system import host
-from autotune.target import Target
+from autotune.target import Target, device_of_user, installed_devices
 
 
 @pytest.mark.parametrize(
@@ -128,3 +132,63 @@ def test_targets_load_no_compiler() -> None:
         "sys.exit('llvmlite' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+DEVICES = """
+def function(*args):
+    pass
+
+class Board:
+    options = {"clock": ("[0-9]+", "a number of MHz"), "eco": ("", "no value")}
+    vector_bytes = 32
+    preload = facts = compile_binary = build_function = function
+    empty = contiguous = take_device = function
+
+board = Board()
+
+class Half:
+    preload = facts = function
+
+half = Half()
+"""
+
+
+@pytest.fixture
+def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kinds of devices of an installed package, of which two are faulty."""
+    points = {"board": "boards:board", "half": "boards:half", "broken": "nowhere:broken"}
+    install(tmp_path, monkeypatch, {"autotune.devices": points}, {"boards": DEVICES})
+    for cached in (installed_devices, device_of_user):
+        cached.cache_clear()
+    yield
+    for cached in (installed_devices, device_of_user):
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("devices")
+def test_a_kind_of_device_of_a_user_says_what_options_it_has() -> None:
+    target = Target("board  -eco -clock=300")
+    assert str(target) == "board -clock=300 -eco"
+    assert (target.on_cpu, target.gpu, target.vector_bytes) == (False, None, 32)
+    assert target.host == Target("llvm")
+    assert backend_of(target) is device_of_user("board")
+
+
+@pytest.mark.usefixtures("devices")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("board -clock=fast", "-clock is 'fast': expected a number of MHz"),
+        ("board -arch=x", "target 'board' has no option -arch: expected one of -clock=, -eco"),
+        ("half", "device 'half' has no function 'compile_binary'"),
+        ("broken", "device 'broken': nowhere:broken cannot be loaded: ModuleNotFoundError"),
+        ("bord", "unknown target kind 'bord': did you mean 'board'?"),
+        ("boards:board", "unknown target kind 'boards:board': expected one of llvm"),
+    ],
+)
+def test_a_faulty_device_of_a_user_is_one_clear_line(text: str, message: str) -> None:
+    with pytest.raises(TargetError) as error:
+        Target(text)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert Target("llvm").on_cpu

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 from pathlib import Path
 
 import pytest
+from support.installed import install
 
 from autotune.cli.commands.templates import templates
 from autotune.errors import UsageError
@@ -121,10 +121,8 @@ def test_a_plug_in_that_cannot_be_imported_leaves_the_others_listed(
     text: str,
     said: str,
 ) -> None:
-    (tmp_path / "broken_plugin.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    points = [importlib.metadata.EntryPoint("bad", "broken_plugin:bad", template_lookup.GROUP)]
-    monkeypatch.setattr(template_lookup, "entry_points", lambda group: points)
+    points = {"autotune.operators": {"bad": "broken_plugin:bad"}}
+    install(tmp_path, monkeypatch, points, {"broken_plugin": text})
     with pytest.raises(UsageError, match=said):
         find_template("bad", "llvm")
     templates(as_json=True)
@@ -137,17 +135,13 @@ def test_a_plug_in_that_cannot_be_imported_leaves_the_others_listed(
     assert said in err
 
 
-def test_installed_templates_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [
-        importlib.metadata.EntryPoint(
-            "other", "autotune.operators.contractions.matmul:matmul", template_lookup.GROUP
-        ),
-        importlib.metadata.EntryPoint("cuda/far", "nowhere:far", template_lookup.GROUP),
-        importlib.metadata.EntryPoint(
-            "odd", "autotune.operators.contractions.matmul:te", template_lookup.GROUP
-        ),
-    ]
-    monkeypatch.setattr(template_lookup, "entry_points", lambda group: points)
+@pytest.mark.parametrize("group", ["autotune.operators", "autotune.templates"])
+def test_installed_templates_are_found_by_entry_point(
+    group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matmul = "autotune.operators.contractions.matmul"
+    points = {"other": f"{matmul}:matmul", "cuda/far": "nowhere:far", "odd": f"{matmul}:te"}
+    install(tmp_path, monkeypatch, {group: points})
     listed = {(entry.name, entry.target) for entry in list_templates()}
     assert {("other", "llvm"), ("far", "cuda"), ("matmul", None)} <= listed
     assert find_template("other", "llvm").name == "matmul"
@@ -248,8 +242,9 @@ def test_a_template_for_one_kind_is_found_before_that_for_every_kind() -> None:
     assert find_template("broadcast_add", "cuda").target == "cuda"
 
 
-def test_an_entry_point_may_be_for_any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_point_may_be_for_any_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     location = "autotune.operators.contractions.dense:dense"
-    points = [importlib.metadata.EntryPoint("any/layer", location, template_lookup.GROUP)]
-    monkeypatch.setattr(template_lookup, "entry_points", lambda group: points)
+    install(tmp_path, monkeypatch, {"autotune.operators": {"any/layer": location}})
     assert find_template("layer", "llvm") is find_template("layer", "cuda")
