@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from autotune import tile as tile
     from autotune.builder import build as build
     from autotune.builder import lower as lower
+    from autotune.external.c_kernel import CKernel as CKernel
+    from autotune.external.callable_kernel import CallableKernel as CallableKernel
     from autotune.runtime.load_library import load as load
     from autotune.shape_dispatch.dispatcher import dispatch as dispatch
     from autotune.target import Target as Target
@@ -28,13 +30,15 @@ if TYPE_CHECKING:
     from autotune.tuning import tune_job as tune_job
 
 __all__ = [
-    "Target", "Tuned", "__version__", "build", "dispatch", "load", "lower", "rtc", "te", "tile",
+    "CKernel", "CallableKernel", "Target", "Tuned", "__version__", "build", "dispatch", "load", "lower", "rtc", "te", "tile",
     "tune", "tune_job",
 ]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks
 
 _HOMES = {
+    "CKernel": "autotune.external.c_kernel",
+    "CallableKernel": "autotune.external.callable_kernel",
     "build": "autotune.builder",
     "dispatch": "autotune.shape_dispatch.dispatcher",
     "load": "autotune.runtime.load_library",

@@ -181,9 +181,9 @@ class BuiltFunction:
         from autotune.runtime.save_library import save
 
         if not isinstance(self._compiled, CompiledFunction):
+            where = "a kernel from elsewhere" if self.target.on_cpu else "built for a GPU"
             raise SaveError(
-                f"{self.function.name} is built for a GPU, which is not saved: build it where it "
-                "is used"
+                f"{self.function.name} is {where}, which is not saved: build it where it is used"
             )
         save(
             self._compiled,

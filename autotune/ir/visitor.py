@@ -179,7 +179,7 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def is_raw(function: PrimFunc) -> bool:
-    """Whether a function is a kernel as text."""
+    """Whether a function is an external kernel, such as a text in CUDA C++."""
     return any(isinstance(stmt, Raw) for stmt in walk(function.body))
 
 

@@ -80,8 +80,8 @@ class BuildBench:
             return subject, None
         if not program.is_computed:
             raise UsageError(
-                "it returns a kernel as text, so it needs a reference: @template(..., "
-                "reference=function)"
+                "it returns a kernel that is no tensor expressions, so it needs a reference: "
+                "@template(..., reference=function)"
             )
         return subject, program.compiled(task.target if task.target.on_cpu else task.target.host)
 
