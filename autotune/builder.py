@@ -90,10 +90,12 @@ class BuiltFunction:
         choice: Choice | None = None,
         strided: Callable[[], PreparedFunction] | None = None,
         constants: Sequence[Host] = (),
+        compiled: DeviceFunction | None = None,
     ) -> None:
         self._constants = () if strided is None else constants
         whole = PreparedFunction(function) if isinstance(function, PrimFunc) else function
-        self._compiled = backend_of(target).build_function(whole, target, constants)
+        build_function = backend_of(target).build_function
+        self._compiled = compiled or build_function(whole, target, constants)
         self._strided = strided
         self.function = whole.main
         self.target = target
@@ -355,8 +357,10 @@ def build_task(
     config = default if choice is None else choice.config
     function = task.prepared_of(values)
     function = function if name is None else function.renamed(name)
-    copies = list(arrays.values())
-    return BuiltFunction(function, task.target, task.workload, config, choice, constants=copies)
+    copies, compiled = list(arrays.values()), task.callable_of(values)
+    return BuiltFunction(
+        function, task.target, task.workload, config, choice, constants=copies, compiled=compiled
+    )
 
 
 def _choice(

@@ -189,6 +189,13 @@ class Scheduler:
             self.replace_runner(check=True)
         if not self._overlap:
             self._settle()
+        if job.built.body["compiles_late"]:
+            # Its first call has a time-out of its own, and is not timed.
+            loading = self._send("load", {}, self._timeout_s, payload, self._overlap)
+            if self._response(loading, self._overlap).error(self._timeout_s) is not None:
+                job.request = loading
+                return
+            payload = b""
         request = {"incumbent_s": job.candidate.incumbent_s}
         job.request = self._send("run", request, self._timeout_s, payload, self._overlap)
 

@@ -183,8 +183,10 @@ def worker_source(template: Template) -> tuple[str, bytes | None]:
     name = template.function.__name__
     if template.is_ours:
         return template.path, None
+    folder = os.path.dirname(template.source_file) if template.has_path else ""
     try:
-        return f"{name}.py:{name}", self_contained(template).encode()
+        # Files beside the template are found from there.
+        return f"{os.path.join(folder, name)}.py:{name}", self_contained(template).encode()
     except UsageError:
         if not template.has_path:
             raise

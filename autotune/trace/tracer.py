@@ -310,6 +310,11 @@ class Structures:
             + " ".join(reprlib.repr(result).split())
         )
 
+    def external(self, values: Mapping[str, object]) -> ExternalKernel | None:
+        """Return the external kernel of one configuration, with plain numbers; None if none."""
+        made = self.run(PlainValues(self.table, values))
+        return made if isinstance(made, ExternalKernel) else None
+
     def discover_knobs(self, values: Mapping[str, object]) -> None:
         """Run the template for one configuration, only to see which knobs it defines."""
         if self.guarded and self._probe(lambda _: self.run(PlainValues(self.table, values))):
