@@ -116,7 +116,6 @@ class BuildBench:
 
     def _compiled(self, function: PreparedFunction, values: Mapping[str, KnobValue]) -> Binary:
         """Compile a candidate for a runner."""
-
         if language_of(function.main) == "python":
             return CallableBinary(Signature.of(function.main), dict(values))
 

@@ -89,7 +89,9 @@ class CallableFunction:
 
     def _checked(self, arrays: Sequence[Any]) -> Sequence[Any]:
         if self._checker is not None:
-            return self._checker.arrays(arrays)
+            held = self._checker.arrays(arrays)
+            self._checker.values(held)
+            return held
         wanted = len(self.signature.parameters)
         if len(arrays) != wanted:
             name = self.signature.name

@@ -306,7 +306,7 @@ class Structures:
                 return schedule, tuple(tensors)
         raise UsageError(
             f"template {self.name!r} must return its tensors, as in `return [A, B]`, its schedule "
-            "and them, as in `return s, [A, B]`, or a kernel from elsewhere, such as autotune.CKernel; it returned "
+            "and them, as in `return s, [A, B]`, or a kernel such as autotune.CKernel; it returned "
             + " ".join(reprlib.repr(result).split())
         )
 

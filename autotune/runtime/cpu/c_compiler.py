@@ -17,7 +17,7 @@ from typing import Any
 from autotune.codegen.raw_text import raw_text
 from autotune.errors import CodegenError, CompileError, TargetError
 from autotune.ir.stmt import PrimFunc, Raw
-from autotune.runtime.argument_checks import ArgumentChecker, Array, address_of
+from autotune.runtime.argument_checks import ArgumentChecker, Array
 from autotune.runtime.cpu.openmp import bounded_spin, launches
 from autotune.runtime.object_cache import cache_key, default_cache
 from autotune.runtime.refused_sources import keep_source
@@ -58,7 +58,7 @@ class CSource:
         raw = function.body
         assert isinstance(raw, Raw)
         entry = _ENTRIES[raw.language].format(name=raw.name)
-        text = f'{raw_text(raw)}\n#line 1 "autotune"\n{entry}\n'
+        text = f'#line 1 "macros"\n{raw_text(raw)}\n#line 1 "autotune"\n{entry}\n'
         return cls(Signature.of(function), text, raw.language, raw.command)
 
 
@@ -180,7 +180,7 @@ class LoadedObject:
         The arrays must not be resized while the result is in use.
         """
         held: Sequence[Array] = self._checker.arrays(arrays)
-        kernel = partial(self._call, *(ctypes.c_void_p(address_of(array)) for array in held))
+        kernel = partial(self._call, *map(ctypes.c_void_p, self._checker.values(held)))
         set_threads = self._set_threads
 
         def call(_held: object = (arrays, held)) -> None:
