@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import linecache
 import os
 import sys
 import threading
@@ -14,6 +15,7 @@ import traceback
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
+from importlib.util import decode_source
 from types import CodeType, ModuleType
 
 from autotune.errors import UsageError, error_text
@@ -183,10 +185,12 @@ def worker_source(template: Template) -> tuple[str, bytes | None]:
     name = template.function.__name__
     if template.is_ours:
         return template.path, None
-    folder = os.path.dirname(template.source_file) if template.has_path else ""
+    # Files beside the template are found from there.
+    path = os.path.join(os.path.dirname(template.source_file) if template.has_path else "", name)
+    while os.path.exists(f"{path}.py"):  # whose text would be taken for this one
+        path += "_"
     try:
-        # Files beside the template are found from there.
-        return f"{os.path.join(folder, name)}.py:{name}", self_contained(template).encode()
+        return f"{path}.py:{name}", self_contained(template).encode()
     except UsageError:
         if not template.has_path:
             raise
@@ -280,12 +284,18 @@ class _AsItIs(SourceFileLoader):
             self.text = self.get_data(self.path)
         return self.source_to_code(self.text, self.path)
 
+    def get_source(self, fullname: str) -> str:
+        """Return the text for whoever looks for that of a function."""
+        return decode_source(self.text or self.get_data(self.path))
+
 
 def _import_file(path: str, text: bytes | None = None) -> ModuleType:
     """Run a Python file, or a text in its place, as a module that is named after its path."""
     name = f"autotune_template_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
     loader = _AsItIs(name, path)
     loader.text = text
+    if text is not None:
+        linecache.cache.pop(path, None)  # an earlier text
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
     assert spec.loader is not None
