@@ -24,7 +24,7 @@ from autotune.template import Knobs, template
 
 
 @triton.jit
-def swish(x, y, n, BLOCK: tl.constexpr):  # noqa: N803
+def swish(x, y, n, BLOCK: tl.constexpr):
     """y[i] = x[i] * sigmoid(x[i])."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + i, mask=i < n)

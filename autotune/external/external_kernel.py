@@ -67,9 +67,7 @@ class ExternalKernel(ABC):
             )
         for name in names:
             if not isinstance(name, str) or not name.isidentifier():
-                raise UsageError(
-                    f"{self.what}: {a} must be letters, digits and _, got {name!r}"
-                )
+                raise UsageError(f"{self.what}: {a} must be letters, digits and _, got {name!r}")
 
     @property
     def what(self) -> str:
@@ -115,9 +113,7 @@ class ExternalKernel(ABC):
 
         Second is where the given text is in it, as of `Raw.given`.
         """
-        fixed = [
-            f"#define {n} {self._literal(n, v)}" for n, v in defines.items() if not is_size(v)
-        ]
+        fixed = [f"#define {n} {self._literal(n, v)}" for n, v in defines.items() if not is_size(v)]
         given = check_source(text, f"{self.what}: text")
         whole = check_source("\n".join([*fixed, given.strip("\n"), ""]), self.what)
         return whole, (len(fixed), 1 + len(given) - len(given.lstrip("\n")))

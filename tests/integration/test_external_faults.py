@@ -95,9 +95,7 @@ def label(result):
 
 
 def assert_labelled(found, expected):
-    wrong = {
-        fault: text for fault, text in found.items() if not re.match(expected[fault], text)
-    }
+    wrong = {fault: text for fault, text in found.items() if not re.match(expected[fault], text)}
     assert wrong == {}
     assert not any("\n" in text for text in found.values())
 

@@ -1,4 +1,4 @@
-"""Python callables and kernels in C whose knob `fault` chooses what goes wrong when they are called.
+"""Python callables and kernels in C whose knob `fault` chooses what goes wrong in a call.
 
 Nothing goes wrong while a template is traced.
 """
@@ -99,9 +99,7 @@ def by_return(cfg: Knobs, faults: str, n: int = 64) -> autotune.CallableKernel:
     """Call `returned`."""
     fault = cfg.define_knob("fault", faults.split(","))
     cfg.define_knob("again", [0, 1])
-    return autotune.CallableKernel(
-        returned, **arrays(n), keywords={"fault": fault}, returns=True
-    )
+    return autotune.CallableKernel(returned, **arrays(n), keywords={"fault": fault}, returns=True)
 
 
 TEXT = """

@@ -1,4 +1,4 @@
-"""Kernels in C and C++: traced with their knobs, compiled, called, and told apart by all they use."""
+"""Kernels in C and C++: traced with their knobs, compiled, called, told apart by all they use."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_errors_count_the_lines_of_the_text_and_name_a_function_that_is_not_ther
         built(autotune.CKernel("scale", text, **arrays(10), defines=defines))
     assert "\n" not in str(caught.value)
     assert "In function" in caught.value.log
-    with pytest.raises(CompileError, match="other.* undeclared"):
+    with pytest.raises(CompileError, match=r"other.* undeclared"):
         built(autotune.CKernel("other", "\n", **arrays(10)))
     with pytest.raises(CodegenError, match="wrote no shared object"):
         built(autotune.CKernel("f", "void f(void) {}\n", **arrays(10), flags=["-fsyntax-only"]))
@@ -220,7 +220,7 @@ def test_errors_count_the_lines_of_the_text_and_name_a_function_that_is_not_ther
 @needs_cc
 def test_what_cannot_be_loaded_is_told_in_one_line() -> None:
     text = "void gone(void); void f(float *x, float *y) { gone(); }\n"
-    with pytest.raises(CodegenError, match="cannot be loaded: .*undefined symbol: gone"):
+    with pytest.raises(CodegenError, match=r"cannot be loaded: .*undefined symbol: gone"):
         built(autotune.CKernel("f", text, **arrays(10)))
 
 
