@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from autotune.tuning import tune_job as tune_job
 
 __all__ = [
-    "CKernel", "CallableKernel", "Target", "Tuned", "__version__", "build", "dispatch", "load", "lower", "rtc", "te", "tile",
-    "tune", "tune_job",
+    "CKernel", "CallableKernel", "Target", "Tuned", "__version__", "build", "dispatch", "load",
+    "lower", "rtc", "te", "tile", "tune", "tune_job",
 ]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks

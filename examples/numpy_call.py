@@ -38,7 +38,7 @@ def by_numpy(x: np.ndarray) -> np.ndarray:
 
 @template("numpy_softmax", reference=by_numpy)
 def softmax(cfg: Knobs, m: int, n: int) -> autotune.CallableKernel:
-    """The softmax of each row of x[m, n]."""
+    """Softmax of each row of x[m, n]."""
     rows = cfg.define_knob("rows", [m, *(rows for rows in (1, 4, 16, 64, 256) if rows < m)])
     in_place = cfg.define_knob("in_place", [False, True])
     x, y = te.placeholder((m, n), name="X"), te.placeholder((m, n), name="Y")
