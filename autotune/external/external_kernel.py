@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from autotune.errors import UsageError
-from autotune.ir.expr import Buffer, Expr
+from autotune.ir.expr import Buffer, Expr, SizeVar
 from autotune.ir.ops import convert, is_convertible
 from autotune.ir.stmt import FunctionInfo, PrimFunc, Stmt
+from autotune.ir.visitor import free_vars
 from autotune.target import Target
 from autotune.te.tensor import Tensor
 
@@ -80,8 +81,18 @@ class ExternalKernel(ABC):
         return (*self.inputs, *self.outputs)
 
     def _function(self, name: str, body: Stmt, rules: Sequence[Rule] = ()) -> PrimFunc:
-        """Return the function of the arrays with a body, and what it demands of knobs."""
+        """Return the function of the arrays with a body, and what it demands of knobs.
+
+        UsageError if an array has a size that only calls know.
+        """
         params = tuple(map(buffer_of, self.tensors))
+        extents = (extent for param in params for extent in param.shape)
+        names = {v.name for e in extents for v in free_vars(e) if isinstance(v, SizeVar)}
+        if names:
+            raise UsageError(
+                f"{self.what} needs sizes that are numbers: {', '.join(sorted(names))} is a list "
+                "of sizes, or comes from te.var"
+            )
         outputs = frozenset(params[len(self.inputs) :])
         return PrimFunc(name, params, outputs, body, info=FunctionInfo(requirements=tuple(rules)))
 

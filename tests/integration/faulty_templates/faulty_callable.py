@@ -140,3 +140,12 @@ def in_c(cfg: Knobs, faults: str, n: int = 64) -> autotune.CKernel:
         defines={"N": n, "FAULT": IN_C[fault], "AGAIN": again},
         flags=["-O0", "-Wl,-z,defs"],
     )
+
+
+@template("compiled_by", reference=lambda x: x * 2)
+def compiled_by(cfg: Knobs, faults: str, n: int = 64) -> autotune.CKernel:
+    """Compile `TEXT` with some compilers."""
+    compiler = cfg.define_knob("fault", ["cc", *faults.split(",")[1:]])
+    again = cfg.define_knob("again", [0, 1])
+    defines = {"N": n, "FAULT": "", "AGAIN": again}
+    return autotune.CKernel("doubled", TEXT, **arrays(n), defines=defines, compiler=compiler)

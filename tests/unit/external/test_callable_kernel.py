@@ -143,6 +143,15 @@ def test_a_gpu_that_runs_on_the_cpu_runs_no_callable() -> None:
         _ = Task(anywhere, {"n": 64}, "cuda -on=cpu").space
 
 
+def test_its_sizes_are_numbers() -> None:
+    @template("open", reference=lambda x: 2 * x)
+    def opened(cfg: Knobs, n: int) -> autotune.CallableKernel:
+        return autotune.CallableKernel(doubled, *arrays(n), {"block": 4})
+
+    with pytest.raises(UsageError, match="'doubled' needs sizes that are numbers: n is a list"):
+        _ = Task(opened, {"n": [8, 16]}).space
+
+
 def test_it_needs_a_reference(tmp_path: Path) -> None:
     @template("without")
     def without(cfg: Knobs, n: int) -> autotune.CallableKernel:
