@@ -380,16 +380,12 @@ class Task:
 
     def callable_of(self, values: Mapping[str, object]) -> CallableFunction | None:
         """Return what a Python callable is called by, for named knob values; None if it is none."""
-        made = self._structures.external(values) if self._gives_callable else None
-        if not isinstance(made, CallableKernel):
+        function = self._structures.of(values).function
+        if function is None or language_of(function) != "python":
             return None
+        made = self._structures.external(values)
+        assert isinstance(made, CallableKernel)
         return made.loaded(Signature(self.workload.template, tuple(self.arguments)), self.target)
-
-    @cached_property
-    def _gives_callable(self) -> bool:
-        """Whether the template returns a Python callable."""
-        function = self._structures.of(self.default_values).function
-        return function is not None and language_of(function) == "python"
 
     def _refuse_open_constant(self, constant: Buffer) -> None:
         """Raise UsageError if an input that does not change has open sizes."""
