@@ -10,7 +10,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -172,7 +171,7 @@ class LoadedObject:
         Raises ArgumentError if an array does not have the dtype, shape, layout or access that is
         needed, or an output overlaps another argument.
         """
-        self.bind(*arrays)()
+        self._run(self._checker.values(self._checker.arrays(arrays)))
 
     def bind(self, *arrays: Any) -> Callable[[], None]:
         """Check the arrays once and return a call without arguments, for calls in a row.
@@ -180,18 +179,21 @@ class LoadedObject:
         The arrays must not be resized while the result is in use.
         """
         held: Sequence[Array] = self._checker.arrays(arrays)
-        kernel = partial(self._call, *map(ctypes.c_void_p, self._checker.values(held)))
-        set_threads = self._set_threads
+        # Converted once.
+        addresses = [ctypes.c_void_p(address) for address in self._checker.values(held)]
 
         def call(_held: object = (arrays, held)) -> None:
-            if set_threads is None:
-                kernel()
-                return
-            with launches.lock:
-                set_threads(launches.threads(self.threads))
-                kernel()
+            self._run(addresses)
 
         return call
+
+    def _run(self, addresses: Sequence[Any]) -> None:
+        if self._set_threads is None:
+            self._call(*addresses)
+            return
+        with launches.lock:
+            self._set_threads(launches.threads(self.threads))
+            self._call(*addresses)
 
 
 def _loaded(code: bytes) -> ctypes.CDLL:
