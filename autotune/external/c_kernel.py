@@ -67,6 +67,8 @@ class CKernel(ExternalKernel):
 
     def __post_init__(self) -> None:
         self._check([*self.inputs, *self.outputs], "inputs and outputs", self.defines, "a macro")
+        if not isinstance(self.source, (str, os.PathLike)):
+            raise UsageError(f"{self.what}: source must be text or a path, got {self.source!r}")
         if isinstance(self.flags, str) or not all(isinstance(flag, str) for flag in self.flags):
             raise UsageError(f"{self.what}: flags must be a list of texts, got {self.flags!r}")
         if self.language not in ("", *COMPILERS):

@@ -113,7 +113,7 @@ def test_text_macros_flags_and_the_compiler_tell_candidates_apart(
     [
         ({"outputs": []}, "inputs and outputs must be lists of tensors from te.placeholder"),
         ({"inputs": ["X"]}, "C kernel 'f': inputs and outputs must be lists of tensors"),
-        ({"source": 3}, "expected str, bytes or os.PathLike"),
+        ({"source": 3}, "source must be text or a path, got 3"),
         ({"source": "a\n\0"}, "text must be text without NUL and lone surrogates"),
         ({"source": "gone.c"}, "there is no file 'gone.c'"),
         ({"defines": {"A B": 1}}, "a macro must be letters, digits and _, got 'A B'"),
@@ -126,7 +126,7 @@ def test_text_macros_flags_and_the_compiler_tell_candidates_apart(
 @needs_cc
 def test_mistakes_are_one_line(changes: dict[str, Any], message: str) -> None:
     given = {"name": "f", "source": "void f(float *y) {}\n", **arrays(4)}
-    with pytest.raises((UsageError, TypeError)) as caught:
+    with pytest.raises(UsageError) as caught:
         autotune.CKernel(**{**given, **changes}).lowered("f")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
