@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from autotune import tile as tile
     from autotune.builder import build as build
     from autotune.builder import lower as lower
+    from autotune.external.c_kernel import CKernel as CKernel
+    from autotune.external.callable_kernel import CallableKernel as CallableKernel
     from autotune.runtime.load_library import load as load
     from autotune.runtime.torch_operator import torch_op as torch_op
     from autotune.shape_dispatch.dispatcher import dispatch as dispatch
@@ -32,14 +34,17 @@ if TYPE_CHECKING:
     from autotune.tuning import tune_job as tune_job
 
 __all__ = [
-    "Observation", "Target", "Tuned", "__version__", "autotuned", "build", "dispatch", "load",
-    "lower", "make_tuner", "rtc", "te", "tile", "torch_op", "tune", "tune_job",
+    "CKernel", "CallableKernel", "Observation", "Target", "Tuned", "__version__", "autotuned",
+    "build", "dispatch", "load", "lower", "make_tuner", "rtc", "te", "tile", "torch_op", "tune",
+    "tune_job",
 ]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks
 
 _HOMES = {
     "autotuned": "autotune.tuned_function",
+    "CKernel": "autotune.external.c_kernel",
+    "CallableKernel": "autotune.external.callable_kernel",
     "build": "autotune.builder",
     "dispatch": "autotune.shape_dispatch.dispatcher",
     "load": "autotune.runtime.load_library",

@@ -91,10 +91,12 @@ class BuiltFunction:
         choice: Choice | None = None,
         strided: Callable[[], PreparedFunction] | None = None,
         constants: Sequence[Host] = (),
+        compiled: DeviceFunction | None = None,
     ) -> None:
         self._constants = () if strided is None else constants
         whole = PreparedFunction(function) if isinstance(function, PrimFunc) else function
-        self._compiled = backend_of(target).build_function(whole, target, constants)
+        build_function = backend_of(target).build_function
+        self._compiled = compiled or build_function(whole, target, constants)
         self._strided = strided
         self.function = whole.main
         self.target = target
@@ -227,9 +229,9 @@ class BuiltFunction:
         from autotune.runtime.save_library import save
 
         if not isinstance(self._compiled, CompiledFunction):
+            where = "a kernel from elsewhere" if self.target.on_cpu else "built for a GPU"
             raise SaveError(
-                f"{self.function.name} is built for a GPU, which is not saved: build it where it "
-                "is used"
+                f"{self.function.name} is {where}, which is not saved: build it where it is used"
             )
         save(
             self._compiled,
@@ -401,8 +403,10 @@ def build_task(
     config = default if choice is None else choice.config
     function = task.prepared_of(values)
     function = function if name is None else function.renamed(name)
-    copies = list(arrays.values())
-    return BuiltFunction(function, task.target, task.workload, config, choice, constants=copies)
+    copies, compiled = list(arrays.values()), task.callable_of(values)
+    return BuiltFunction(
+        function, task.target, task.workload, config, choice, constants=copies, compiled=compiled
+    )
 
 
 def _choice(

@@ -159,8 +159,16 @@ def stmt_text(node: Stmt, indent: int = 0) -> str:
             return f"{pad}copy_ahead {{\n{stmt_text(body, indent + 2)}{pad}}}\n"
         case Arrive(body):
             return f"{pad}arrive {{\n{stmt_text(body, indent + 2)}{pad}}}\n"
-        case Raw(_, text, defines, values):
-            macros = [f"#define {n} {expr_text(v)}" for n, v in zip(defines, values, strict=True)]
-            return "".join(f"{line}\n" for line in [*macros, *text.strip("\n").splitlines()])
+        case Raw():
+            return "".join(f"{line}\n" for line in _raw_lines(node))
         case _:
             raise TypeError(f"unknown statement {type(node).__name__}")
+
+
+def _raw_lines(node: Raw) -> list[str]:
+    """Return the lines of a text, below what it is compiled with."""
+    define = "# {} = {}" if node.language == "python" else "#define {} {}"
+    values = map(expr_text, node.values)
+    macros = [define.format(n, v) for n, v in zip(node.defines, values, strict=True)]
+    command = [f"// {' '.join(node.command)}"] if node.command else []
+    return [*command, *macros, *node.text.strip("\n").splitlines()]

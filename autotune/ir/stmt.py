@@ -214,7 +214,7 @@ class ThreadReduce(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Raw(Stmt):
-    """Source text that only a GPU's compiler understands: all work of the enclosing threads."""
+    """Source text in another language: all work of the enclosing threads, or of the function."""
 
     EXPRS = ("values",)
 
@@ -230,6 +230,10 @@ class Raw(Stmt):
     #: Position of the user's text: the number of lines before it in `text`, and the number of its
     #: first line.
     given: tuple[int, int] = (0, 1)
+    #: Language of the text: "cuda", "c", "c++" or "python".
+    language: str = "cuda"
+    #: Of a text in C or C++: its compiler, and the options for it.
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -179,8 +179,13 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def is_raw(function: PrimFunc) -> bool:
-    """Whether a function is a kernel as text."""
-    return any(isinstance(stmt, Raw) for stmt in walk(function.body))
+    """Whether a function is an external kernel, such as a text in CUDA C++."""
+    return language_of(function) is not None
+
+
+def language_of(function: PrimFunc) -> str | None:
+    """Return the language of an external kernel, as of `Raw`; None of a function of loops."""
+    return next((s.language for s in walk(function.body) if isinstance(s, Raw)), None)
 
 
 class Rewriter:

@@ -60,7 +60,8 @@ def check_constants(name: str, function: PrimFunc, constants: Sequence[int]) -> 
     inputs = [param.name for param in function.params if param not in function.outputs]
     if constants and is_raw(function):
         raise UsageError(
-            f"{name} is a kernel as text, which reads its inputs as they are: it takes no constants"
+            f"{name} is no tensor expressions: its kernel reads its inputs as they are, and takes "
+            "no constants"
         )
     for position in constants:
         if not 0 <= position < len(inputs):

@@ -6,16 +6,20 @@ The task stays traced from one candidate to the next.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterable, Mapping
 from functools import partial
 
 from autotune.errors import UsageError
-from autotune.ir.stmt import PrimFunc
+from autotune.ir.stmt import PrimFunc, Raw
+from autotune.ir.visitor import language_of
 from autotune.lowering.split_constants import PreparedFunction
 from autotune.measure.candidate import Built, CandidateError, WorkloadDescription, describe
 from autotune.measure.checks.unscheduled_program import Computation
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.backends import backend_of
+from autotune.runtime.callable_function import CallableBinary
+from autotune.runtime.cpu.c_compiler import version_of
 from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.device import Binary
 from autotune.runtime.prepared_binary import PreparedBinary
@@ -80,8 +84,8 @@ class BuildBench:
             return subject, None
         if not program.is_computed:
             raise UsageError(
-                "it returns a kernel as text, so it needs a reference: @template(..., "
-                "reference=function)"
+                "it returns a kernel that is no tensor expressions, so it needs a reference: "
+                "@template(..., reference=function)"
             )
         return subject, program.compiled(task.target.host)
 
@@ -95,8 +99,8 @@ class BuildBench:
         try:
             # What one candidate changes of the process is not the next one's.
             function = run_isolated(partial(self.task.prepared_of, values))
-            hashes = [code_hash(each) for each in function.functions]
-            digest = hashes[0] if len(hashes) == 1 else fingerprint_of(hashes)
+            parts = [*map(code_hash, function.functions), *_more_identity(function.main, values)]
+            digest = parts[0] if len(parts) == 1 else fingerprint_of(parts)
         except BaseException as error:  # a template may raise whatever it likes
             raise CandidateError(
                 MeasureErrorNo.INSTANTIATION_ERROR, "instantiate", describe(error)
@@ -104,14 +108,16 @@ class BuildBench:
         if digest in self._known and not again:
             return Built(digest, None)
         try:
-            return Built(digest, self._compiled(function))
+            return Built(digest, self._compiled(function, values))
         except Exception as error:
             on_cpu = self.task.target.on_cpu
             code = MeasureErrorNo.COMPILE_HOST if on_cpu else MeasureErrorNo.COMPILE_DEVICE
             raise CandidateError(code, "compile", describe(error)) from error
 
-    def _compiled(self, function: PreparedFunction) -> Binary:
+    def _compiled(self, function: PreparedFunction, values: Mapping[str, KnobValue]) -> Binary:
         """Compile a candidate for a runner."""
+        if language_of(function.main) == "python":
+            return CallableBinary(Signature.of(function.main), dict(values))
 
         def compile_one(one: PrimFunc) -> Binary:
             backend = backend_of(self.task.target)
@@ -120,3 +126,17 @@ class BuildBench:
         if not function.constants:
             return compile_one(function.main)
         return PreparedBinary.compiled(function, compile_one)
+
+
+def _more_identity(function: PrimFunc, values: Mapping[str, KnobValue]) -> list[str]:
+    """Return what the code of an external kernel depends on beside its text and macros.
+
+    A callable may use any knob. Another version of a compiler makes other code.
+    """
+    match function.body:
+        case Raw(language="python"):
+            return [f"{name} = {value!r}" for name, value in sorted(values.items())]
+        case Raw(command=(compiler, *_)):
+            path = shutil.which(compiler)
+            return [] if path is None else [version_of(path)]
+    return []

@@ -61,7 +61,8 @@ class Rounds:
         ]
         if unbuilt := [job for job in jobs if job.response is None]:
             self._scheduler.build(unbuilt)
-        if fresh:
+        # A new process would compile callables anew, which may take longer than a round.
+        if fresh and not any(job.compiles_late for job in jobs):
             self._scheduler.replace_runner(check)
             self._runner = None
         results: dict[int, MeasureResult] = {}

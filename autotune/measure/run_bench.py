@@ -6,7 +6,7 @@ Inputs, right answers and checks stay on the device from one candidate to the ne
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from autotune.measure.timing import (
     time_kernel,
 )
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.callable_function import CallableBinary, CallableFunction
 from autotune.runtime.device import Binary, Call, Device
 from autotune.runtime.prepared_binary import PreparedBinary, PreparedCandidate
 
@@ -123,6 +124,7 @@ class RunBench:
         no reference.
     seed: seed of the inputs.
     given: draws realistic inputs, if the template does so itself.
+    callable_of: returns the Python callable for some knob values, if the template gives one.
 
     UsageError if the template's reference fails or does not fit its outputs, or the device has too
     little memory.
@@ -137,8 +139,10 @@ class RunBench:
         policy: TimingPolicy,
         seed: int,
         given: Given | None = None,
+        callable_of: Callable[[Mapping[str, Any]], CallableFunction | None] | None = None,
     ) -> None:
         self.policy = policy
+        self._callable_of = callable_of
         self._function = reference
         self._reference = None if reference is None else ReferenceOnDevice(device, reference)
         self.subject = subject
@@ -209,9 +213,22 @@ class RunBench:
         CandidateError if it cannot be linked, or the driver refuses it.
         """
         with self._as_candidate_error():
+            if isinstance(binary, CallableBinary):
+                assert self._callable_of is not None
+                return self._callable_of(binary.values)
             if isinstance(binary, PreparedBinary):
                 return PreparedCandidate(binary, self._device)
             return self._device.load(binary)
+
+    def call_first(self, loaded: CallableFunction) -> None:
+        """Call a Python callable once on the arrays of each check, which may compile it.
+
+        CandidateError as `run`.
+        """
+        with self._as_candidate_error():
+            for each in self._prepared:
+                loaded.first_call(*each.buffers.arrays)
+                self._device.wait()
 
     def run(self, loaded: Any, incumbent_s: float | None = None) -> RunResult:
         """Check and time a candidate.
@@ -279,6 +296,8 @@ class RunBench:
         """Return a call on arrays, once the constants among them are prepared."""
         if isinstance(loaded, PreparedCandidate):
             return loaded.bind(arrays)
+        if isinstance(loaded, CallableFunction):
+            return loaded.bind(*arrays)
         return self._device.bind(loaded, arrays)
 
     def _check(self, calls: Iterable[Call]) -> list[float | None]:

@@ -71,6 +71,13 @@ class BuildJob:
         return self.response.outcome
 
     @property
+    def compiles_late(self) -> bool:
+        """Whether it was built without being compiled: its first call may do so."""
+        assert self.response is not None
+        outcome = self.response.outcome
+        return isinstance(outcome, Message) and bool(outcome.body.get("compiles_late"))
+
+    @property
     def facts(self) -> dict[str, Any]:
         """The builder's facts about the code, as fields of a result."""
         body = self.built.body
@@ -189,6 +196,13 @@ class Scheduler:
             self.replace_runner(check=True)
         if not self._overlap:
             self._settle()
+        if job.compiles_late:
+            # Its first call has a time-out of its own, and is not timed.
+            loading = self._send("load", {}, self._timeout_s, payload, self._overlap)
+            if self._response(loading, self._overlap).error(self._timeout_s) is not None:
+                job.request = loading
+                return
+            payload = b""
         request = {"incumbent_s": job.candidate.incumbent_s}
         job.request = self._send("run", request, self._timeout_s, payload, self._overlap)
 

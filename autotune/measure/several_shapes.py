@@ -11,6 +11,7 @@ import numpy as np
 from autotune.measure.candidate import CandidateError
 from autotune.measure.roofline import Ceiling
 from autotune.measure.run_bench import RunBench, RunResult
+from autotune.runtime.callable_function import CallableFunction
 from autotune.runtime.device import Binary
 
 
@@ -34,6 +35,11 @@ class SeveralShapes:
     def load(self, binary: Binary) -> Any:
         """Load a candidate as `RunBench` does."""
         return self._benches[0].load(binary)
+
+    def call_first(self, loaded: CallableFunction) -> None:
+        """Call a Python callable on each shape as `RunBench` does."""
+        for bench in self._benches:
+            bench.call_first(loaded)
 
     def run(self, loaded: Any, incumbent_s: float | None = None) -> RunResult:
         """Check and time a candidate on each shape; CandidateError as `RunBench.run`."""

@@ -10,9 +10,7 @@ import __future__
 
 import ast
 import builtins
-import inspect
 import math
-import symtable
 import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
@@ -21,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from autotune.errors import UsageError
+from autotune.system.function_text import text_of, used_names, variables_of, written_function
 from autotune.template import Template
 
 _LEFT_OUT = "_left_out_of_text"
@@ -43,6 +42,7 @@ def self_contained(template: Template) -> str:
         If the text of a function is not known, or it uses an object that no text can give.
     """
     writer = _Writer()
+    assert isinstance(template.function, FunctionType)
     writer.add_function(template.function)
     extras = (template.reference, template.flops, template.accumulator, template.intermediate,
               template.inputs)  # fmt: skip
@@ -68,14 +68,14 @@ class _Writer:
         """Whether the text of an added function begins with a decorator."""
         return function in self._decorated
 
-    def add_function(self, function: Callable[..., Any]) -> None:
+    def add_function(self, function: FunctionType) -> None:
         """Add a function and what it uses."""
         name = function.__name__
         if not self._is_new(name, function):
             return
         text = _text_of(function)
         tree = _definition(text, name)
-        known = _variables(function)
+        known = variables_of(function)
         left_out = [node for node in tree.decorator_list if _is_left_out(node, known)]
         if len(left_out) < len(tree.decorator_list):
             self._decorated.add(function)
@@ -83,7 +83,7 @@ class _Writer:
         for node in reversed(left_out):
             del lines[node.lineno - 1 : node.end_lineno]
         text = "".join(lines)
-        above, inside = _used(text)
+        above, inside = used_names(text)
         for own in sorted((above | inside) - {name}):
             if own in known:
                 self._add(own, known[own], name)
@@ -98,15 +98,21 @@ class _Writer:
     def _add(self, name: str, value: Any, user: str) -> None:
         """Add the definition of a name that a function uses."""
         function = value.function if isinstance(value, Template) else value
+        inside = written_function(function)
         home = _home(function)
         if isinstance(value, ModuleType):
             self._define(name, value, f"import {value.__name__} as {name}")
         elif home is not None:
             self._define(name, value, f"from {home} import {function.__qualname__} as {name}")
-        elif isinstance(function, FunctionType):
-            self.add_function(function)
-            if function.__name__ != name:
-                self._define(name, value, f"{name} = {function.__name__}")
+        elif inside is not None:
+            self.add_function(inside)
+            if inside is not function and inside not in self._decorated:
+                raise UsageError(
+                    f"{name!r} is made of a function by a call, which worker processes cannot be "
+                    "given: write what makes it as a decorator above the function"
+                )
+            if inside.__name__ != name:
+                self._define(name, value, f"{name} = {inside.__name__}")
         else:
             self._define(name, value, f"{name} = {_literal(name, value, user)}")
 
@@ -128,14 +134,13 @@ class _Writer:
 
 def _text_of(function: Callable[..., Any]) -> str:
     """Return the text of a function; one that is indented stands in a block of its own."""
-    try:
-        text = inspect.getsource(function)
-    except (OSError, TypeError):
+    text = text_of(function)
+    if text is None:
         raise UsageError(
             f"Python knows no text of function {function.__name__!r}: write it in a file or a cell "
             "of a notebook, so that worker processes can run it, too"
-        ) from None
-    return f"if True:\n{text}" if text[:1].isspace() else text
+        )
+    return text
 
 
 def _definition(text: str, name: str) -> ast.FunctionDef:
@@ -165,26 +170,6 @@ def _is_left_out(decorator: ast.expr, known: Mapping[str, Any]) -> bool:
     for name in names:
         found = getattr(found, name, None)
     return getattr(found, _LEFT_OUT, False) is True
-
-
-def _used(text: str) -> tuple[set[str], set[str]]:
-    """Return the names that a text uses above the bodies of functions, and inside of them."""
-    whole = symtable.symtable(text, "function", "exec")
-    above = {s.get_name() for s in whole.get_symbols() if s.is_referenced()}
-    inside, tables = set[str](), [*whole.get_children()]
-    while tables:
-        table = tables.pop()
-        tables.extend(table.get_children())
-        symbols = (s for s in table.get_symbols() if s.is_referenced() and s.is_global())
-        inside |= {s.get_name() for s in symbols}
-    return above, inside
-
-
-def _variables(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return what the names outside of a function mean to it."""
-    assert isinstance(function, FunctionType)
-    inside = inspect.getclosurevars(function).nonlocals
-    return {**function.__globals__, **inside}
 
 
 def _home(value: object) -> str | None:

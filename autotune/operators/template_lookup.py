@@ -170,8 +170,12 @@ def worker_source(template: Template) -> tuple[str, bytes | None]:
     name = template.function.__name__
     if template.is_ours:
         return template.path, None
+    # Files beside the template are found from there.
+    path = os.path.join(os.path.dirname(template.source_file) if template.has_path else "", name)
+    while os.path.exists(f"{path}.py"):  # whose text would be taken for this one
+        path += "_"
     try:
-        return f"{name}.py:{name}", self_contained(template).encode()
+        return f"{path}.py:{name}", self_contained(template).encode()
     except UsageError:
         if not template.has_path:
             raise

@@ -45,7 +45,7 @@ REASONS = {
     NOT_IN_SPACE: "the template's knobs do not have these values",
     TEMPLATE_CHANGED: "the template has changed since (another fingerprint)",
     REFUSED: "the template refuses these knob values, and makes no loops of them",
-    NO_LOOPS: "the template gives a kernel as text",
+    NO_LOOPS: "the template gives a kernel that is no tensor expressions",
 }
 
 

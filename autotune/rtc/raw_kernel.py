@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from autotune.errors import UsageError
+from autotune.external.external_kernel import ExternalKernel, Rule, buffer_of
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.expr import Buffer, Expr, Var, is_const
-from autotune.ir.ops import binary, convert, is_convertible
-from autotune.ir.stmt import (
-    Allocate,
-    For,
-    FunctionInfo,
-    LoopKind,
-    PrimFunc,
-    Raw,
-    Seq,
-    Stmt,
-    allocated,
-)
+from autotune.ir.ops import binary
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Raw, Seq, Stmt, allocated
+from autotune.target import Target
 from autotune.te.tensor import Tensor
-
-Rule = tuple[Expr, str]
 
 
 @dataclass(frozen=True)
@@ -48,7 +37,7 @@ class KernelLaunch:
 
 
 @dataclass(frozen=True)
-class RawKernel:
+class RawKernel(ExternalKernel):
     """A kernel as text whose knobs are macros, with its launch; a template may return it.
 
     Attributes
@@ -76,6 +65,8 @@ class RawKernel:
         order: each begins when the one before it has ended.
     """
 
+    kind: ClassVar[str] = "raw kernel"
+
     name: str
     text: str
     inputs: Sequence[Tensor]
@@ -90,19 +81,18 @@ class RawKernel:
 
     def __post_init__(self) -> None:
         tensors = [*self.inputs, *self.outputs, *self.workspace]
-        if not all(isinstance(tensor, Tensor) for tensor in tensors) or not self.outputs:
-            raise UsageError(
-                f"raw kernel {self.name!r}: inputs, outputs and workspace must be lists of tensors "
-                "from te.placeholder, with one output at least"
-            )
-        for macro in self.defines:
-            if not isinstance(macro, str) or not macro.isidentifier():
-                raise UsageError(
-                    f"raw kernel {self.name!r}: a macro must be letters, digits and _, "
-                    f"got {macro!r}"
-                )
+        self._check(tensors, "inputs, outputs and workspace", self.defines, "a macro")
 
-    def lowered(self, name: str) -> PrimFunc:
+    def refusal(self, target: Target) -> str:
+        """Return why a target cannot run it, and which could; empty if it can."""
+        if not target.on_cpu:
+            return ""
+        return (
+            f"a kernel as text, which runs on GPUs only, not on {str(target)!r}: use a target such "
+            "as 'cuda -arch=sm_90'"
+        )
+
+    def lowered(self, name: str, folder: str = "") -> PrimFunc:
         """Return the kernels as a function: loops over the threads of each, and in them its text.
 
         The text and its macros stand with the first kernel, for all of them.
@@ -111,27 +101,22 @@ class RawKernel:
         ----------
         name : str
             Of the function.
+        folder : str
+            Not used.
         """
-        params = [_buffer(tensor) for tensor in (*self.inputs, *self.outputs)]
-        sizes = {n: self._expr(n, v) for n, v in self.defines.items() if _is_size(v)}
+        sizes = self._sizes(self.defines)
         main = KernelLaunch(self.name, self.grid, self.block, self.shared_memory)
         nests: list[Stmt] = []
-        values = tuple(sizes.values())
         rules: list[Rule] = []
         for launch in (*self.before, main):
             raw = Raw(launch.name, "", (), ())
             if not nests:
-                raw = Raw(launch.name, self._text(), tuple(sizes), values, self._given())
+                text, given = self._with_fixed(self.text, self.defines)
+                raw = Raw(launch.name, text, tuple(sizes), tuple(sizes.values()), given)
             nests.append(self._nest(launch, raw, rules))
         body = nests[0] if len(nests) == 1 else Seq(tuple(nests))
-        body = allocated([_buffer(tensor) for tensor in self.workspace], body)
-        return PrimFunc(
-            name,
-            tuple(params),
-            frozenset(params[len(self.inputs) :]),
-            body,
-            info=FunctionInfo(requirements=tuple(rules)),
-        )
+        body = allocated([buffer_of(tensor) for tensor in self.workspace], body)
+        return self._function(name, body, rules)
 
     def _nest(self, launch: KernelLaunch, raw: Raw, rules: list[Rule]) -> Stmt:
         """Return the loops over a launch's threads; add the launch's limits to the rules."""
@@ -147,71 +132,17 @@ class RawKernel:
             body = For(Var(tag, "int32"), extent, LoopKind.THREAD, body, tag)
         return body
 
-    def _text(self) -> str:
-        """Return the text, after the macros that do not depend on knobs."""
-        fixed = {n: v for n, v in self.defines.items() if not _is_size(v)}
-        lines = [f"#define {n} {_literal(self.name, n, v)}" for n, v in fixed.items()]
-        given = check_source(self.text, f"raw kernel {self.name!r}: text")
-        return check_source("\n".join([*lines, given.strip("\n"), ""]), f"raw kernel {self.name!r}")
-
-    def _given(self) -> tuple[int, int]:
-        """Return after how many lines of the text the given one begins, and with which line."""
-        fixed = sum(not _is_size(value) for value in self.defines.values())
-        return fixed, 1 + len(self.text) - len(self.text.lstrip("\n"))
-
     def _extents(self, what: str, given: Any) -> tuple[Expr, ...]:
         extents = tuple(given) if isinstance(given, (tuple, list)) else (given,)
         if not 1 <= len(extents) <= 3:
             raise UsageError(f"raw kernel {self.name!r}: {what} must be 1 to 3 sizes")
         return tuple(self._expr(what, extent) for extent in extents)
 
-    def _expr(self, what: str, value: Any) -> Expr:
-        expr = convert(value) if is_convertible(value) else None
-        if expr is None or expr.dtype not in ("int32", "int64"):
-            raise UsageError(
-                f"raw kernel {self.name!r}: {what} must be a whole number, or an expression of "
-                f"knobs and sizes, got {value!r}"
-            )
-        return expr
-
-
-def check_source(text: Any, what: str) -> str:
-    """Return a text that a compiler reads to its end; UsageError, naming `what`, if it is not."""
-    if not isinstance(text, str):
-        raise UsageError(f"{what} must be text, got {type(text).__name__}")
-    unreadable = re.search("[\0\ud800-\udfff]", text)
-    if unreadable:
-        line = text.count("\n", 0, unreadable.start()) + 1
-        raise UsageError(
-            f"{what} must be text without NUL and lone surrogates, has {unreadable[0]!a} "
-            f"in line {line}"
-        )
-    return text
-
-
-def _buffer(tensor: Tensor) -> Buffer:
-    return Buffer(tensor.name, tensor.dtype, tensor.extents)
-
 
 def _rules(tags: Sequence[tuple[str, Expr]], shared: Expr) -> list[Rule]:
     least = [(extent, 1, f"{tag} has at least one") for tag, extent in tags]
     least.append((shared, 0, "shared memory is not negative"))
     return [(binary(">=", x, n), rule) for x, n, rule in least if Intervals().bounds(x)[0] < n]
-
-
-def _is_size(value: Any) -> bool:
-    """Whether a macro's value is a whole number, which may depend on knobs."""
-    return not isinstance(value, (bool, float, str)) and is_convertible(value)
-
-
-def _literal(kernel: str, name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (float, str)):
-        return str(value)
-    raise UsageError(
-        f"raw kernel {kernel!r}: macro {name} must be a number, a flag or a text, got {value!r}"
-    )
 
 
 def _tags(level: str, extents: Sequence[Expr]) -> list[tuple[str, Expr]]:

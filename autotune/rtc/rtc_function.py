@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.codegen.cuda.device_source import IndexType, device_header
 from autotune.errors import TargetError, UsageError
-from autotune.rtc.raw_kernel import check_source
+from autotune.external.external_kernel import check_source
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.launch_limits import LaunchSizes, check_launch, limits_of_arch
 from autotune.runtime.cuda.loaded_program import bind_kernel

@@ -18,7 +18,7 @@ def refused_folder() -> Path:
     return cache_folder() / "refused"
 
 
-def keep_source(source: str, log: str) -> Path | None:
+def keep_source(source: str, log: str, suffix: str = ".cu") -> Path | None:
     """Save a source, with the compiler's log below it; return where, None if nowhere.
 
     Lines of the file are those that the log counts. The same text is saved once. Where the cache
@@ -26,19 +26,19 @@ def keep_source(source: str, log: str) -> Path | None:
     """
     text = f"{source}\n\n/*\n{log.replace('*/', '* /')}\n*/\n"
     folder = refused_folder()
-    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cu"
+    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}{suffix}"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.write_text(text, encoding="utf-8")
         _drop_oldest(folder)
         return path
     except OSError:
-        return _elsewhere(text)
+        return _elsewhere(text, suffix)
 
 
-def _elsewhere(text: str) -> Path | None:
+def _elsewhere(text: str, suffix: str) -> Path | None:
     try:
-        handle, name = tempfile.mkstemp(prefix="refused-", suffix=".cu")
+        handle, name = tempfile.mkstemp(prefix="refused-", suffix=suffix)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError:
@@ -48,7 +48,7 @@ def _elsewhere(text: str) -> Path | None:
 
 def _drop_oldest(folder: Path) -> None:
     files = []
-    for path in folder.glob("*.cu"):
+    for path in folder.glob("*.c*"):
         with contextlib.suppress(FileNotFoundError):  # another process was faster
             files.append((path.stat().st_mtime, path))
     for _, path in sorted(files)[:-KEPT]:

@@ -125,6 +125,7 @@ def supervise(
     lifeline: int | None = None,
     seconds: float | None = None,
     child_only: Collection[int] = (),
+    at_end: Callable[[], object] = lambda: None,
 ) -> NoReturn:
     """Become the supervisor of a child that runs `child_main`; neither returns.
 
@@ -135,6 +136,7 @@ def supervise(
     lifeline: a file descriptor of a pipe whose other end the served process holds.
     seconds: time-out of the child.
     child_only: file descriptors that the supervisor closes.
+    at_end: called when all have ended.
     """
     parent = os.getppid()
     die_by_signal(PARENT_DIED)
@@ -151,6 +153,7 @@ def supervise(
             _wait_for_end(child, lifeline, signals, parent, seconds, statuses)
     finally:
         statuses |= kill_children()
+        at_end()
         _exit_like(statuses[child])
 
 

@@ -6,11 +6,13 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import linecache
 import os
 import sys
 import threading
 import traceback
 from importlib.machinery import SourceFileLoader
+from importlib.util import decode_source
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -79,6 +81,10 @@ class FileAsItIs(SourceFileLoader):
             self.text = self.get_data(self.path)
         return self.source_to_code(self.text, self.path)
 
+    def get_source(self, fullname: str) -> str:
+        """Return the text for whoever looks for that of a function."""
+        return decode_source(self.text or self.get_data(self.path))
+
 
 def import_file(path: str, text: bytes | None = None) -> ModuleType:
     """Run a Python file, or a text in its place, as a module that is named after its path.
@@ -88,6 +94,8 @@ def import_file(path: str, text: bytes | None = None) -> ModuleType:
     name = f"autotune_template_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
     loader = FileAsItIs(name, path)
     loader.text = text
+    if text is not None:
+        linecache.cache.pop(path, None)  # an earlier text
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
     assert spec.loader is not None

@@ -17,16 +17,18 @@ import numpy.typing as npt
 
 from autotune import te
 from autotune.errors import UsageError, error_text
+from autotune.external.callable_kernel import CallableKernel
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Const, Expr, KnobVar, SizeVar
 from autotune.ir.ops import const
 from autotune.ir.printer import expr_text
 from autotune.ir.stmt import PrimFunc
-from autotune.ir.visitor import free_vars, substitute, walk_expr
+from autotune.ir.visitor import free_vars, language_of, substitute, walk_expr
 from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.lowering.split_constants import PreparedFunction, split_constants
 from autotune.operators.template_lookup import find_template, text_of, worker_source
-from autotune.runtime.signature import ArrayParameter
+from autotune.runtime.callable_function import CallableFunction
+from autotune.runtime.signature import ArrayParameter, Signature
 from autotune.target import Target
 from autotune.task.workload import Workload
 from autotune.template import Template
@@ -376,6 +378,15 @@ class Task:
             self._refuse_open_constant(function.params[position])
         return split_constants(function, self.constant).final_form(self.target)
 
+    def callable_of(self, values: Mapping[str, object]) -> CallableFunction | None:
+        """Return what a Python callable is called by, for named knob values; None if it is none."""
+        function = self._structures.of(values).function
+        if function is None or language_of(function) != "python":
+            return None
+        made = self._structures.external(values)
+        assert isinstance(made, CallableKernel)
+        return made.loaded(Signature(self.workload.template, tuple(self.arguments)), self.target)
+
     def _refuse_open_constant(self, constant: Buffer) -> None:
         """Raise UsageError if an input that does not change has open sizes."""
         own = [v for extent in constant.shape for v in free_vars(extent)]
@@ -489,7 +500,7 @@ class Task:
         if found is None:
             lines = [self.workload.key, *schedule_lines(structure.schedule)]
             if structure.schedule is None and structure.function is not None:
-                lines += function_lines(structure.function)  # a kernel as text
+                lines += function_lines(structure.function)  # an external kernel
             found = self._digests[structure] = digest(lines)
         return {"space": self._space_fingerprint, "template": found}
 

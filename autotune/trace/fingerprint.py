@@ -159,6 +159,8 @@ class _Code(_Lines):
             case Raw(name, text, defines, values):
                 macros = dict(zip(defines, map(self.expr, values), strict=True))
                 self.lines.append(f"raw {name!r} {macros} {text!r}")
+                if node.language != "cuda":  # the only one of earlier records
+                    self.lines.append(f"in {node.language} by {node.command}")
             case Allocate(buffer, body):
                 self.lines.append(f"allocate {self.buffer(buffer)}")
                 self._block(body)

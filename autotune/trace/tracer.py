@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import reprlib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +18,11 @@ from dataclasses import replace
 from typing import Any
 
 from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, error_text
+from autotune.external.external_kernel import ExternalKernel
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.lowering.split_constants import check_constants
 from autotune.lowering.target_limits import target_rules
-from autotune.rtc.raw_kernel import RawKernel
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
@@ -42,7 +43,7 @@ from autotune.trace.value_sources import (
 from records.caller_warnings import warn
 from search_spaces import Knob as SpaceKnob
 
-Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]] | RawKernel]
+Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]] | ExternalKernel]
 
 # Runs to detect a template that is not deterministic, and pairs of runs to find the place.
 MAX_REPEATS = 16
@@ -211,7 +212,7 @@ class Structures:
         """Return the schedule for plain numbers; None if the template refuses them."""
         try:
             made = self.run(PlainValues(self.table, values))
-            return None if isinstance(made, RawKernel) else made[0]
+            return None if isinstance(made, ExternalKernel) else made[0]
         except (MemoryError, KeyboardInterrupt):
             raise
         except BaseException:
@@ -293,11 +294,11 @@ class Structures:
             return Structure(-1, fault=f"template: {fault.message}")
         return self._attempt(source)
 
-    def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]] | RawKernel:
+    def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]] | ExternalKernel:
         """Run the template with values from `source`."""
         run = functools.partial(self._run, Knobs(source, self.target, self.constants))
         result = run_isolated(run) if self.guarded else run()
-        if isinstance(result, RawKernel):
+        if isinstance(result, ExternalKernel):
             return result
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule):
             schedule, tensors = result
@@ -305,9 +306,14 @@ class Structures:
                 return schedule, tuple(tensors)
         raise UsageError(
             f"template {self.name!r} must return its tensors, as in `return [A, B]`, its schedule "
-            "and them, as in `return s, [A, B]`, or an rtc.RawKernel; it returned "
+            "and them, as in `return s, [A, B]`, or a kernel such as autotune.CKernel; it returned "
             + " ".join(reprlib.repr(result).split())
         )
+
+    def external(self, values: Mapping[str, object]) -> ExternalKernel | None:
+        """Return the external kernel of one configuration, with plain numbers; None if none."""
+        made = self.run(PlainValues(self.table, values))
+        return made if isinstance(made, ExternalKernel) else None
 
     def discover_knobs(self, values: Mapping[str, object]) -> None:
         """Run the template for one configuration, only to see which knobs it defines."""
@@ -350,19 +356,17 @@ class Structures:
         )
 
     def _lowered(
-        self, made: tuple[Schedule, tuple[Tensor, ...]] | RawKernel
+        self, made: tuple[Schedule, tuple[Tensor, ...]] | ExternalKernel
     ) -> tuple[Schedule | None, tuple[Tensor, ...], PrimFunc]:
-        """Return schedule (None for a kernel as text), tensors and function of a run's result."""
-        if not isinstance(made, RawKernel):
+        """Return schedule (None for an external kernel), tensors and function of a run's result."""
+        if not isinstance(made, ExternalKernel):
             return *made, lower_schedule(*made, self.name)
-        if self.target.on_cpu:
-            why = f"a kernel as text, which runs on GPUs only, not on {str(self.target)!r}"
+        why = made.refusal(self.target)
+        if why:
             if any(structure.schedule is not None for structure in self.known):
                 raise InstantiationError(why)
-            raise UsageError(
-                f"template {self.name!r} returns {why}: use a target such as 'cuda -arch=sm_90'"
-            )
-        return None, (*made.inputs, *made.outputs), made.lowered(self.name)
+            raise UsageError(f"template {self.name!r} returns {why}")
+        return None, made.tensors, made.lowered(self.name, os.path.dirname(self._source_file))
 
     def _message(self, error: BaseException) -> str:
         text = error_text(error).strip().split("\n")[0]

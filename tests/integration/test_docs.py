@@ -14,6 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from support.c_compiler import needs_cc
 from support.command_line import QUICK
 from support.cuda_compiler import needs_nvrtc
 from support.documented_logs import make_logs
@@ -34,7 +35,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     "name",
     [
         "te.md", "dtypes.md", "extend.md", "features.md", "tile.md", "tune.md", "compat.md",
-        pytest.param("rtc.md", marks=needs_nvrtc),
+        pytest.param("rtc.md", marks=needs_nvrtc), pytest.param("external.md", marks=needs_cc),
     ],
 )  # fmt: skip
 def test_the_blocks_of_a_document_run(

@@ -1,5 +1,6 @@
 """The examples and the code in the README run as they stand, on tiny sizes."""
 
+import importlib.util
 import re
 import runpy
 import subprocess
@@ -10,6 +11,7 @@ import nbformat
 import numpy as np
 import pytest
 from nbclient import NotebookClient
+from support.c_compiler import needs_cc
 from support.command_line import environment
 from support.cuda_compiler import needs_nvrtc
 
@@ -19,6 +21,11 @@ from records import Record, RecordStore
 ROOT = Path(__file__).parents[2]
 
 
+def needs(*packages):
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+
 @pytest.mark.parametrize(
     ("script", "words", "said"),
     [
@@ -26,6 +33,12 @@ ROOT = Path(__file__).parents[2]
         ("own_template.py", ["30", "50", "3"], "3 trials"),
         ("deploy.py", ["16"], "the answers agree, and LLVM is not loaded"),
         pytest.param("raw_kernel.py", ["5000"], "registers, 0 bytes spilled", marks=needs_nvrtc),
+        pytest.param("c_kernel.py", ["32", "3"], "the answers agree", marks=needs_cc),
+        ("numpy_call.py", ["30", "50", "3"], "the answers agree"),
+        pytest.param("numba_kernel.py", ["20", "2"], "the answers agree", marks=needs("numba")),
+        pytest.param(
+            "triton_kernel.py", ["999", "2"], "the answers agree", marks=needs("triton", "torch")
+        ),
     ],
 )
 def test_example_runs(script, words, said, tmp_path):
@@ -62,7 +75,8 @@ def test_every_example_is_run_here():
     assert {path.name for path in (ROOT / "examples").glob("*.ipynb")} == {
         "tune_in_a_notebook.ipynb"
     }
-    ran = {"tune_and_build.py", "own_template.py", "deploy.py", "raw_kernel.py"}
+    ran = {"tune_and_build.py", "own_template.py", "deploy.py", "raw_kernel.py", "c_kernel.py"}
+    ran |= {"numpy_call.py", "numba_kernel.py", "triton_kernel.py"}
     assert scripts == {*ran, "train_on_export.py"}
 
 

@@ -234,3 +234,21 @@ def test_what_cannot_be_used_is_one_line(machine, monkeypatch, settings, target,
         LocalMeasurer("broadcast_add", {"n": 64}, target)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(f"target {target!r} cannot be measured here: ")
+
+
+def test_a_python_callable_works_on_arrays_of_the_gpu_and_is_timed_by_its_events(machine):
+    reference = FAULTY.replace(":increment", ":called")
+    args = {"faults": "none,wrong,raise"}
+    space = Task.from_reference(reference, args, "cuda").space
+    inputs = [MeasureInput(space.config(index)) for index in range(len(space))]
+    with LocalMeasurer(reference, args, "cuda", QUICK, 20.0, builders=1) as measurer:
+        results = {str(each.config.values): r for each, r in measurer.measure(inputs)}
+    assert [r.error and r.error.code for r in results.values()].count(None) == 2
+    for values, result in results.items():
+        if "wrong" in values:
+            assert result.error.code == No.WRONG_ANSWER
+        elif "raise" in values:
+            assert result.error.message == "ValueError: no plan for a cupy array"
+        else:
+            assert result.ok, result.error
+    assert set(contexts(machine)) == {"autotune:gpu"}

@@ -15,6 +15,7 @@ from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.task_arguments import make_task
 from autotune.cli.terminal.output import print_line, width
 from autotune.errors import UsageError
+from autotune.ir.visitor import is_raw
 from autotune.lowering.finalise import listing
 from autotune.report.space_text import space_json, space_text
 from autotune.report.text_tables import wrap_clauses
@@ -65,7 +66,11 @@ def _code(task: Task, index: int | None, view: str) -> str:
         refused = task.final(chosen).info.not_vectorized
         notes = [f"// {loop} is not vectorized: {reason}" for loop, reason in refused]
         return "\n".join([str(listing(task.function(chosen))).rstrip(), *notes])
-    functions = task.prepared_of(task.space.config(chosen).values).functions
+    values = task.space.config(chosen).values
+    called = task.callable_of(values)
+    if called is not None:
+        return called.source
+    functions = task.prepared_of(values).functions
     sources = [BuiltFunction(each, task.target).source.rstrip() for each in reversed(functions)]
     return "\n\n".join(sources)  # the function that prepares constants, then the one that is called
 
@@ -74,7 +79,10 @@ def _steps(task: Task, index: int) -> str:
     """Return the schedule of a configuration, one numbered step per line."""
     steps = task.steps_of(index)
     if steps is None:
-        raise UsageError(f"{task.workload} fails in configuration {index}: it has no schedule")
+        why = f"fails in configuration {index}"
+        if is_raw(task.function(index)):
+            why = "gives a kernel that is no tensor expressions"
+        raise UsageError(f"{task.workload} {why}: it has no schedule")
     return "\n".join(f"{number}. {Step.from_json(step)}" for number, step in enumerate(steps, 1))
 
 

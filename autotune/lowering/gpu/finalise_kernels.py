@@ -48,9 +48,9 @@ def final_form(function: PrimFunc, target: Target) -> PrimFunc:
 
     Raises LoweringError if the target cannot execute it.
     """
-    if target.gpu is None:
-        return finalise(function)
-    return function if is_raw(function) else finalise_kernels(function)
+    if is_raw(function):
+        return function
+    return finalise(function) if target.gpu is None else finalise_kernels(function)
 
 
 def finalising_kernels(function: PrimFunc) -> Iterator[PrimFunc]:

@@ -12,13 +12,13 @@ from typing import Any
 
 from autotune import te
 from autotune.errors import UsageError, error_text
+from autotune.external.external_kernel import ExternalKernel
 from autotune.ir import expr as ir
 from autotune.ir.evaluate.interpreter import evaluate
 from autotune.ir.visitor import post_order, walk_expr
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.measure.checks.input_uses import InputUse, input_uses
-from autotune.rtc.raw_kernel import RawKernel
 from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.cpu.llvm_compiler import compile_binary
 from autotune.target import Target
@@ -36,7 +36,7 @@ class Computation:
     """The computation itself, without a schedule.
 
     tensors: inputs, then outputs; no symbolic sizes.
-    terms: `reduction_length` as the author of a kernel as text states it.
+    terms: `reduction_length` as the author of an external kernel states it.
     """
 
     tensors: Sequence[Tensor]
@@ -60,8 +60,8 @@ class Computation:
     def _with_values(cls, task: Task, values: Mapping[str, KnobValue]) -> Computation:
         source = ConcreteValues(KnobTable(task.template.name), values)
         made = task.template.described(Knobs(source, task.target, task.constant), **task.args)
-        if isinstance(made, RawKernel):
-            return cls((*made.inputs, *made.outputs), made.reduction_length)
+        if isinstance(made, ExternalKernel):
+            return cls(made.tensors, made.reduction_length)
         return cls(made.tensors if isinstance(made, TensorGraph) else tuple(made[1]))
 
     def operations(self) -> list[ComputeOp]:
@@ -95,14 +95,14 @@ class Computation:
         return max(length.values(), default=1)
 
     def functions(self) -> frozenset[str] | None:
-        """Return the names of the functions that are applied; None of a kernel as text."""
+        """Return the names of the functions that are applied; None of an external kernel."""
         if not self.is_computed:
             return None
         nodes = (node for op in self.operations() for body in op.body for node in walk_expr(body))
         return frozenset(node.name for node in nodes if isinstance(node, ir.Call))
 
     def input_uses(self) -> tuple[InputUse, ...] | None:
-        """Return the uses of each input; None for a kernel as text."""
+        """Return the uses of each input; None for an external kernel."""
         if not self.is_computed:
             return None
         inputs = [t for t in self.tensors if isinstance(t.op, PlaceholderOp)]
@@ -132,7 +132,7 @@ class Computation:
 
     @property
     def is_computed(self) -> bool:
-        """Whether it says how its outputs are computed, which a kernel as text does not."""
+        """Whether it says how its outputs are computed, which an external kernel does not."""
         return self.terms is None
 
     def _product(self, axes: Sequence[Any]) -> int:
@@ -142,7 +142,7 @@ class Computation:
 def float_operations(task: Task) -> float | None:
     """Return the operations of one run: as the template states them, else as its formula has them.
 
-    None of a template that only moves elements, and of a kernel as text that states none.
+    None of a template that only moves elements, and of an external kernel that states none.
 
     UsageError if the template's count fails, or its formula cannot be found.
     """

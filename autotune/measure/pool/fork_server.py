@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.system import processes
+from autotune.system.scratch import remove_scratch, share_scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +45,8 @@ def main(arguments: list[str]) -> None:
     lifeline, control = map(int, arguments)
     processes.set_name("autotune:superv")
     work = partial(_run_fork_server, lifeline, control)
-    processes.supervise(work, lifeline, child_only=[control])
+    share_scratch()
+    processes.supervise(work, lifeline, child_only=[control], at_end=remove_scratch)
 
 
 def _run_fork_server(lifeline: int, control: int) -> None:

@@ -22,6 +22,7 @@ from autotune.measure.run_bench import RunBench
 from autotune.measure.several_shapes import SeveralShapes
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.backends import backend_of
+from autotune.runtime.callable_function import CallableBinary
 from autotune.system.processes import (
     adopt_orphans,
     die_by_signal,
@@ -35,13 +36,14 @@ from search_spaces import Config
 
 
 class Runner:
-    """Answers "open", "run", "enter", "round", "ceiling" and "baseline"."""
+    """Answers "open", "load", "run", "enter", "round", "ceiling" and "baseline"."""
 
     _bench: RunBench | SeveralShapes  # from "open" on
 
     def __init__(self) -> None:
         self.operations = {
             "open": self._open,
+            "load": self._load,
             "run": self._run,
             "enter": self._enter,
             "round": self._round,
@@ -49,6 +51,7 @@ class Runner:
             "baseline": self._baseline,
         }
         self._entered: dict[int, Any] = {}
+        self._ready: Any = None  # what "load" has loaded
 
     def _open(self, request: dict[str, Any], payload: bytes) -> Message:
         subjects = pickle.loads(payload)
@@ -68,6 +71,7 @@ class Runner:
                 TimingPolicy.from_json(request["policy"]),
                 request["seed"],
                 task.inputs,
+                task.callable_of,
             )
             benches.append(bench)
         self._bench = benches[0] if len(benches) == 1 else SeveralShapes(benches)
@@ -77,8 +81,14 @@ class Runner:
         told = {"reference": own.reference, "notes": own.notes, "checks": own.checks}
         return Message(told)
 
+    def _load(self, _: dict[str, Any], payload: bytes) -> Message:
+        self._ready = self._loaded(payload)
+        self._bench.call_first(self._ready)
+        return Message({})
+
     def _run(self, request: dict[str, Any], payload: bytes) -> Message:
-        return Message(vars(self._bench.run(self._loaded(payload), request["incumbent_s"])))
+        loaded = self._loaded(payload) if payload else self._ready
+        return Message(vars(self._bench.run(loaded, request["incumbent_s"])))
 
     def _enter(self, request: dict[str, Any], payload: bytes) -> Message:
         loaded = self._loaded(payload)
@@ -132,7 +142,9 @@ class Builder:
         built = self._bench.build(Config.from_json(request["config"]).values, request["again"])
         kernels = None if built.binary is None else built.binary.resources
         code = b"" if built.binary is None else pickle.dumps(built.binary)
-        return Message({"code_hash": built.code_hash, "kernels": kernels}, code)
+        late = isinstance(built.binary, CallableBinary)
+        body = {"code_hash": built.code_hash, "kernels": kernels, "compiles_late": late}
+        return Message(body, code)
 
 
 # Takes the body and the payload of a request; returns the answer.

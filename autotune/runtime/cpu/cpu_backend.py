@@ -12,6 +12,7 @@ import numpy as np
 
 from autotune.ir import dtypes
 from autotune.ir.stmt import PrimFunc
+from autotune.ir.visitor import is_raw
 from autotune.runtime.cpu.aligned_arrays import aligned_zeros
 from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.device import Host
@@ -22,6 +23,7 @@ from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.lowering.split_constants import PreparedFunction
+    from autotune.runtime.cpu.c_compiler import LoadedObject, SharedObject
     from autotune.runtime.cpu.cpu_device import CpuDevice
     from autotune.runtime.cpu.llvm_compiler import CompiledFunction
 
@@ -48,8 +50,14 @@ def facts(target: Target) -> dict[str, Any]:
     return {"device": known, "arch": None, "versions": {}}
 
 
-def compile_binary(function: PrimFunc, target: Target, _arch: str | None = None) -> CpuBinary:
-    """Compile a function in final form with LLVM."""
+def compile_binary(
+    function: PrimFunc, target: Target, _arch: str | None = None
+) -> CpuBinary | SharedObject:
+    """Compile a function in final form with LLVM, or a kernel in C with the system's compiler."""
+    if is_raw(function):
+        from autotune.runtime.cpu.c_compiler import CSource, compile_shared
+
+        return compile_shared(CSource.of(function), target)
     from autotune.runtime.cpu.llvm_compiler import compile_binary
 
     return compile_binary(function, target)
@@ -57,8 +65,12 @@ def compile_binary(function: PrimFunc, target: Target, _arch: str | None = None)
 
 def build_function(
     function: PreparedFunction, target: Target, constants: Sequence[Host]
-) -> CompiledFunction:
+) -> CompiledFunction | LoadedObject:
     """Compile a function in final form, and run the part that depends only on constants."""
+    if is_raw(function.main):
+        from autotune.runtime.cpu.c_compiler import CSource, LoadedObject, compile_shared
+
+        return LoadedObject(compile_shared(CSource.of(function.main), target))
     from autotune.runtime.cpu.llvm_compiler import compile_function
 
     made: list[Host] = []

@@ -13,9 +13,10 @@ import numpy as np
 
 from autotune.ir import dtypes
 from autotune.runtime.cpu import benchmark_kernels
+from autotune.runtime.cpu.c_compiler import LoadedObject, SharedObject
 from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.cpu.llvm_compiler import LoadedBinary
-from autotune.runtime.device import Call, Host
+from autotune.runtime.device import Call, DeviceFunction, Host
 from autotune.system import host
 from autotune.target import Target
 
@@ -80,11 +81,11 @@ class CpuDevice:
         """Return a copy that cannot be written to."""
         return SealedCopy(array)
 
-    def load(self, binary: CpuBinary) -> LoadedBinary:
+    def load(self, binary: CpuBinary | SharedObject) -> LoadedBinary | LoadedObject:
         """Link code; CodegenError if it calls a function that there is not."""
-        return LoadedBinary(binary)
+        return LoadedObject(binary) if isinstance(binary, SharedObject) else LoadedBinary(binary)
 
-    def bind(self, loaded: LoadedBinary, arrays: Sequence[Host]) -> Call:
+    def bind(self, loaded: DeviceFunction, arrays: Sequence[Host]) -> Call:
         """Check the arrays once, and return a call on them."""
         return loaded.bind(*arrays)
 

@@ -50,7 +50,7 @@ def candidates() -> list[str]:
 
 
 @contextlib.contextmanager
-def _bounded_spin() -> Iterator[None]:
+def bounded_spin() -> Iterator[None]:
     """Let threads that wait spin briefly and then sleep, unless the user has said how to wait.
 
     libgomp reads this when it is loaded. Its own default spins for milliseconds, and on a machine
@@ -68,7 +68,7 @@ def _bounded_spin() -> Iterator[None]:
 
 def _open(path: str) -> OpenMP | None:
     try:
-        with _bounded_spin():
+        with bounded_spin():
             library = ctypes.CDLL(path)
         addresses = {
             name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0

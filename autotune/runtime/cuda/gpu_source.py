@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from autotune.codegen.cuda.cuda_source import CUDAKernel, emit
 from autotune.codegen.cuda.device_source import device_header
-from autotune.errors import UsageError
-from autotune.ir.expr import Const, Expr
+from autotune.codegen.raw_text import constant_value, raw_text
 from autotune.ir.stmt import Allocate, For, PrimFunc, Raw
 from autotune.ir.visitor import is_raw, walk
 from autotune.lowering.target_limits import launches
@@ -67,19 +66,15 @@ def raw_source(function: PrimFunc) -> GpuSource:
         raise TypeError(f"{function.name} is not a kernel as text")
     nests = list(launches(function.body))
     inside = [next(s for s in walk(nest) if isinstance(s, Raw)) for nest in nests]
-    first = inside[0]
-    values = map(_value, first.values)
-    macros = "".join(f"#define {n} {v}\n" for n, v in zip(first.defines, values, strict=True))
-    (before, line), lines = first.given, first.text.split("\n")
     memory = [
-        ArrayParameter(s.buffer.name, s.buffer.dtype, tuple(map(_value, s.buffer.shape)), True)
+        ArrayParameter(b.name, b.dtype, tuple(map(constant_value, b.shape)), True)
         for s in walk(function.body)
-        if isinstance(s, Allocate) and s.buffer.scope == "global"
+        if isinstance(s, Allocate) and (b := s.buffer).scope == "global"
     ]
     numbers = tuple(range(len(function.params) + len(memory)))
     return GpuSource(
         Signature.of(function),
-        "\n".join([macros, *lines[:before], f'#line {line} "text"', *lines[before:]]),
+        raw_text(inside[0]),
         tuple(_launch(raw.name, nest, numbers) for raw, nest in zip(inside, nests, strict=True)),
         workspace=tuple(memory),
         header=f"{device_header()}\n",
@@ -93,17 +88,11 @@ def _launch(name: str, nest: For, arrays: tuple[int, ...]) -> GpuLaunch:
     for stmt in walk(nest):
         match stmt:
             case For(extent=extent, thread_tag=tag):
-                extents[tag] = _value(extent)
+                extents[tag] = constant_value(extent)
             case Allocate(buffer):
-                shared = _value(buffer.shape[0])
+                shared = constant_value(buffer.shape[0])
     grid, block = (
         [extents.get(f"{level}.{axis}", 1) for axis in "xyz"] for level in ("blockIdx", "threadIdx")
     )
     sizes = LaunchSizes.of(name, grid, block, shared)
     return GpuLaunch(name, sizes.grid, sizes.block, sizes.shared_bytes, arrays)
-
-
-def _value(expr: Expr) -> int:
-    if not isinstance(expr, Const):
-        raise UsageError(f"`{expr}` depends on more than knobs and the template's arguments")
-    return int(expr.value)

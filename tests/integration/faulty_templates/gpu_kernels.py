@@ -1,11 +1,15 @@
-"""A kernel as text whose knob `fault` chooses what goes wrong; on the fake GPU, by a comment."""
+"""Kernels whose knob `fault` chooses what goes wrong: in a text by a comment, for the fake GPU."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from typing import Any
 
+import numpy as np
+
+import autotune
 from autotune import rtc, te
 from autotune.template import Knobs, template
 
@@ -47,3 +51,22 @@ def increment(cfg: Knobs, n: int = 64, faults: str = "none") -> rtc.RawKernel:
         block=threads,
         defines={"N": n, "THREADS": threads},
     )
+
+
+def incremented(a: Any, b: Any, parts: int, fault: str) -> None:
+    """Write a + 1 to b, part by part, with what CuPy's arrays can."""
+    for part in range(parts):
+        np.add(a[part::parts], 2 if fault == "wrong" else 1, out=b[part::parts])
+    if fault == "raise":
+        raise ValueError(f"no plan for a {type(a).__module__.partition('.')[0]} array")
+
+
+@template("incremented", target="cuda", reference=lambda x: x + 1)
+def called(cfg: Knobs, n: int = 64, faults: str = "none") -> autotune.CallableKernel:
+    """B[n] = A + 1, by a Python callable."""
+    keywords = {
+        "fault": cfg.define_knob("fault", faults.split(",")),
+        "parts": cfg.define_knob("parts", [1, 2]),
+    }
+    a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+    return autotune.CallableKernel(incremented, [a], [b], keywords)

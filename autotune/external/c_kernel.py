@@ -1,0 +1,182 @@
+"""A kernel in C or C++, whose knobs are macros and options of the system's compiler."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from autotune.errors import InstantiationError, UsageError
+from autotune.external.external_kernel import ExternalKernel
+from autotune.ir.stmt import PrimFunc, Raw
+from autotune.target import Target
+from autotune.te.tensor import Tensor
+
+#: The compilers by default, by language.
+COMPILERS = {"c": "cc", "c++": "c++"}
+
+_LANGUAGES = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++"}
+_QUOTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)".*$', re.MULTILINE)
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b.*$", re.MULTILINE)
+_DEEPEST = 64  # Files that include each other.
+
+
+@dataclass(frozen=True)
+class CKernel(ExternalKernel):
+    """A function in C or C++ that a template may return: compiled when it is measured or built.
+
+    Attributes
+    ----------
+    name : str
+        The function: its identifier, or in C++ an expression such as ``scale<float, BLOCK>``. Its
+        parameters are pointers, to inputs and then outputs; what it returns is ignored.
+    source : str or path
+        The text; or a file, beside the template's file or by its path. A `str` is a file if it is
+        one line that ends as files do in C or C++. Files that it includes in quotes, and that are
+        there, become part of the text.
+    inputs, outputs : sequence of Tensor
+        Made by `te.placeholder`; C-contiguous arrays.
+    defines : mapping of str to int, float, bool or str
+        Macros with their values: numbers, or expressions of knobs and sizes.
+    flags : sequence of str
+        Options of the compiler; knobs that are texts, or ``f"-O{int(knob)}"``.
+    compiler : str
+        Found on the path; by default ``cc``, or ``c++`` for C++.
+    language : str
+        ``"c"`` or ``"c++"``; by default what the file's ending or the compiler's name says, else C.
+    reduction_length : int
+        Terms that one element of an output accumulates, >= 1: rounding errors grow with it, and so
+        does what is allowed of them.
+    """
+
+    kind: ClassVar[str] = "C kernel"
+
+    name: str
+    source: str | os.PathLike[str]
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    defines: Mapping[str, Any] = field(default_factory=dict)
+    flags: Sequence[str] = ("-O3", "-march=native")
+    compiler: str = ""
+    language: str = ""
+    reduction_length: int = 1
+
+    def __post_init__(self) -> None:
+        self._check([*self.inputs, *self.outputs], "inputs and outputs", self.defines, "a macro")
+        if not isinstance(self.source, (str, os.PathLike)):
+            raise UsageError(f"{self.what}: source must be text or a path, got {self.source!r}")
+        if isinstance(self.flags, str) or not all(isinstance(flag, str) for flag in self.flags):
+            raise UsageError(f"{self.what}: flags must be a list of texts, got {self.flags!r}")
+        if self.language not in ("", *COMPILERS):
+            raise UsageError(f'{self.what}: language must be "c" or "c++", got {self.language!r}')
+        if self._language == "c" and not str(self.name).isidentifier():
+            raise UsageError(f"{self.what}: the name of a function in C is an identifier")
+
+    def refusal(self, target: Target) -> str:
+        """Return why a target cannot run it, and which could; empty if it can."""
+        if target.kind == "llvm":
+            return ""
+        return f"a kernel in C, which runs on CPUs only, not on {str(target)!r}: use 'llvm'"
+
+    def lowered(self, name: str, folder: str = "") -> PrimFunc:
+        """Return it as a function whose body is its text.
+
+        Parameters
+        ----------
+        name : str
+            Of the function.
+        folder : str
+            Where its file may be.
+
+        Raises
+        ------
+        InstantiationError
+            If there is no such compiler.
+        UsageError
+            If there is no such file, or a macro's value is none.
+        """
+        compiler = self.compiler or COMPILERS[self._language]
+        if shutil.which(compiler) is None:
+            raise InstantiationError(
+                f"there is no compiler {compiler!r} on this machine's path: install it, or name "
+                "another as compiler="
+            )
+        sizes = self._sizes(self.defines)
+        text, given = self._with_fixed(self._text(folder), self._plain_defines())
+        command = (compiler, *map(str, self.flags))
+        raw = Raw(
+            self.name, text, tuple(sizes), tuple(sizes.values()), given, self._language, command
+        )
+        return self._function(name, raw)
+
+    def _plain_defines(self) -> dict[str, Any]:
+        """Return the macros; flags are 0 and 1, as C has no other words for them."""
+        return {n: str(int(v)) if isinstance(v, bool) else v for n, v in self.defines.items()}
+
+    @property
+    def _language(self) -> str:
+        by_ending = _LANGUAGES.get(Path(self._file).suffix, "") if self._file else ""
+        by_compiler = "c++" if "++" in self.compiler else "c"
+        return self.language or by_ending or by_compiler
+
+    @property
+    def _file(self) -> str:
+        """The path of the source, "" if it is text."""
+        if not isinstance(self.source, str):
+            return os.fspath(self.source)
+        is_path = "\n" not in self.source and Path(self.source).suffix in _LANGUAGES
+        return self.source if is_path else ""
+
+    def _text(self, folder: str) -> Any:
+        """Return the text, with the files that it includes."""
+        if not self._file:
+            return _with_included(str(self.source), folder, self.what)
+        places = [os.path.join(folder, self._file), self._file]
+        path = next(filter(os.path.isfile, places), None)
+        if path is None:
+            raise UsageError(f"{self.what}: there is no file {self._file!r}, nor in {folder!r}")
+        named = f'#line 1 "{os.path.basename(path)}"\n{_read(path, self.what)}'
+        return _with_included(named, os.path.dirname(path), self.what)
+
+
+def _with_included(text: str, folder: str, what: str) -> str:
+    """Return a text in which files of a folder stand in place of what includes them.
+
+    So it says all that is compiled: it is cached, recorded and sent to workers.
+    """
+    once: set[str] = set()
+
+    def expanded(text: str, folder: str, name: str, depth: int) -> str:
+        if depth > _DEEPEST:
+            raise UsageError(f"{what}: its files include each other without an end")
+
+        def included(match: re.Match[str]) -> str:
+            path = os.path.realpath(os.path.join(folder, match[1]))
+            if not os.path.isfile(path):
+                return match[0]  # the compiler may know it
+            next_line = text.count("\n", 0, match.end()) + 2 - begins
+            found = _read(path, what)
+            if _ONCE.search(found):
+                if path in once:
+                    return ""
+                once.add(path)
+                found = _ONCE.sub("", found)
+            inner = expanded(found, os.path.dirname(path), match[1], depth + 1)
+            return f'#line 1 "{match[1]}"\n{inner}\n#line {next_line} "{name}"'
+
+        begins = int(text.startswith("#line 1 "))
+        return _QUOTED.sub(included, text)
+
+    named = re.match('#line 1 "([^"\n]+)"\n', text)
+    return expanded(text, folder, named[1] if named else "text", 0)
+
+
+def _read(path: str, what: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{what}: {path} cannot be read: {error}") from error

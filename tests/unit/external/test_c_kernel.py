@@ -1,0 +1,342 @@
+"""Kernels in C and C++: traced with their knobs, compiled, called, told apart by all they use."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.c_compiler import needs_cc, needs_cxx
+
+import autotune
+from autotune import te
+from autotune.builder import BuiltFunction, build
+from autotune.errors import CodegenError, CompileError, SaveError, UsageError
+from autotune.feature import TaskFeatures
+from autotune.measure.build_bench import BuildBench
+from autotune.runtime.cpu.c_compiler import CSource, LoadedObject, compile_shared
+from autotune.system import scratch
+from autotune.target import Target
+from autotune.task.task import Task
+from autotune.template import Knobs, template
+
+SCALE = """
+void scale(const float *x, float *y) {
+  for (int i = 0; i < N; ++i) y[i] = FACTOR * x[i] + BLOCK;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def arrays(n: int) -> dict[str, Any]:
+    return {"inputs": [te.placeholder((n,), name="X")], "outputs": [te.placeholder((n,), name="Y")]}
+
+
+@template("scale", reference=lambda x: 2 * x)
+def scale(cfg: Knobs, n: int, text: str = SCALE) -> autotune.CKernel:
+    block = cfg.define_knob("block", [1, 2, 4])
+    level = cfg.define_knob("level", ["-O0", "-O2"])
+    kind = cfg.define_knob("kind", [False, True])
+    cfg.add_constraint(block <= n, "no more than there is")
+    defines = {"N": n, "BLOCK": block, "FACTOR": "2.0f", "KIND": kind, "HALF": 0.5}
+    return autotune.CKernel("scale", text, **arrays(n), defines=defines, flags=[level])
+
+
+def built(kernel: autotune.CKernel, target: str = "llvm") -> BuiltFunction:
+    return BuiltFunction(kernel.lowered("kernel"), Target.of(target))
+
+
+def run(kernel: autotune.CKernel, x: Any) -> Any:
+    y = np.zeros(x.shape, np.float32)
+    built(kernel)(x, y)
+    return y
+
+
+X = np.arange(10, dtype=np.float32)
+
+
+# -- tracing ---------------------------------------------------------------------------------------
+
+
+@needs_cc
+def test_numbers_are_symbols_and_texts_are_decisions() -> None:
+    task = Task(scale, {"n": 10})
+    assert not task.untraceable
+    assert len(task.space) == 12
+    assert len(task.structures) == 4
+    assert [(a.name, a.shape, a.is_output) for a in task.arguments] == [
+        ("X", (10,), False),
+        ("Y", (10,), True),
+    ]
+    assert task.steps_of(0) is None
+    assert Task(scale, {"n": 3}).tally().feasible == 8
+
+
+@needs_cc
+def test_the_listing_shows_compiler_macros_and_text() -> None:
+    text = str(Task(scale, {"n": 10}).function_of({"block": 4, "level": "-O2", "kind": True}))
+    assert text.startswith("// cc -O2\n#define N 10\n#define BLOCK 4\n#define FACTOR 2.0f\n")
+    assert "#define KIND 1\n#define HALF 0.5\n" in text
+
+
+@needs_cc
+def test_features_are_the_knobs() -> None:
+    features = TaskFeatures(Task(scale, {"n": 10}))
+    assert {name.split("/")[1] for name in features.names} == {"block", "level", "kind"}
+    assert np.isfinite(features.matrix(np.arange(12))).all()
+
+
+@needs_cc
+def test_text_macros_flags_and_the_compiler_tell_candidates_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = BuildBench(Task(scale, {"n": 10}))
+    values = [bench.task.space.config(index).values for index in range(12)]
+    hashes = [bench.build(each).code_hash for each in values]
+    assert len(set(hashes)) == 12
+    assert bench.build(values[3]).code_hash == hashes[3]
+    monkeypatch.setattr("autotune.measure.build_bench.version_of", lambda path: "another")
+    assert bench.build(values[3]).code_hash != hashes[3]
+    other = Task(scale, {"n": 10, "text": SCALE.replace("+ BLOCK", "- BLOCK")})
+    assert other.fingerprints["space"] == bench.task.fingerprints["space"]
+    assert other.fingerprints["template"] != bench.task.fingerprints["template"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"outputs": []}, "inputs and outputs must be lists of tensors from te.placeholder"),
+        ({"inputs": ["X"]}, "C kernel 'f': inputs and outputs must be lists of tensors"),
+        ({"source": 3}, "source must be text or a path, got 3"),
+        ({"source": "a\n\0"}, "text must be text without NUL and lone surrogates"),
+        ({"source": "gone.c"}, "there is no file 'gone.c'"),
+        ({"defines": {"A B": 1}}, "a macro must be letters, digits and _, got 'A B'"),
+        ({"defines": {"A": [1]}}, "macro A must be a number, a flag or a text, got [1]"),
+        ({"flags": "-O3"}, "flags must be a list of texts, got '-O3'"),
+        ({"language": "rust"}, 'language must be "c" or "c++", got \'rust\''),
+        ({"name": "f(x)"}, "the name of a function in C is an identifier"),
+    ],
+)
+@needs_cc
+def test_mistakes_are_one_line(changes: dict[str, Any], message: str) -> None:
+    given = {"name": "f", "source": "void f(float *y) {}\n", **arrays(4)}
+    with pytest.raises(UsageError) as caught:
+        autotune.CKernel(**{**given, **changes}).lowered("f")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_compiler_that_is_not_here_is_told_in_one_line_before_anything_is_measured(
+    tmp_path: Path,
+) -> None:
+    @template("missing", reference=lambda x: x)
+    def missing(cfg: Knobs, n: int) -> autotune.CKernel:
+        return autotune.CKernel("f", "\n", **arrays(n), compiler="no-such-cc")
+
+    with pytest.raises(UsageError, match="there is no compiler 'no-such-cc' on this") as caught:
+        autotune.tune(missing, {"n": 4}, trials=2, log=tmp_path / "log.jsonl")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "log.jsonl").exists()
+
+
+@needs_cc
+def test_a_configuration_whose_compiler_is_not_here_is_refused_and_the_others_are_not() -> None:
+    @template("choice", reference=lambda x: x)
+    def choice(cfg: Knobs, n: int) -> autotune.CKernel:
+        compiler = cfg.define_knob("compiler", ["no-such-cc", "cc"])
+        return autotune.CKernel("f", "\n", **arrays(n), compiler=compiler)
+
+    task = Task(choice, {"n": 4})
+    assert task.space.config(task.default_index).values == {"compiler": "cc"}
+    assert "no-such-cc" in task.refusal(0)
+
+
+def test_a_kernel_in_c_runs_on_cpus_only() -> None:
+    anywhere = template("anywhere", target=None)(scale.function)
+    with pytest.raises(UsageError, match="which runs on CPUs only, not on 'cuda -on=cpu'"):
+        _ = Task(anywhere, {"n": 64}, "cuda -on=cpu").space
+
+
+# -- compiling and running -------------------------------------------------------------------------
+
+
+@needs_cc
+def test_a_template_is_built_and_called() -> None:
+    with pytest.warns(UserWarning, match="no records given"):
+        f = build(scale, {"n": 10})
+    y = np.zeros(10, np.float32)
+    f(X, y)
+    np.testing.assert_array_equal(y, 2 * X + 1)
+    y[:] = 0
+    f.bind(X, y)()
+    np.testing.assert_array_equal(y, 2 * X + 1)
+    assert "#define BLOCK 1\n" in f.source
+    with pytest.raises(ValueError, match="shape"):
+        f(X[:5], y)
+    with pytest.raises(SaveError, match="scale is a kernel from elsewhere, which is not saved"):
+        f.save("never.so")
+
+
+@needs_cxx
+def test_functions_in_cpp_may_be_templates_in_namespaces() -> None:
+    text = """
+    namespace own {
+      template <int Factor> void times(const float *x, float *y) {
+        for (int i = 0; i < 10; ++i) y[i] = Factor * x[i];
+      }
+    }
+    """
+    kernel = autotune.CKernel("own::times<3>", text, **arrays(10), language="c++")
+    np.testing.assert_array_equal(run(kernel, X), 3 * X)
+
+
+@needs_cc
+def test_static_functions_are_found() -> None:
+    text = "static void f(float *x, float *y) { y[0] = x[1]; }\n"
+    kernel = autotune.CKernel("f", text, **arrays(10), flags=[])
+    assert run(kernel, X)[0] == 1
+
+
+@needs_cc
+def test_errors_count_the_lines_of_the_text_and_name_a_function_that_is_not_there() -> None:
+    text = SCALE.replace("FACTOR", "missing")
+    defines = {"N": 10, "BLOCK": 1}
+    with pytest.raises(CompileError, match=r"^cc: text:3:.*error: .*missing") as caught:
+        built(autotune.CKernel("scale", text, **arrays(10), defines=defines))
+    assert "\n" not in str(caught.value)
+    assert "In function" in caught.value.log
+    with pytest.raises(CompileError, match=r"other.* undeclared"):
+        built(autotune.CKernel("other", "\n", **arrays(10)))
+    with pytest.raises(CodegenError, match="wrote no shared object"):
+        built(autotune.CKernel("f", "void f(void) {}\n", **arrays(10), flags=["-fsyntax-only"]))
+
+
+@needs_cc
+def test_what_cannot_be_loaded_is_told_in_one_line() -> None:
+    text = "void gone(void); void f(float *x, float *y) { gone(); }\n"
+    with pytest.raises(CodegenError, match=r"cannot be loaded: .*undefined symbol: gone"):
+        built(autotune.CKernel("f", text, **arrays(10)))
+
+
+@needs_cc
+def test_libraries_are_linked() -> None:
+    text = "#include <math.h>\nvoid f(float *x, float *y) { y[1] = cosf(x[0]); }\n"
+    assert run(autotune.CKernel("f", text, **arrays(10), flags=["-O0", "-lm"]), X)[1] == 1
+
+
+@needs_cc
+def test_openmp_uses_the_threads_of_the_target() -> None:
+    text = """
+    #include <omp.h>
+    void f(float *x, float *y) {
+      #pragma omp parallel
+      y[0] = omp_get_max_threads();
+    }
+    """
+    kernel = autotune.CKernel("f", text, **arrays(10), flags=["-fopenmp"])
+    for threads in (1, 2):
+        y = np.zeros(10, np.float32)
+        try:
+            built(kernel, f"llvm -threads={threads}")(X, y)
+        except CodegenError as error:
+            pytest.skip(f"this compiler has no OpenMP: {error}")
+        assert y[0] == threads
+
+
+@needs_cc
+def test_each_load_is_a_library_of_its_own() -> None:
+    text = "static int calls; void f(float *x, float *y) { y[0] = ++calls; }\n"
+    kernel = autotune.CKernel("f", text, **arrays(10))
+    assert [run(kernel, X)[0] for _ in range(3)] == [1, 1, 1]
+
+
+@needs_cc
+def test_compiled_code_is_cached_by_text_flags_and_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = Target.of("llvm")
+    task = Task(scale, {"n": 7})
+    source = CSource.of(task.final_of({"block": 2, "level": "-O0", "kind": False}))
+    first = compile_shared(source, target)
+    monkeypatch.setattr(
+        "autotune.runtime.cpu.c_compiler._compiled", lambda *_: pytest.fail("compiled again")
+    )
+    assert compile_shared(source, target) == first
+    y = np.zeros(7, np.float32)
+    LoadedObject(first)(X[:7], y)
+    np.testing.assert_array_equal(y, 2 * X[:7] + 2)
+    for other in ({"block": 4}, {"level": "-O2"}):
+        values = {"block": 2, "level": "-O0", "kind": False, **other}
+        with pytest.raises(pytest.fail.Exception, match="compiled again"):
+            compile_shared(CSource.of(task.final_of(values)), target)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@needs_cc
+def test_a_file_and_what_it_includes_become_the_text(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "more.h").write_text("#pragma once\n#define MORE 5\n")
+    (tmp_path / "one.h").write_text('#pragma once\n#include "inner/more.h"\n#define ONE 1\n')
+    (tmp_path / "add.inc").write_text("y[i] += ONE;\n")
+    lines = [
+        '#include "one.h"', '#include "inner/more.h"', "#include <stddef.h>",
+        "void f(const float *x, float *y) {", "  for (size_t i = 0; i < 10; ++i) {",
+        "    y[i] = MORE * x[i];", '    #include "add.inc"', '    #include "add.inc"', "  }", "}",
+    ]  # fmt: skip
+    (tmp_path / "f.c").write_text("\n".join(lines))
+    kernel = autotune.CKernel("f", "f.c", **arrays(10), flags=[])
+    f = BuiltFunction(kernel.lowered("f", str(tmp_path)), Target.of("llvm"))
+    y = np.zeros(10, np.float32)
+    f(X, y)
+    np.testing.assert_array_equal(y, 5 * X + 2)
+    assert not re.search('^ *# *include "', f.source, re.MULTILINE)
+    (tmp_path / "f.c").write_text("\n".join([*lines[:-1], "wrong", "}"]))
+    with pytest.raises(CompileError, match=r"^cc: f\.c:1[01]:"):
+        BuiltFunction(kernel.lowered("f", str(tmp_path)), Target.of("llvm"))
+    by_path = autotune.CKernel("f", tmp_path / "f.c", **arrays(10), flags=[])
+    assert by_path.lowered("f").body.text == kernel.lowered("f", str(tmp_path)).body.text
+
+
+def test_files_that_include_each_other_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.h").write_text('#include "a.h"\n')
+    with pytest.raises(UsageError, match="include each other without an end"):
+        autotune.CKernel("f", '#include "a.h"\n', **arrays(4)).lowered("f", str(tmp_path))
+
+
+@needs_cxx
+def test_the_language_is_that_of_the_files_ending_or_of_the_compiler(tmp_path: Path) -> None:
+    for name in ("f.cpp", "f.cc", "f.cxx"):
+        (tmp_path / name).write_text("void f(float *x, float *y) { y[0] = static_cast<float>(2); }")
+        assert run(autotune.CKernel("f", tmp_path / name, **arrays(10)), X)[0] == 2
+    text = "void f(float *x, float *y) { y[0] = static_cast<float>(3); }\n"
+    assert run(autotune.CKernel("f", text, **arrays(10), compiler="c++"), X)[0] == 3
+
+
+# -- temporary files -------------------------------------------------------------------------------
+
+
+def test_what_killed_processes_leave_in_the_shared_folder_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch, "_token", "")
+    with scratch.scratch_folder() as folder:
+        assert folder.parent == tmp_path
+    scratch.remove_scratch()
+    scratch.share_scratch()
+    with scratch.scratch_folder() as folder:
+        (folder / "left").touch()
+        assert folder.parent.parent == tmp_path
+        scratch.remove_scratch()
+        assert not list(tmp_path.iterdir())
+        folder.mkdir(parents=True)  # for the end of the block
+    scratch.remove_scratch()
+    assert not list(tmp_path.iterdir())
