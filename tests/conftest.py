@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import functools
 import os
 import shutil
@@ -15,6 +16,8 @@ import pytest
 from support.command_line import CommandServer, Ended
 
 GOLDEN = Path(__file__).parent / "golden"
+ROOT = GOLDEN.parents[1]
+SOURCES = ("autotune", "features", "records", "search_spaces", "tests/support")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -107,6 +110,17 @@ def _keep_compiled_code(config: pytest.Config) -> None:
         os.environ["AUTOTUNE_CACHE_DIR"] = folder
 
 
+def _compile_sources(config: pytest.Config) -> None:
+    """Compile our packages once: tests start hundreds of processes that import them.
+
+    Where PYTHONDONTWRITEBYTECODE is set, each of them would compile them again, which takes longer
+    than all else that it does to start.
+    """
+    if not hasattr(config, "workerinput"):  # processes of `-n` start after this
+        for folder in SOURCES:
+            compileall.compile_dir(ROOT / folder, quiet=2)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Take signals as usual, also where the tests are started in the background.
 
@@ -118,6 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
     the modules that are loaded are not among them, for which modules those are depends on the
     tests that the process ran before; nor does it count how long a busy machine takes to draw them.
     """
+    _compile_sources(config)
     _keep_compiled_code(config)
     from hypothesis import HealthCheck, settings
     from hypothesis.internal.conjecture import providers
