@@ -98,10 +98,13 @@ def _prepare() -> None:
     """Import what commands import, also what the first mistake does."""
     for module in (*LIBRARIES, *_modules()):
         importlib.import_module(module)
+    from quick_runs import make_runs_quick
+
     from autotune.cli.main import main
     from autotune.cost_model.xgboost_model import load_alone
 
     load_alone()
+    make_runs_quick()
     with contextlib.redirect_stderr(io.StringIO()):
         main(["run", "no_such_template"])
     gc.freeze()
