@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from autotune.measure import run_bench
 from autotune.measure.pool import fork_server, fork_server_client
@@ -37,7 +37,7 @@ class _ForkedSupervisor:
 
     def __init__(self, ends: tuple[int, int], log: IO[bytes]) -> None:
         self._status: int | None = None
-        self._pid = fork_child(functools.partial(_supervise, ends, log))
+        self._pid = fork_child(functools.partial(serve_as_fork_server, ends, log.fileno()))
         self._pidfd = os.pidfd_open(self._pid)
 
     def wait(self, timeout: float | None = None) -> int:
@@ -56,14 +56,16 @@ class _ForkedSupervisor:
         self.send_signal(signal.SIGTERM)
 
 
-def _supervise(ends: tuple[int, int], log: IO[bytes]) -> None:
+def serve_as_fork_server(ends: tuple[int, int], log: int) -> NoReturn:
     """Become what `python -P -m autotune.measure.pool.fork_server` is."""
     null = os.open(os.devnull, os.O_RDWR)
-    for number, fd in enumerate((null, null, log.fileno())):
+    for number, fd in enumerate((null, null, log)):
         os.dup2(fd, number)
     sys.stdout, sys.stderr = (os.fdopen(n, "w", closefd=False) for n in (1, 2))
     first, second = sorted(ends)
     for low, high in ((3, first), (first + 1, second), (second + 1, 256)):
         os.closerange(low, high)
     sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
-    fork_server.main([*map(str, ends)])
+    sys.argv = [fork_server.__file__, *map(str, ends)]
+    fork_server.main(sys.argv[1:])
+    raise AssertionError("a supervisor does not return")
