@@ -66,6 +66,8 @@ def serve_as_fork_server(ends: tuple[int, int], log: int) -> NoReturn:
     for low, high in ((3, first), (first + 1, second), (second + 1, 256)):
         os.closerange(low, high)
     sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
-    sys.argv = [fork_server.__file__, *map(str, ends)]
-    fork_server.main(sys.argv[1:])
+    words = [*map(str, ends)]
+    sys.argv = [fork_server.__file__, *words]  # templates of tests look where they are
+    sys.orig_argv = [sys.executable, "-P", "-m", fork_server.__name__, *words]
+    fork_server.main(words)
     raise AssertionError("a supervisor does not return")
