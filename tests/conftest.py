@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import functools
 import os
 import shutil
@@ -9,12 +10,15 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import pytest
 from support.command_line import CommandServer, Ended
 
+BEGUN: dict[str, str] = {}  # The environment in which the command server was started.
 GOLDEN = Path(__file__).parent / "golden"
+ROOT = GOLDEN.parents[1]
+SOURCES = ("autotune", "features", "records", "search_spaces", "tests/support")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,8 +85,31 @@ def fake(pretend_cupy: Callable[[Any], None]) -> Any:
 @pytest.fixture(scope="session")
 def server() -> Iterator[CommandServer]:
     """Start commands in milliseconds: they are forked off a process that has imported them."""
+    BEGUN.update(os.environ)
     with CommandServer() as commands:
         yield commands
+
+
+#: Variables that a fork server may find changed, since it reads them late.
+READ_LATE = ("AUTOTUNE_CACHE_DIR", "PYTEST_CURRENT_TEST")
+
+
+@pytest.fixture
+def quick_fork_servers(server: CommandServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the fork servers of this process's measurers off the command server.
+
+    Those are started as usual that another environment makes something else.
+    """
+    from autotune.measure.pool import fork_server_client
+
+    start = fork_server_client._start_supervisor
+
+    def start_quickly(ends: tuple[int, int], log: IO[bytes]) -> Any:
+        changed = dict(os.environ.items() ^ BEGUN.items())
+        forked = set(changed) <= {*READ_LATE}
+        return (server.start_fork_server if forked else start)(ends, log)
+
+    monkeypatch.setattr(fork_server_client, "_start_supervisor", start_quickly)
 
 
 class Call(Protocol):
@@ -107,6 +134,17 @@ def _keep_compiled_code(config: pytest.Config) -> None:
         os.environ["AUTOTUNE_CACHE_DIR"] = folder
 
 
+def _compile_sources(config: pytest.Config) -> None:
+    """Compile our packages once: tests start hundreds of processes that import them.
+
+    Where PYTHONDONTWRITEBYTECODE is set, each of them would compile them again, which takes longer
+    than all else that it does to start.
+    """
+    if not hasattr(config, "workerinput"):  # processes of `-n` start after this
+        for folder in SOURCES:
+            compileall.compile_dir(ROOT / folder, quiet=2)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Take signals as usual, also where the tests are started in the background.
 
@@ -118,6 +156,7 @@ def pytest_configure(config: pytest.Config) -> None:
     the modules that are loaded are not among them, for which modules those are depends on the
     tests that the process ran before; nor does it count how long a busy machine takes to draw them.
     """
+    _compile_sources(config)
     _keep_compiled_code(config)
     from hypothesis import HealthCheck, settings
     from hypothesis.internal.conjecture import providers

@@ -8,20 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.benches import built, run_bench
+from support.benches import answers_bench, built
 from support.cuda_compiler import needs_nvrtc
 from support.verify import verify
 
 from autotune.codegen.cuda.cuda_source import emit
 from autotune.errors import InstantiationError, UsageError
 from autotune.lowering.finalise import listing
-from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import list_templates
 from autotune.runtime.cuda.gpu_source import gpu_source
 from autotune.task.task import Task
 
 ARCH = "sm_90"
-ONCE = TimingPolicy(warmup=1, repeats=1, min_repeat_ms=0.0)
 
 #: The first workloads of a template are those that CI tries; nothing divides in some of them.
 CASES: dict[str, list[dict[str, Any]]] = {
@@ -87,7 +85,7 @@ def _sample(task: Task, count: int) -> Iterator[int]:
 def compute(name: str, args: dict[str, Any], count: int) -> None:
     """Run configurations with the meaning of their threads kept, as the measurer does."""
     task = _task(name, args, on_cpu=True)
-    bench = run_bench(task, ONCE)
+    bench = answers_bench(task)
     assert bench.reference == "given"
     for index in _sample(task, count):
         verify(task.final(index))

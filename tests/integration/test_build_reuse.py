@@ -16,6 +16,8 @@ from autotune.task.task import Task
 from autotune.tuner.run.compare_with_default import compare_with_default
 from records import RecordStore, RecordWarning
 
+pytestmark = pytest.mark.usefixtures("quick_fork_servers")
+
 TEMPLATE = '''
 from autotune import te
 from autotune.template import template

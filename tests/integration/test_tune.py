@@ -17,6 +17,8 @@ from autotune.errors import NoRecordError, UsageError
 from autotune.template import template
 from autotune.tuner.run.events import Finished, Measured, Started
 
+pytestmark = pytest.mark.usefixtures("quick_fork_servers")
+
 FEW: dict[str, Any] = {"trials": 3, "seed": 1}
 
 

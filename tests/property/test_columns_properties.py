@@ -131,7 +131,7 @@ def some_rows(seed: int, count: int) -> dict[str, np.ndarray[Any, Any]]:
     return columns
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(EXPRESSIONS, min_size=1, max_size=4), st.integers(0, 2**32 - 1))
 def test_a_batch_equals_its_rows(exprs: list[Expr], seed: int) -> None:
     columns = some_rows(seed, 23)
@@ -147,7 +147,7 @@ def test_a_batch_equals_its_rows(exprs: list[Expr], seed: int) -> None:
         assert exact == [int(float(v)) for v in values], str(expr)  # type: ignore[arg-type]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.lists(EXPRESSIONS, min_size=10, max_size=30), st.integers(0, 2**32 - 1))
 def test_a_compiled_batch_equals_its_rows_unless_it_says_so(exprs: list[Expr], seed: int) -> None:
     columns = some_rows(seed, 64)
@@ -187,7 +187,7 @@ def compiled(
     return found[:-1, :count], found[-1, :count] != 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(EXPRESSIONS, st.integers(0, 2**32 - 1))
 def test_scalar_evaluation_and_bounds_agree_with_rows(expr: Expr, seed: int) -> None:
     columns = some_rows(seed, 5)
@@ -208,7 +208,7 @@ def test_scalar_evaluation_and_bounds_agree_with_rows(expr: Expr, seed: int) -> 
 INTEGERS = st.integers(-(2**52) + 1, 2**52 - 1)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(INTEGERS, INTEGERS.filter(bool), st.integers(-2, 2))
 def test_floor_division_is_exact_up_to_the_limit(a: int, b: int, offset: int) -> None:
     x, y = KnobVar("x", -(2**52) + 1, 2**52 - 1), KnobVar("y", -(2**52) + 1, 2**52 - 1)

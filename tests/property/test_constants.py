@@ -27,7 +27,7 @@ def empty(function: PrimFunc) -> list[Any]:
     return [np.full(shape, 77, dtype) for shape, dtype in shapes]
 
 
-@examples(100)
+@examples(40)
 @given(st.data())
 def test_constants_prepared_once_change_no_result(data: st.DataObject) -> None:
     program = data.draw(programs())

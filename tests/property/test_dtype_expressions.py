@@ -94,7 +94,7 @@ def inputs(seed: int) -> list[Array]:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@settings(max_examples=EXAMPLES or 60, derandomize=not EXAMPLES, deadline=None, database=None)
+@settings(max_examples=EXAMPLES or 30, derandomize=not EXAMPLES, deadline=None, database=None)
 @given(functions(), st.integers(0, 99))
 def test_expressions_of_mixed_types_mean_the_same_everywhere(function: PrimFunc, seed: int) -> None:
     analysed = verify(analyse(function))

@@ -65,7 +65,7 @@ def check_random_schedule(data: st.DataObject) -> None:
 
 @given(st.data())
 @settings(
-    max_examples=EXAMPLES or 40,
+    max_examples=EXAMPLES or 20,
     derandomize=not EXAMPLES,
     deadline=None,
     database=None,

@@ -22,7 +22,7 @@ from records.formats import autotvm, kernel_tuner, metaschedule, t4
 from search_spaces import Expression, SpaceError
 from search_spaces.t1 import document_of, parse_t1
 
-EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "600"))
+EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "300"))
 SEED = 10 * int(os.environ.get("AUTOTUNE_SEED", "0"))
 AT_ONCE = 200
 

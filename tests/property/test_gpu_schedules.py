@@ -49,7 +49,7 @@ def check(plan: Scheduled) -> None:
         np.testing.assert_array_equal(result, expected, err_msg=how)
 
 
-@examples(40)
+@examples(20)
 @given(gpu_schedules())
 def test_threads_compute_what_the_program_says_in_every_way(plan: Scheduled) -> None:
     check(plan)

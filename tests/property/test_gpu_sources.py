@@ -47,7 +47,7 @@ class _Without(StmtRewriter):
         return Seq(()) if node is self.barrier else node
 
 
-@examples(25)
+@examples(12)
 @given(gpu_schedules())
 def test_without_any_of_the_barriers_threads_race(plan: Scheduled) -> None:
     final, inputs, out = final_of(plan), inputs_of(plan), plan.tensors[-1]
@@ -69,7 +69,7 @@ def check_source(plan: Scheduled, folder: Path) -> None:
 
 
 @needs_host_compiler
-@examples(5)
+@examples(3)
 @given(plan=gpu_schedules())
 def test_sources_compute_what_the_program_says(plan: Scheduled, tmp_path: Path) -> None:
     check_source(plan, tmp_path)

@@ -34,7 +34,7 @@ def task_of(program: Program, target: str) -> Task:
 
 @pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_90 -on=cpu"])
 def test_rules_compute_what_numpy_computes(target: str) -> None:
-    @examples(30)
+    @examples(15)
     @given(programs(), st.integers(0, 2**31))
     def check(program: Program, seed: int) -> None:
         note(program.describe())

@@ -22,7 +22,7 @@ from autotune.te.tensor import ComputeOp, producers_first
 from autotune.template import Template
 from autotune.trace.template_knobs import Knobs
 
-FEW, MANY = range(24), range(24, 500)
+FEW, MANY = range(12), range(12, 500)
 
 #: Most iterations of a computation that the interpreter runs.
 INTERPRETED = 10**5

@@ -44,7 +44,7 @@ class DrawnKnobs:
         assume(condition)
 
 
-@examples(40)
+@examples(20)
 @given(data=st.data())
 def test_a_random_scan_through_the_rules_is_the_loop_in_numpy(data: st.DataObject) -> None:
     case = data.draw(random_scans())

@@ -36,7 +36,7 @@ def assert_computes(case: RandomScan, runs: Sequence[Callable[..., Any]]) -> Non
             np.testing.assert_array_equal(a, b)
 
 
-@examples(20)
+@examples(12)
 @given(data=st.data())
 def test_a_random_scan_is_the_loop_in_numpy(data: st.DataObject) -> None:
     case = data.draw(random_scans())
@@ -56,7 +56,7 @@ def test_a_random_scan_is_the_loop_in_numpy(data: st.DataObject) -> None:
     )
 
 
-@examples(20)
+@examples(12)
 @given(data=st.data())
 def test_threads_that_share_a_random_scan_do_not_race(data: st.DataObject) -> None:
     case = data.draw(random_scans())
@@ -81,7 +81,7 @@ def test_threads_that_share_a_random_scan_do_not_race(data: st.DataObject) -> No
     assert_computes(case, [lambda *a: interpret(final, a, races=True), on_cpu])
 
 
-@examples(20)
+@examples(12)
 @given(data=st.data())
 def test_a_random_scan_is_computed_in_the_loop_of_its_reader(data: st.DataObject) -> None:
     case = data.draw(random_scans())

@@ -35,7 +35,7 @@ def stored(steps: list[Any]) -> list[Any]:
 
 @given(st.data())
 @settings(
-    max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
 )
 def test_replaying_the_steps_of_a_random_schedule_gives_the_same_loops(data: Any) -> None:
     program = data.draw(programs())
@@ -56,7 +56,7 @@ def test_the_steps_of_a_traced_template_replay_on_its_computation(
     template: str, args: dict[str, Any]
 ) -> None:
     task = Task.from_reference(template, args, "llvm -mcpu=x86-64-v3")
-    for index in task.space.sample(6, np.random.default_rng(3)).tolist():
+    for index in task.space.sample(4, np.random.default_rng(3)).tolist():
         source = ConcreteValues(KnobTable(template), task.space.config(index).values)
         schedule, tensors = task.template(Knobs(source, task.target), **task.args)
         steps = task.steps_of(index)

@@ -30,7 +30,7 @@ from autotune.template import Knobs
 from autotune.trace.value_sources import ConcreteValues, KnobTable
 from search_spaces import Constraint
 
-CANDIDATES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0")) or 40
+CANDIDATES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0")) or 24
 
 
 class SmallTarget(Target):

@@ -64,7 +64,7 @@ WORKLOADS: list[tuple[str, dict[str, Any]]] = [
     ("rnn_cell", {"steps": 1, "batch": 3, "units": 5}),
     ("lstm_cell", {"steps": 3, "batch": 5, "units": 19}),
 ]
-PAIRS = int(os.environ.get("AUTOTUNE_EXAMPLES", "0")) or 6 * len(WORKLOADS)
+PAIRS = int(os.environ.get("AUTOTUNE_EXAMPLES", "0")) or 4 * len(WORKLOADS)
 CONFIGS = -(-PAIRS // len(WORKLOADS))
 TARGET = f"llvm -mcpu={AVX2}" if HAS_AVX2 else "llvm"
 

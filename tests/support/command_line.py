@@ -16,7 +16,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from support.footprint import patience
 
@@ -192,6 +192,39 @@ class CommandServer:
         os.close(told)
         ends.close_given()
         return Running(ends, reply, words)
+
+    def start_fork_server(self, ends: tuple[int, int], log: IO[bytes]) -> Supervisor:
+        """Start a fork server of a measurer with its ends of the lifeline and of the socket."""
+        reply, told = os.pipe()
+        request = {"fork server": True, "folder": os.getcwd(), "environment": environment()}
+        fds = [told, *ends, log.fileno()]
+        socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
+        os.close(told)
+        return Supervisor(reply)
+
+
+class Supervisor:
+    """A process that the command server has started; what is used of `subprocess.Popen`."""
+
+    def __init__(self, reply: int) -> None:
+        self._reply = reply
+        self._pid = int(os.read(reply, 64))
+        self._code: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self._code is None:
+            if not select.select([self._reply], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("a fork server", timeout or 0.0)
+            self._code = int(os.read(self._reply, 64))
+            os.close(self._reply)
+        return self._code
+
+    def send_signal(self, number: int) -> None:
+        if self._code is None:
+            os.kill(self._pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
 
 
 def run_process(

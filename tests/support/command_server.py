@@ -1,7 +1,7 @@
 """Forks command lines of autotune off a process that has imported everything: 10 ms, not 400.
 
 ``python command_server.py FD``, a socket. A request is JSON with descriptors beside it. What is
-forked goes on as the command itself does.
+forked goes on as the command itself does, or as the fork server of a measurer in a test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import socket
 import sys
 import termios
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 PACKAGES = ("autotune", "features", "records", "search_spaces")
 LIBRARIES = ("optuna", "matplotlib.figure")
@@ -44,11 +44,25 @@ def serve(connection: socket.socket) -> dict[str, Any]:
         pid = os.fork()
         if pid == 0:
             connection.detach()
-            return _become(json.loads(message), fds[1:])
+            request = json.loads(message)
+            if "fork server" in request:
+                serve_forks(request, fds[1:])
+            return _become(request, fds[1:])
         os.write(fds[0], f"{pid} ".encode())
         started[os.pidfd_open(pid)] = (pid, fds[0])
         for fd in fds[1:]:
             os.close(fd)
+
+
+def serve_forks(request: dict[str, Any], ends: list[int]) -> NoReturn:
+    """Be the fork server of a measurer, in its folder and environment."""
+    from quick_runs import serve_as_fork_server
+
+    os.setsid()
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    serve_as_fork_server((ends[0], ends[1]), ends[2])
 
 
 def _become(request: dict[str, Any], streams: list[int]) -> dict[str, Any]:
@@ -98,10 +112,13 @@ def _prepare() -> None:
     """Import what commands import, also what the first mistake does."""
     for module in (*LIBRARIES, *_modules()):
         importlib.import_module(module)
+    from quick_runs import make_runs_quick
+
     from autotune.cli.main import main
     from autotune.cost_model.xgboost_model import load_alone
 
     load_alone()
+    make_runs_quick()
     with contextlib.redirect_stderr(io.StringIO()):
         main(["run", "no_such_template"])
     gc.freeze()

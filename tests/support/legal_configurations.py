@@ -1,12 +1,19 @@
-"""The default of a space and a few legal configurations drawn from it."""
+"""The default of a space and a few legal configurations drawn from it.
+
+AUTOTUNE_EXAMPLES=n draws n of them where tests leave the number open.
+"""
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 
 import numpy as np
 
 from autotune.task.task import Task
+
+#: Configurations that a test of right answers tries besides the default.
+TRIED = int(os.environ.get("AUTOTUNE_EXAMPLES", "2"))
 
 #: Draws for each configuration that is wanted.
 DRAWS = 2_000

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 from autotune.errors import AutotuneError
 from autotune.system.environment_variables import own_environment
@@ -24,6 +24,19 @@ START_TIMEOUT_S = 120.0
 
 _EXIT_GRACE_S = 10.0
 _LARGEST_REPORT = 4096
+
+
+def _start_supervisor(ends: tuple[int, int], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start the process of `fork_server.main` with its ends of the lifeline and of the socket."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "autotune.measure.pool.fork_server", *map(str, ends)],
+        pass_fds=ends,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        start_new_session=True,
+        env=own_environment(),
+    )
 
 
 class ForkServerProcess:
@@ -39,18 +52,7 @@ class ForkServerProcess:
         self._start_by = time.monotonic() + START_TIMEOUT_S
         ends = (lifeline, control.detach())
         try:
-            self._supervisor = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", "-m", "autotune.measure.pool.fork_server"),
-                    *(str(number) for number in ends),
-                ],
-                pass_fds=ends,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._log,
-                start_new_session=True,
-                env=own_environment(),
-            )
+            self._supervisor = _start_supervisor(ends, self._log)
         except BaseException:
             self._close_files()
             raise

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.benches import Fake, Quiet, run_bench
+from support.benches import Fake, answers_bench
 from support.right_kernels import Workload, workloads
 
 from autotune.measure.candidate import CandidateError
-from autotune.measure.timing_policy import TimingPolicy
 
-ONCE = TimingPolicy(repeats=1, min_repeat_ms=0)
 WORKLOADS = list(workloads())
 
 
@@ -20,8 +18,7 @@ def own_cache(tmp_path, monkeypatch):
 
 def refused(workload: Workload, seed: int) -> list[str]:
     """Return what is said against the kernels of a workload."""
-    bench = run_bench(workload.task(), ONCE, seed)
-    bench._monitor = Quiet()
+    bench = answers_bench(workload.task(), seed)
     found = []
     for name, kernel in workload.kernels.items():
         try:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from support.benches import Fake, Quiet, run_bench
+from support.benches import Fake, answers_bench
 from support.wrong_kernels import Workload, cases, workloads
 from support.wrong_layer_workloads import layers
 
 from autotune.measure.candidate import CandidateError
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.run_bench import RunBench
-from autotune.measure.timing_policy import TimingPolicy
 
-ONCE = TimingPolicy(repeats=1, min_repeat_ms=0)
 WORKLOADS = [*workloads(), *layers()]
 
 
@@ -33,8 +31,7 @@ def verdict(bench: RunBench, kernel: Fake) -> MeasureErrorNo | None:
 def passing(workload: Workload, seed: int) -> list[str]:
     """Return the kernels of a workload that do not fail, or fail by anything but their answers."""
     task = workload.task()
-    bench = run_bench(task, ONCE, seed)
-    bench._monitor = Quiet()
+    bench = answers_bench(task, seed)
     wrong = MeasureErrorNo.WRONG_ANSWER
     return [
         name for name, kernel in cases(workload, task) if verdict(bench, Fake(kernel)) is not wrong

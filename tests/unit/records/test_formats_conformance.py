@@ -25,7 +25,7 @@ from records.formats import (
     write_records,
 )
 
-EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "30"))
 
 OTHERS = ("autotvm", "kernel-tuner", "t4")  # what holds records that are not its own
 SAID = {

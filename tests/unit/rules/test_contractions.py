@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
 import pytest
-from support.legal_configurations import default_and_drawn
+from support.legal_configurations import TRIED, default_and_drawn
 
 import autotune
 from autotune import rules, te
@@ -25,8 +25,6 @@ from autotune.trace.template_knobs import Knobs
 
 Made = tuple[list[te.Tensor], list[te.Tensor], Callable[..., Any]]
 
-#: Seeds of configurations that are tried besides the default.
-_TRIED = 4
 
 
 def product(m: int, n: int, k: int, how: str = "nn", dtype: str = "float32", b: int = 0) -> Made:
@@ -135,7 +133,7 @@ def test_every_tile_of_a_contraction_computes_the_right_answer(name: str) -> Non
     task, rng = task_of(made), np.random.default_rng(0)
     inputs, (output,), expected = made()
     arrays = [rng.integers(-3, 4, t.shape).astype(np.dtype(t.dtype)) for t in inputs]
-    for index in default_and_drawn(task, _TRIED):
+    for index in default_and_drawn(task, TRIED):
         structure = task.concrete_structure(index)
         out = np.full(output.shape, np.nan, output.dtype)
         autotune.build(structure.schedule, list(structure.tensors))(*arrays, out)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.legal_configurations import TRIED
 
 import autotune
 from autotune import rules, te
@@ -38,13 +39,13 @@ def task_of(made: Callable[..., Made], *args: Any, target: Target = TARGET) -> T
     return Task(Template("computation", "cuda", instance), {}, target)
 
 
-def check(made: Callable[..., Made], expected: Callable[..., Any], *args: Any, count: int) -> None:
+def check(made: Callable[..., Made], expected: Callable[..., Any], *args: Any) -> None:
     """Compare the default configuration and random ones with exact results."""
     task, rng = task_of(made, *args), np.random.default_rng(0)
     inputs = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made(*args)[0]]
     results = expected(*inputs)
     results = results if isinstance(results, tuple) else (np.ascontiguousarray(results),)
-    for index in {task.default_index, *task.space.sample(count, rng).tolist()}:
+    for index in {task.default_index, *task.space.sample(TRIED, rng).tolist()}:
         assert task.refusal(index) == ""
         structure = task.concrete_structure(index)
         outs = [np.full_like(r, 77) for r in results]
@@ -142,7 +143,7 @@ def states_expected(x: Any, u: Any) -> Any:
 def test_every_configuration_computes_the_right_answer(
     made: Callable[..., Made], expected: Callable[..., Any]
 ) -> None:
-    check(made, expected, count=4)
+    check(made, expected)
 
 
 def softmax_of(m: int, n: int) -> Made:
@@ -175,7 +176,7 @@ def times(stmt: Stmt, what: Callable[[Expr], bool]) -> int:
 
 @pytest.mark.parametrize("shape", [(7, 300), (5, 61), (3, 1024), (40, 8), (5, 1023)])
 def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]) -> None:
-    check(softmax_of, softmax_expected, *shape, count=4)
+    check(softmax_of, softmax_expected, *shape)
     task = task_of(softmax_of, *shape, target=Target.of("cuda -arch=sm_90"))
     final = task.final_of({})
     text = emit(final).text
@@ -266,7 +267,7 @@ def windows_expected(x: Any, f: Any) -> Any:
 def test_sums_whose_results_are_few_are_split(
     made: Callable[..., Made], expected: Callable[..., Any], shape: tuple[int, ...]
 ) -> None:
-    check(made, expected, *shape, count=4)
+    check(made, expected, *shape)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +326,7 @@ def test_what_is_computed_once_for_a_row_is_in_its_kernel() -> None:
         d = x - x.mean(axis=1, keepdims=True)
         return d / np.sqrt((d * d).mean(axis=1, keepdims=True) + 1)
 
-    check(normed, expected, count=2)
+    check(normed, expected)
     task = task_of(normed, target=Target.of("cuda -arch=sm_90"))
     assert len(split_kernels(task.final_of({}))) == 1
 
@@ -383,7 +384,7 @@ def halves_expected(x: Any) -> Any:
 def test_rows_of_any_length_move_in_whole_vectors_but_for_their_ends(
     made: Callable[..., Made], expected: Callable[..., Any], shape: tuple[int, ...], lanes: int
 ) -> None:
-    check(made, expected, *shape, count=4)
+    check(made, expected, *shape)
     task = task_of(made, *shape, target=Target.of("cuda -arch=sm_90"))
     text = emit(task.final_of({})).text
     assert f"pack<{lanes}>(&X[" in text
@@ -392,7 +393,7 @@ def test_rows_of_any_length_move_in_whole_vectors_but_for_their_ends(
 
 @pytest.mark.parametrize("shape", [(6, 3, 5, 15), (5, 1, 15, 15), (3, 2, 3, 2)])
 def test_rows_of_several_axes_are_kept_in_registers(shape: tuple[int, ...]) -> None:
-    check(image_softmax, image_softmax_expected, *shape, count=4)
+    check(image_softmax, image_softmax_expected, *shape)
     task = task_of(image_softmax, *shape, target=Target.of("cuda -arch=sm_90"))
     text = emit(task.final_of({})).text
     assert "float X_own[" in text
@@ -400,7 +401,7 @@ def test_rows_of_several_axes_are_kept_in_registers(shape: tuple[int, ...]) -> N
 
 
 def test_only_the_last_steps_of_a_sum_ask_whether_they_are_there() -> None:
-    check(column_sums, lambda x: 2 * x.sum(axis=0), 1031, 40, count=3)
+    check(column_sums, lambda x: 2 * x.sum(axis=0), 1031, 40)
     task = task_of(column_sums, 4097, 4097, target=Target.of("cuda -arch=sm_90"))
     text = emit(task.final_of({})).text
     loop = text.partition("for (int k_o")[2].partition("}")[0]
