@@ -78,9 +78,10 @@ def measure(template, faults, timeout_s=20.0):
     wanted = [0, *(2 + 2 * number for number in range(len(faults))), 1]
     configs = [task.space.config(index) for index in wanted]
     assert [config.values["fault"] for config in configs[1:-1]] == list(faults)
+    others = set(psutil.Process().children(recursive=True))  # of tests before
     with LocalMeasurer(f"{FAULTY}:{template}", args, "llvm", QUICK, timeout_s) as measurer:
         found = [result for _, result in measurer.measure(map(MeasureInput, configs))]
-        processes = psutil.Process().children(recursive=True)
+        processes = set(psutil.Process().children(recursive=True)) - others
     assert processes
     assert not any(map(alive, processes))
     assert found[0].ok, found[0].error

@@ -58,8 +58,8 @@ def test_modules_and_files_are_given_with_a_name(
         ("climbr", "unknown tuner 'climbr': did you mean 'climber'?"),
         ("xyz", "unknown tuner 'xyz': expected one of grid, climber"),
         ("nowhere:A", "tuner 'nowhere:A': nowhere:A cannot be loaded: ModuleNotFoundError: No"),
-        ("here:Mine", "No module named 'here'; did you mean 'here.py:Mine'?"),
-        ("here.py:Mone", "tuner 'here.py:Mone': here.py has no 'Mone': did you mean 'Mine'?"),
+        ("own_parts:Mine", "No module named 'own_parts'; did you mean 'own_parts.py:Mine'?"),
+        ("own_parts.py:Mone", "own_parts.py has no 'Mone': did you mean 'Mine'?"),
         ("gone.py:Mine", "FileNotFoundError"),
         ("bad.py:Mine", "bad.py:1: the file cannot be loaded: ZeroDivisionError"),
         (":", "cannot be loaded"),
@@ -71,7 +71,7 @@ def test_what_is_not_found_is_one_line(
     install(tmp_path, monkeypatch, {"autotune.tuners": {"climber": "m:Climber"}})
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    Path("here.py").write_text(TEXT)
+    Path("own_parts.py").write_text(TEXT)
     Path("bad.py").write_text("1 / 0\n")
     with pytest.raises(UsageError) as caught:
         find_plugin("tuner", name, ["grid"])
@@ -80,9 +80,9 @@ def test_what_is_not_found_is_one_line(
 
 
 def test_what_cannot_be_called_makes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "here.py").write_text(TEXT)
+    (tmp_path / "own_parts.py").write_text(TEXT)
     with pytest.raises(UsageError, match=r"number' must be a class or a function, not int$"):
-        find_maker("tuner", f"{tmp_path / 'here.py'}:number", {})
+        find_maker("tuner", f"{tmp_path / 'own_parts.py'}:number", {})
     assert find_maker("tuner", "known", {"known": dict}) is dict
     assert find_maker("tuner", list, {}) is list
 
