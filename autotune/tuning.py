@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.builder import BuiltFunction, build_task
-from autotune.cost_model.factory import XGBOOST, CostModelChoice
+from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice
 from autotune.errors import NoRecordError, UsageError
 from autotune.measure.own_measurer import LOCAL, MeasurerChoice
 from autotune.measure.timing_policy import TimingPolicy

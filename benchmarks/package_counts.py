@@ -20,6 +20,9 @@ PACKAGES = ("autotune", "features", "records", "search_spaces")
 #: File names that may stand in several folders: interfaces, devices, and commands with their topic.
 SHARED_NAMES = {"__init__", "__main__", "base"}
 
+#: A folder with names of other projects, which may be ours for other things.
+FOREIGN = "compat"
+
 #: Bases of trees and exceptions, which may be as deep as they need to be.
 TREES = {"Expr", "Stmt", "Exception", "NodeVisitor", "NodeTransformer", "Protocol"}
 
@@ -92,7 +95,8 @@ def classes(trees: dict[str, ast.Module]) -> dict[str, list[ast.ClassDef]]:
 
 def bases(cls: ast.ClassDef) -> list[str]:
     found = [base.value if isinstance(base, ast.Subscript) else base for base in cls.bases]
-    return [ast.unparse(base).split(".")[-1] for base in found]
+    names = [ast.unparse(base).split(".")[-1] for base in found]
+    return [name for name in names if name != cls.name]  # that of another module
 
 
 def ancestors(cls: ast.ClassDef, known: dict[str, list[ast.ClassDef]]) -> set[str]:
@@ -158,8 +162,10 @@ def main() -> None:
     groups = cycles(graph)
     across = [g for g in groups if len({folder_of(name, packages) for name in g}) > 1]
     known = classes(trees)
-    public = {name: len(found) for name, found in known.items() if not name.startswith("_")}
-    stems = collections.Counter(file.stem for file in files if file.stem not in SHARED_NAMES)
+    own = {name: tree for name, tree in trees.items() if FOREIGN not in name.split(".")}
+    public = {n: len(found) for n, found in classes(own).items() if not n.startswith("_")}
+    named = (file for file in files if FOREIGN not in file.parts)
+    stems = collections.Counter(file.stem for file in named if file.stem not in SHARED_NAMES)
     plain = [
         cls
         for found in known.values()

@@ -14,7 +14,7 @@ from itertools import repeat
 
 from autotune.measure.noise_monitor import NOISY, NoiseMonitor, WaitingShare
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.system.units import time_text
+from autotune.system.number_text import time_text
 from records import relative_spread
 
 Loop = Callable[[Callable[[], object], int], float]  # Makes a number of calls; seconds.

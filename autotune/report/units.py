@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.system.units import three_digits as three_digits
-from autotune.system.units import time_text as time_text
+from autotune.system.number_text import three_digits as three_digits
+from autotune.system.number_text import time_text as time_text
 from autotune.system.words import counted
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autotune.cost_model.base import CostModel, FloatMatrix, FloatVector
-from autotune.cost_model.factory import CostModelChoice, find_cost_model
+from autotune.cost_model.find_cost_model import CostModelChoice, find_cost_model
 from autotune.cost_model.ranking_metrics import rank_correlation
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 
 from autotune.cost_model.base import CostModel
-from autotune.cost_model.factory import XGBOOST, CostModelChoice, find_cost_model
+from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_cost_model
 from autotune.cost_model.xgboost_model import load_alone
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.measurer import Measurer

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.cost_model.factory import find_cost_model
+from autotune.cost_model.find_cost_model import find_cost_model
 from autotune.cost_model.own_cost_model import OwnFeatures
 from autotune.errors import AutotuneError, UsageError
 from autotune.testing.cost_model_suite import CostModelSuite, problem
