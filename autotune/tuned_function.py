@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import operator
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,11 +17,13 @@ from typing import Any
 
 from autotune.builder import BuiltFunction, build_task
 from autotune.errors import UsageError
+from autotune.measure.own_measurer import LOCAL
 from autotune.operators.function_source import left_out_of_text
 from autotune.operators.template_lookup import find_template
 from autotune.reuse import choose
 from autotune.reuse.policy import ReusePolicy
 from autotune.runtime.new_arrays import ReturningCall
+from autotune.system.user_modules import refuse_while_loading
 from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.task.array_arguments import check_arrays, read_arguments
@@ -125,7 +128,7 @@ class Autotuned:
         target: str | Target | None,
         options: Mapping[str, Any],
     ) -> None:
-        self._reference = what if isinstance(what, str) else None
+        self._reference = _absolute(what) if isinstance(what, str) else None
         if isinstance(what, str):
             self.template = find_template(what, target or "llvm")
         else:
@@ -140,7 +143,7 @@ class Autotuned:
             if name not in OPTIONS:
                 hint = did_you_mean(name, sorted(OPTIONS), "known are")
                 raise UsageError(f"autotuned: there is no argument {name!r}; {hint}")
-        path = Path(log_name(self.template.name) if log is None else log)
+        path = Path(log or log_name(self.template.name))
         self.log: Path | str = PRETUNED if log == PRETUNED else path.absolute()
         self._when, self._options = when, dict(options)
         self._calls: dict[Any, Callable[..., Any]] = {}  # By what calls are recognised by.
@@ -207,6 +210,7 @@ class Autotuned:
         if self._when != "call":
             return self._build_by_records(task)
         if not self._is_tuned(task):
+            refuse_while_loading(f"{self.template.name}(...)")  # the claim is its caller's
             with self._claimed(task):
                 if not self._is_tuned(task):  # nor has another process done it meanwhile
                     what = self._reference or self.template
@@ -215,8 +219,15 @@ class Autotuned:
         return self._build_by_records(task)
 
     def _build_by_records(self, task: Task) -> BuiltFunction:
-        policy = ReusePolicy(reuse=self._grade, missing=_MISSING[self._when])
+        devices = "any" if self._any_device else "same"
+        policy = ReusePolicy(reuse=self._grade, missing=_MISSING[self._when], devices=devices)
         return build_task(task, self._records(task), policy=policy)
+
+    @property
+    def _any_device(self) -> bool:
+        """Whether records of other devices are used: those of an own measurer name itself."""
+        own = self._options.get("measurer", LOCAL) != LOCAL
+        return own or self._options.get("any_device") is True
 
     @property
     def _grade(self) -> str:
@@ -234,7 +245,7 @@ class Autotuned:
     def _is_tuned(self, task: Task) -> bool:
         """Whether the log has a record to build by, of a run that reached its end."""
         source = self._records(task)
-        found = choose(task, source, self._grade, notify=_log.debug)
+        found = choose(task, source, self._grade, self._any_device, notify=_log.debug)
         if found is None:
             return False
         own = group_key(found.record, any_version=True)
@@ -261,6 +272,12 @@ class Autotuned:
 
     def __repr__(self) -> str:
         return f"<autotuned {self.template.name} for {self.target}: {self.log}>"
+
+
+def _absolute(reference: str) -> str:
+    """Return how a template is found from any folder, where it stands in a file."""
+    path, colon, name = reference.rpartition(":")
+    return f"{os.path.abspath(path)}:{name}" if colon and path.endswith(".py") else reference
 
 
 def _checked_key(key: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...] | None:

@@ -24,6 +24,7 @@ from autotune.report.display.run_display import View, make_display
 from autotune.report.outcome import last_line, outcome_table, over_default
 from autotune.report.progress import RunProgress, WorkloadStatus, workload_info
 from autotune.report.ratio import Ratio
+from autotune.reuse.policy import ReusePolicy
 from autotune.runtime.constant_arrays import Constants
 from autotune.system.user_modules import refuse_while_loading
 from autotune.system.words import did_you_mean
@@ -37,7 +38,8 @@ from autotune.tuner.run.task_features import LOOPS, FeaturesChoice
 from autotune.tuner.run.tuning_job import TuningRequest, check_parts, tune_requests
 from autotune.tuner.run.workload_labels import check_distinct, labels
 from records import Record, RecordError, to_frame
-from records.log_set import PRETUNED, log_name, log_to_append, open_logs
+from records.groups import RecordList
+from records.log_set import PRETUNED, log_name, log_to_append
 from search_spaces import SpaceError
 
 if TYPE_CHECKING:
@@ -249,7 +251,9 @@ class Tuned:
         """
         if self.best is None:
             raise NoRecordError(f"{self}: there is nothing to build")
-        return build_task(self.task, open_logs(self.log), name, constants)
+        # Its device may be any: a measurer of the user names itself.
+        policy = ReusePolicy(devices="any")
+        return build_task(self.task, RecordList([self.best]), name, constants, policy=policy)
 
     def __str__(self) -> str:
         said = last_line([self.status], self.summary.elapsed_s, self.noise)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -49,11 +50,25 @@ class OwnCostModel(CostModel):
         check_training_data(features, throughput)
         with errors_of(f"{self._name} fails at fit"):
             self._own.fit(features, throughput)
-        self.columns = getattr(self._own, "columns", None)
+        self.columns = self._checked_columns(features.shape[1])
         scores = self._scores(features)
         # A trend needs scores of about this size, whatever the unit of the model's own ones is.
         self._mean, spread = float(scores.mean()), float(scores.std())
         self._spread = spread if spread > 1e-9 * abs(self._mean) else 1.0
+
+    def _checked_columns(self, width: int) -> IndexVector | None:
+        """Return which columns it says it reads; None if it says nothing."""
+        told = getattr(self._own, "columns", None)
+        if told is None:
+            return None
+        found = np.asarray(told)
+        ascending = found.ndim == 1 and found.dtype.kind in "iu" and (np.diff(found) > 0).all()
+        if not ascending or (found.size and not 0 <= found[0] <= found[-1] < width):
+            raise AutotuneError(
+                f"{self._name}: its attribute columns must be ascending numbers below {width}, "
+                f"of the columns that it reads, or None; it is {reprlib.repr(told)}"
+            )
+        return found.astype(np.int64)
 
     def predict(self, features: FloatMatrix) -> FloatVector:
         """Return one score per row, float64 (n,), standardised over the rows of the fit.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
@@ -51,7 +51,12 @@ class OwnMeasurer(Measurer):
         self._own = own
         self.policy = self._own.policy
         self.overlap = self._own.overlap
-        self.device = self._own.device or {"kind": "measurer", "name": name_of(choice)}
+        device = self._own.device or {"kind": "measurer", "name": name_of(choice)}
+        if not isinstance(device, Mapping) or not {"kind", "name"} <= device.keys():
+            raise UsageError(
+                f"{self._name}: device must be a mapping with kind and name, not {device!r}"
+            )
+        self.device = device
 
     def start(self) -> None:
         """Let it start processes."""
@@ -80,7 +85,7 @@ class OwnMeasurer(Measurer):
         if not isinstance(result, MeasureResult):
             what = type(result).__name__
             raise AutotuneError(f"{self._name} must return a MeasureResult, not {what}")
-        if result.costs_s is not None and not all(0 < cost < math.inf for cost in result.costs_s):
+        if not all(_is_cost(cost) for cost in result.costs_s or ()):
             raise AutotuneError(f"{self._name} returns costs that are no seconds > 0")
         return result
 
@@ -98,3 +103,7 @@ class OwnMeasurer(Measurer):
         """Let it end its processes."""
         with errors_of(f"{self._name} fails at close"):
             self._own.close()
+
+
+def _is_cost(value: object) -> bool:
+    return isinstance(value, int | float) and 0 < value < math.inf

@@ -10,9 +10,10 @@ import __future__
 
 import ast
 import builtins
+import functools
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
@@ -63,6 +64,7 @@ class _Writer:
         self.lines: list[str] = []
         self._names: dict[str, int] = {}  # What is defined, and the identity of its value.
         self._decorated: set[Callable[..., Any]] = set()
+        self._undecorated: set[Callable[..., Any]] = set()  # Whose decorator is left out.
 
     def is_decorated(self, function: Callable[..., Any]) -> bool:
         """Whether the text of an added function begins with a decorator."""
@@ -79,10 +81,9 @@ class _Writer:
         left_out = [node for node in tree.decorator_list if _is_left_out(node, known)]
         if len(left_out) < len(tree.decorator_list):
             self._decorated.add(function)
-        lines = text.splitlines(keepends=True)
-        for node in reversed(left_out):
-            del lines[node.lineno - 1 : node.end_lineno]
-        text = "".join(lines)
+        if left_out:
+            self._undecorated.add(function)
+            text = _without(text, tree, left_out)
         above, inside = used_names(text)
         for own in sorted((above | inside) - {name}):
             if own in known:
@@ -106,6 +107,11 @@ class _Writer:
             self._define(name, value, f"from {home} import {function.__qualname__} as {name}")
         elif inside is not None:
             self.add_function(inside)
+            if inside is not function and inside in self._undecorated:
+                raise UsageError(
+                    f"{name!r} tunes itself when it is called, and cannot be used inside of a "
+                    "function that is tuned: use what it decorates"
+                )
             if inside is not function and inside not in self._decorated:
                 raise UsageError(
                     f"{name!r} is made of a function by a call, which worker processes cannot be "
@@ -160,6 +166,21 @@ def _definition(text: str, name: str) -> ast.FunctionDef:
     return tree
 
 
+def _without(text: str, tree: ast.FunctionDef, left_out: Sequence[ast.expr]) -> str:
+    """Return the text of a function without some of its decorators."""
+    lines = text.splitlines(keepends=True)
+    begins = [node.lineno - 1 for node in tree.decorator_list]
+    for n, begin in enumerate(begins):
+        while not lines[begin].lstrip().startswith("@"):  # it stands in brackets
+            begin -= 1
+        begins[n] = begin
+    ends = [*begins[1:], tree.lineno - 1]
+    for node, begin, end in reversed(list(zip(tree.decorator_list, begins, ends, strict=True))):
+        if node in left_out:
+            del lines[begin:end]
+    return "".join(lines)
+
+
 def _is_left_out(decorator: ast.expr, known: Mapping[str, Any]) -> bool:
     """Whether a decorator is marked by `left_out_of_text`."""
     node = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -169,6 +190,8 @@ def _is_left_out(decorator: ast.expr, known: Mapping[str, Any]) -> bool:
     found = known.get(node.id) if isinstance(node, ast.Name) else None
     for name in names:
         found = getattr(found, name, None)
+    if isinstance(found, functools.partial):  # a decorator with its options, under a name
+        found = found.func
     return getattr(found, _LEFT_OUT, False) is True
 
 

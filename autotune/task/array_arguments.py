@@ -11,6 +11,7 @@ from typing import Any
 
 from autotune import te
 from autotune.errors import ArgumentError, UsageError, error_text
+from autotune.external.external_kernel import ExternalKernel
 from autotune.ir import dtypes
 from autotune.ir.expr import SizeVar
 from autotune.runtime.foreign_arrays import dtype_name
@@ -94,7 +95,7 @@ class _Described:
     def _inputs(self, args: Mapping[str, Any]) -> list[Tensor]:
         cfg = Knobs(PlainValues(KnobTable(self._template.name), {}), self._target)
         made = self._template.described(cfg, **args)
-        tensors = made.inputs if isinstance(made, TensorGraph) else made[1]
+        tensors = made.inputs if isinstance(made, TensorGraph | ExternalKernel) else made[1]
         return [tensor for tensor in tensors if isinstance(tensor.op, PlaceholderOp)]
 
     def _find_sizes(self, inputs: Sequence[Tensor]) -> None:

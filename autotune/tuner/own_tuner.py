@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
@@ -47,11 +48,12 @@ class OwnTuner(Tuner):
     def _propose(self, n: int) -> list[int]:
         with errors_of(f"{self._name} fails at ask"):
             found = self._own.ask(n)
-            proposals = list(found) if isinstance(found, Iterable) else None
+            several = itertools.islice(found, n + 1) if isinstance(found, Iterable) else None
+            proposals = None if several is None else list(several)
         if proposals is None:
             raise self._fault(f"returned {reprlib.repr(found)}, not a list of candidates")
         if len(proposals) > n:
-            raise self._fault(f"returned {len(proposals)} candidates of {n} it was asked for")
+            raise self._fault(f"returned more candidates than the {n} it was asked for")
         checked: dict[int, None] = {}
         for proposal in proposals:
             index = self._checked(proposal)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.command_line import ROOT, environment
 from support.fake_measurer import FakeMeasurer, run
@@ -46,6 +47,13 @@ class Formula(Measurer):
 class Odd(Formula):
     def run(self, candidate):
         return 3.0
+
+class Texts(Formula):
+    def run(self, candidate):
+        return MeasureResult(costs_s=("fast",))
+
+class Board(Formula):
+    device = "my board"
 
 class Broken(Formula):
     def run(self, candidate):
@@ -188,6 +196,20 @@ def test_a_measurer_names_itself_as_the_device_and_its_records_continue(here: Pa
     built = autotune.build("matmul", SIZES, records="x.jsonl", devices="any")
     assert built.record is not None
     assert built.record.config == again.best.config
+    assert again.build().config.values == again.best.config["values"]
+
+
+def test_a_decorated_function_uses_what_an_own_measurer_has_found(here: Path) -> None:
+    how: dict[str, Any] = {"measurer": "formula.py:Formula", "trials": 4, "seed": 0}
+    arrays = [np.ones((8, 8), np.float32) for _ in range(2)]
+    found = []
+    for _ in range(2):  # the second is another process' object
+        made = autotune.autotuned("matmul", log="x.jsonl", **how)
+        assert made(*arrays).tolist() == (arrays[0] @ arrays[1]).tolist()
+        found.append(made.built(*arrays).record)
+    assert found[0] is not None
+    assert found[0].config == found[1].config
+    assert len(Path("x.jsonl").read_text().splitlines()) == 4
 
 
 @pytest.mark.parametrize(
@@ -197,6 +219,8 @@ def test_a_measurer_names_itself_as_the_device_and_its_records_continue(here: Pa
         ({"measurer": "formula.py:Odd"}, AutotuneError, "must return a MeasureResult, not float"),
         ({"measurer": "formula.py:Broken"}, AutotuneError, "fails at run: OSError: no connection"),
         ({"measurer": "formula.py:Two"}, UsageError, "must make a Measurer, not Two"),
+        ({"measurer": "formula.py:Texts"}, AutotuneError, "returns costs that are no seconds > 0"),
+        ({"measurer": "formula.py:Board"}, UsageError, "device must be a mapping with kind and"),
         ({"measurer": 3}, UsageError, "measurer must be a name, a class or a function, not 3"),
         (
             {"cost_model": "formula.py:Flat", "trials": 40},

@@ -176,6 +176,30 @@ if __name__ == "__main__":
 """
 
 
+def test_a_call_that_workers_would_repeat_is_refused_and_does_not_wait(tmp_path: Path) -> None:
+    script = SCRIPT.replace('if __name__ == "__main__":\n    print', "print")
+    script = script.replace("    A = te", "    unknown\n    A = te")  # it has no text
+    (tmp_path / "script.py").write_text(script.replace("@", "unknown = object()\n\n@"))
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 1
+    (last,) = done.stderr.splitlines()[-1:]
+    assert 'put the call under `if __name__ == "__main__":`' in last
+
+
+def test_a_file_of_a_template_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ops.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    made = autotune.autotuned("ops.py:doubled", log="", when="default")
+    assert made.log == tmp_path / "doubled.jsonl"
+    monkeypatch.chdir(tmp_path.parent)
+    with pytest.warns(UserWarning, match="default"):
+        assert made(ones(9)).tolist() == [2.0] * 9
+
+
 def test_processes_that_meet_the_same_sizes_tune_them_once(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "script.py"]

@@ -49,6 +49,15 @@ def test_scores_are_standardised_and_the_columns_that_are_read_are_known() -> No
     assert model.columns.tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("columns", [["a", "b"], [2, 1], [0, 99], [[0, 1]], [-1, 2], 3])
+def test_columns_that_are_none_are_one_line(columns: Any) -> None:
+    own = property(lambda self: columns, lambda *_: None)
+    faulty = type("Faulty", (Nearest,), {"columns": own})
+    with pytest.raises(AutotuneError, match="columns must be ascending numbers below 6") as caught:
+        find_cost_model(faulty)(0).fit(*problem(8))
+    assert "\n" not in str(caught.value)
+
+
 def test_predicting_before_fitting_is_refused() -> None:
     with pytest.raises(RuntimeError, match="before it was fitted"):
         find_cost_model(Nearest)(0).predict(problem(3)[0])

@@ -72,6 +72,39 @@ def test_a_decorator_that_tunes_is_left_out() -> None:
     assert "autotuned" not in text
     assert made(text, "plain").name == "plain"
 
+    tuned = autotune.autotuned(log=f"{unknown}.jsonl")
+
+    @tuned
+    def stored(n: int) -> list[te.Tensor]:
+        A = te.placeholder((n,), "float32", name="A")
+        return [A, te.compute((n,), lambda i: A[i] / 3, name="B")]
+
+    @(
+        autotune.autotuned(log=f"{unknown}.jsonl")
+    )
+    @template("third", reference=lambda x: x / 3)
+    def bracketed(n: int) -> list[te.Tensor]:
+        A = te.placeholder((n,), "float32", name="A")
+        return [A, te.compute((n,), lambda i: A[i] / 3, name="B")]
+
+    for function in (stored, bracketed):
+        text = self_contained(template_of(function))
+        assert "tuned" not in text
+        assert "@(" not in text
+        assert made(text, function.__name__).function is not None
+
+
+def test_a_function_that_tunes_itself_is_not_used_inside_of_another() -> None:
+    @autotune.autotuned
+    def inner(n: int) -> te.Tensor:
+        return te.placeholder((n,), "float32", name="A")
+
+    def outer(n: int) -> te.Tensor:
+        return inner(n)
+
+    with pytest.raises(UsageError, match="'inner' tunes itself when it is called, and cannot"):
+        self_contained(template_of(outer))
+
 
 def test_a_decorator_keeps_its_reference() -> None:
     @template("half", reference=lambda x: x / 2)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import autotune
 from autotune import te
 from autotune.errors import ArgumentError, UsageError
 from autotune.operators.template_lookup import find_template
@@ -60,6 +61,15 @@ def test_a_template_with_knobs_is_read() -> None:
         return [A, te.compute((n,), lambda i: A[i], name="B")]
 
     assert read(knobbed, np.ones(5, "f4")) == {"n": 5}
+
+
+def test_a_kernel_written_elsewhere_tells_its_sizes_by_its_inputs() -> None:
+    @template("scale", target="llvm", reference=lambda x: x)
+    def scale(cfg: Knobs, n: int) -> Any:
+        x, y = (te.placeholder((n,), name=name) for name in "XY")
+        return autotune.CallableKernel(np.copyto, [x], [y], keywords={})
+
+    assert read_arguments(scale, Target.of("llvm"), [np.ones(7, "f4")], {}) == {"n": 7}
 
 
 def test_a_default_that_cannot_be_a_symbol_is_kept() -> None:
