@@ -250,7 +250,8 @@ class Tuned:
             If no configuration worked.
         """
         if self.best is None:
-            raise NoRecordError(f"{self}: there is nothing to build")
+            why = self.summary.first_error
+            raise NoRecordError(f"{self}: there is nothing to build{why and f'; first: {why}'}")
         # Its device may be any: a measurer of the user names itself.
         policy = ReusePolicy(devices="any")
         return build_task(self.task, RecordList([self.best]), name, constants, policy=policy)

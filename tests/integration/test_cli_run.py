@@ -114,12 +114,14 @@ def test_a_run_in_which_nothing_is_right_is_exit_code_3_and_leaves_failed_record
     (tmp_path / "wrong.py").write_text(WRONG)
     done = call("run", "wrong.py:wrong", "--set", "n=8", *QUICK)
     assert done.code == 3
+    records = RecordStore(tmp_path / "wrong.jsonl").load()
     assert done.err == (
-        "autotune: nothing valid was found in 3 trials: 3 failed (3 wrong answer); "
-        "wrong.jsonl says why\n"
+        "autotune: nothing valid was found in 3 trials: 3 failed (3 wrong answer), "
+        f"the first one in wrong.jsonl: {records[0].error['message']}\n"
     )
+    assert "elements of B are wrong" in done.err
     assert "the space holds no more" in done.out.splitlines()[-1]
-    errors = [r.error["code"] for r in RecordStore(tmp_path / "wrong.jsonl").load()]
+    errors = [r.error["code"] for r in records]
     assert errors == ["WRONG_ANSWER"] * 3
 
 

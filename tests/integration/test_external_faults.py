@@ -25,9 +25,9 @@ REFUSED = f"{No.COMPILE_HOST} compile cc: "
 CALLABLE = {
     "raise": f"{RUN}ValueError: no such plan$",
     "exit": f"{RUN}SystemExit: 0",
-    "leave": f"{RUN}the process exited with code 0 while its first call",
-    "segfault": f"{RUN}the process was killed by SIGSEGV while its first call",
-    "abort": f"{RUN}the process was killed by SIGABRT while its first call",
+    "leave": f"{RUN}the process exited with code 0 while making its first call",
+    "segfault": f"{RUN}the process was killed by SIGSEGV while making its first call",
+    "abort": f"{RUN}the process was killed by SIGABRT while making its first call",
     "wrong": rf"{WRONG}1 of 64 elements of Y are wrong .* first at \[3\]",
     "input": f"{WRONG}it changed its input X",
     "beyond": f"{WRONG}it wrote outside Y: 0 bytes past its end",
@@ -40,7 +40,7 @@ CALLABLE = {
 }
 
 SLOW = {
-    "hang": f"{No.RUN_TIMEOUT} run its first call took longer than 2 s",
+    "hang": f"{No.RUN_TIMEOUT} run making its first call took longer than 2 s",
     "hang later": f"{No.RUN_TIMEOUT} run running took longer than 2 s",
 }
 

@@ -166,5 +166,8 @@ def _nothing_valid(plan: WorkloadPlan, summary: TuneSummary) -> str:
     if not summary.trials:
         over = summary.ended == "time"
         return f"nothing was measured{' before the time was over; give more' if over else ''}"
-    what, path = failures_text(summary.failures), plan.store.path
-    return f"nothing valid was found in {counted(summary.trials, 'trial')}: {what}; {path} says why"
+    return (
+        f"nothing valid was found in {counted(summary.trials, 'trial')}: "
+        f"{failures_text(summary.failures)}, the first one in {plan.store.path}: "
+        f"{summary.first_error}"
+    )

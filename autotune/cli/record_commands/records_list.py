@@ -28,6 +28,7 @@ from autotune.cli.terminal.output import (
 )
 from autotune.report.units import time_text
 from autotune.reuse.grades import device_text
+from autotune.system.words import one_line
 from autotune.task.workload import Workload
 from records.best_of_group import MOST_TRIALS
 from records.groups import group_key
@@ -105,7 +106,8 @@ def line_text(line: LogLine) -> str:
     config = f"config {found.config['index']}"
     final = "" if found.final is None else f", final {found.final['rank']}"
     what = f"{_workload(found)} on {found.target}, {device_text(found.device)}"
-    text = f"{moment_text(found.timestamp)}  {outcome:>9}  {config:<13}  {what}{final}"
+    why = "" if found.error is None else f": {one_line(found.error['message'])}"
+    text = f"{moment_text(found.timestamp)}  {outcome:>9}  {config:<13}  {what}{final}{why}"
     return " ".join(text.split("\n"))
 
 

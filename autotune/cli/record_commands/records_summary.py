@@ -68,7 +68,8 @@ def _all_in_all(rows: Sequence[SummaryRow], gone: Sequence[bool]) -> Iterator[st
         yield f"{total} on {counted(len(devices), 'device')} ({each})"
     if lost:
         names = named(name for name, _ in lost.most_common())
-        yield f"{counted(lost.total(), 'record')} of templates that no longer exist: {names}"
+        what = f"{counted(lost.total(), 'record')} of templates that are not built in or installed"
+        yield f"{what}: {names} (those in files are found by --gone --known FILE.py:NAME)"
 
 
 def log_summary_text(row: SummaryRow, width: int) -> str:

@@ -48,7 +48,7 @@ class Response(NamedTuple):
             error = self.outcome.body.get("error")
             return None if error is None else MeasureError.from_json(error)
         stage = "build" if self.op == "build" else "run"
-        doing = {"build": "building", "load": "its first call"}.get(self.op, "running")
+        doing = {"build": "building", "load": "making its first call"}.get(self.op, "running")
         if isinstance(self.outcome, WorkerTimeoutError):
             message = f"{doing} took longer than {timeout_s:g} s"
             return MeasureError(_TIMEOUTS[stage], stage, message)

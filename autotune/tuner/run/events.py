@@ -108,6 +108,8 @@ class TuneSummary:
     no_finals: str = ""
     # The record of the default, of the same comparison as the best; None if there is none.
     default: Record | None = None
+    # The first of the failures, in words; empty if there is none.
+    first_error: str = ""
 
     @property
     def default_cost_s(self) -> float | None:

@@ -363,6 +363,7 @@ class Session:
             refused=dict(Counter(self.refused.values()).most_common()),
             no_finals=self._no_finals,
             default=default,
+            first_error=self.trials.first_error,
         )
         self.on_event(events.Finished(self.summary, self.job))
 

@@ -14,6 +14,7 @@ from autotune.measure.timing_policy import TimingPolicy
 from autotune.reuse.grades import Grade, device_grade
 from autotune.reuse.valid_records import valid_records
 from autotune.runtime import environment
+from autotune.system.words import one_line
 from autotune.task.task import Task
 from records import Entry, Journal, Record, RecordStore, ranked
 from search_spaces import SpaceError
@@ -97,6 +98,12 @@ class Trials:
     def failures(self) -> dict[str, int]:
         """Failed records by error code."""
         return dict(Counter(r.error["code"] for r in self.recorded if r.error is not None))
+
+    @property
+    def first_error(self) -> str:
+        """Message of the first failed record, in one line; empty if there is none."""
+        messages = (r.error["message"] for r in self.recorded if r.error is not None)
+        return one_line(next(messages, ""))
 
     @property
     def seed(self) -> int:

@@ -154,9 +154,10 @@ def test_summary_lists_devices_and_templates_that_no_longer_exist(log, said):
         "  best 3.50 ms, config 0",
         "  1970-01-01 00:16:40 to 1970-01-01 01:23:20",
     ]
-    assert out.splitlines()[-2:] == [
+    assert out.splitlines()[-3:] == [
         "6 records of 2 workloads on 2 devices (Some CPU, 4 threads: 5; Other CPU: 1)",
-        "6 records of templates that no longer exist: made",
+        "6 records of templates that are not built in or installed: made (those in files",
+        "  are found by --gone --known FILE.py:NAME)",
     ]
     rows = json.loads(said("summary", log, "--json")[1])
     assert [row["device"]["name"] for row in rows] == ["Some CPU", "Other CPU", "Some CPU"]

@@ -21,6 +21,9 @@ TABLE = {"a": (1, 2.5), "b": [None, True], "c": {-math.inf}}
 UNKNOWN = OrderedDict(a=1)
 
 
+TUNED = autotune.autotuned(log="tuned.jsonl")
+
+
 def ran(text: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "elsewhere"}
     exec(compile(text, "text", "exec"), names)
@@ -72,9 +75,7 @@ def test_a_decorator_that_tunes_is_left_out() -> None:
     assert "autotuned" not in text
     assert made(text, "plain").name == "plain"
 
-    tuned = autotune.autotuned(log=f"{unknown}.jsonl")
-
-    @tuned
+    @TUNED
     def stored(n: int) -> list[te.Tensor]:
         A = te.placeholder((n,), "float32", name="A")
         return [A, te.compute((n,), lambda i: A[i] / 3, name="B")]
@@ -89,7 +90,7 @@ def test_a_decorator_that_tunes_is_left_out() -> None:
 
     for function in (stored, bracketed):
         text = self_contained(template_of(function))
-        assert "tuned" not in text
+        assert "tuned" not in text.lower()
         assert "@(" not in text
         assert made(text, function.__name__).function is not None
 
