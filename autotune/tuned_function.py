@@ -143,6 +143,8 @@ class Autotuned:
             if name not in OPTIONS:
                 hint = did_you_mean(name, sorted(OPTIONS), "known are")
                 raise UsageError(f"autotuned: there is no argument {name!r}; {hint}")
+        if not isinstance(log, str | PathLike | None):
+            raise UsageError(f"autotuned: log must be a path, not {log!r}")
         path = Path(log or log_name(self.template.name))
         self.log: Path | str = PRETUNED if log == PRETUNED else path.absolute()
         self._when, self._options = when, dict(options)

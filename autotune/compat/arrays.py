@@ -50,6 +50,15 @@ class NDArray:
 
     asnumpy = numpy
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Return a copy in an array of NumPy, for functions that take whatever looks like one.
+
+        ValueError if no copy is wanted.
+        """
+        if copy is False:
+            raise ValueError("elements of an NDArray are copied to be read by NumPy")
+        return self.numpy().astype(dtype or self.data.dtype, copy=False)
+
     def copyfrom(self, source: NDArray | npt.ArrayLike) -> NDArray:
         """Copy another array of the same shape into this one, which is returned; converts types.
 

@@ -192,13 +192,13 @@ class Task:
     def _check_text(self, reference: str, text: bytes) -> None:
         """Raise UsageError if a text does not compute what the template does."""
         name = f"function {self.template.function.__name__!r}"
+        own, again = (self._structures.alone({}).function for _ in range(2))
         try:
             found = find_template(reference, self.target, text=text)
             theirs = Task(found, self.args, self.target, reference, constant=self.constant)
             others = theirs._structures.alone({}).function
         except UsageError as error:
             raise UsageError(f"the text of {name} does not run by itself: {error}") from error
-        own, again = (self._structures.alone({}).function for _ in range(2))
         lines = [None if f is None else function_lines(f) for f in (own, again, others)]
         if lines[0] == lines[1] != lines[2]:
             raise UsageError(

@@ -306,3 +306,13 @@ def test_a_mistake_in_one_of_several_says_in_which(
     with pytest.raises(UsageError) as caught:
         autotune.tune_job(workloads)
     assert said in str(caught.value)
+
+
+def test_a_function_that_fails_says_what_it_does_wrong(tmp_path: Path) -> None:
+    def nothing(n: int) -> None:
+        te.placeholder((n,), name="A")
+
+    with pytest.raises(UsageError) as caught:
+        autotune.tune(nothing, {"n": 8}, trials=1, log=tmp_path / "x.jsonl")
+    assert "text" not in str(caught.value)
+    assert "must return" in str(caught.value)

@@ -93,6 +93,13 @@ def test_an_array_is_a_copy_and_so_is_what_is_read_of_it():
     array.wait_to_read()
 
 
+def test_functions_of_numpy_take_arrays():
+    array = tvm.nd.array(np.arange(4, dtype="int8"))
+    assert np.asarray(array).dtype == np.int8
+    assert np.asarray(array, "float32").tolist() == [0, 1, 2, 3]
+    np.testing.assert_array_equal(array, np.arange(4))
+
+
 def test_an_empty_array_has_the_shape_and_type_that_are_asked_for():
     assert tvm.nd.empty((2, 5)).dtype == "float32"
     assert tvm.nd.empty(7, "bfloat16").dtype == "bfloat16"
