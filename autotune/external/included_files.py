@@ -20,8 +20,9 @@ _TOKEN = re.compile(
     """,
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )
-_COMMENT = re.compile(r'(R"[^\n]*|"(?:\\.|[^"\\\n])*")|/\*.*?(?:\*/|\Z)|//[^\n]*', re.DOTALL)
+_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|/\*.*?(?:\*/|\Z)|//[^\n]*', re.DOTALL)
 _GUARDED = re.compile(r"\s*#[ \t]*ifndef[ \t]+(\w+)\s*\n\s*#[ \t]*define[ \t]+\1\b")
+_BRANCHES = re.compile(r"^[ \t]*#[ \t]*(if|el|endif)[^\n]*", re.MULTILINE)
 _DEEPEST = 64  # Files that include each other.
 
 
@@ -104,7 +105,14 @@ class _Included:
 def _is_guarded(text: str) -> bool:
     """Whether a text is empty when it is read again, as its first lines define a macro."""
     bare = _COMMENT.sub(lambda match: match[1] or " ", text)
-    return _GUARDED.match(bare) is not None
+    if not _GUARDED.match(bare):
+        return False
+    depth = 0
+    for match in _BRANCHES.finditer(bare):
+        depth += {"if": 1, "el": 0, "endif": -1}[match[1]]
+        if depth == 0 or (depth == 1 and match[1] == "el"):
+            return depth == 0 and not bare[match.end() :].strip()
+    return False
 
 
 def read(path: str, what: str) -> str:

@@ -240,12 +240,14 @@ class LoadedObject:
             self._call(*addresses)
             return
         with launches.lock:
-            before = openmp.get()
-            openmp.set(launches.threads(self.threads))
+            before, wanted = openmp.get(), launches.threads(self.threads)
+            if before != wanted:  # to set takes three times as long as to get
+                openmp.set(wanted)
             try:
                 self._call(*addresses)
             finally:
-                openmp.set(before)
+                if openmp.get() != before:
+                    openmp.set(before)
 
 
 @dataclass(frozen=True)

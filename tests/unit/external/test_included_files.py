@@ -69,8 +69,12 @@ def test_a_file_and_what_it_includes_become_the_text(tmp_path: Path) -> None:
     assert by_path.lowered("f").body.text == kernel.lowered("f", str(tmp_path)).body.text
 
 
-def test_files_that_include_each_other_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.h").write_text('#include "a.h"\n')
+@pytest.mark.parametrize(
+    "before", ["", "#ifndef N\n#define N 4\n#endif\n", "#ifndef N\n#define N 4\n#else\n"]
+)
+def test_files_that_include_each_other_are_refused(before: str, tmp_path: Path) -> None:
+    after = "#endif\n" if before.endswith("#else\n") else ""
+    (tmp_path / "a.h").write_text(f'{before}#include "a.h"\n{after}')
     with pytest.raises(UsageError, match="include each other without an end"):
         autotune.CKernel("f", '#include "a.h"\n', **arrays(4)).lowered("f", str(tmp_path))
 
