@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any, ClassVar
 
 from autotune.errors import InstantiationError, UsageError
 from autotune.external.external_kernel import ExternalKernel
+from autotune.external.included_files import read, with_included
 from autotune.ir.stmt import PrimFunc, Raw
 from autotune.target import Target
 from autotune.te.tensor import Tensor
@@ -20,9 +20,6 @@ from autotune.te.tensor import Tensor
 COMPILERS = {"c": "cc", "c++": "c++"}
 
 _LANGUAGES = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++"}
-_QUOTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)".*$', re.MULTILINE)
-_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b.*$", re.MULTILINE)
-_DEEPEST = 64  # Files that include each other.
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,8 @@ class CKernel(ExternalKernel):
     defines : mapping of str to int, float, bool or str
         Macros with their values: numbers, or expressions of knobs and sizes.
     flags : sequence of str
-        Options of the compiler; knobs that are texts, or ``f"-O{int(knob)}"``.
+        Options of the compiler; knobs that are texts, or ``f"-O{int(knob)}"``. Relative paths in
+        them begin at the folder of the template's file.
     compiler : str
         Found on the path; by default ``cc``, or ``c++`` for C++.
     language : str
@@ -90,7 +88,7 @@ class CKernel(ExternalKernel):
         name : str
             Of the function.
         folder : str
-            Where its file may be.
+            Where its file may be, and relative paths in the options begin.
 
         Raises
         ------
@@ -109,7 +107,14 @@ class CKernel(ExternalKernel):
         text, given = self._with_fixed(self._text(folder), self._plain_defines())
         command = (compiler, *map(str, self.flags))
         raw = Raw(
-            self.name, text, tuple(sizes), tuple(sizes.values()), given, self._language, command
+            self.name,
+            text,
+            tuple(sizes),
+            tuple(sizes.values()),
+            given,
+            self._language,
+            command,
+            folder,
         )
         return self._function(name, raw)
 
@@ -134,49 +139,11 @@ class CKernel(ExternalKernel):
     def _text(self, folder: str) -> Any:
         """Return the text, with the files that it includes."""
         if not self._file:
-            return _with_included(str(self.source), folder, self.what)
+            return with_included(str(self.source), "text", folder, self.what)
         places = [os.path.join(folder, self._file), self._file]
         path = next(filter(os.path.isfile, places), None)
         if path is None:
             raise UsageError(f"{self.what}: there is no file {self._file!r}, nor in {folder!r}")
-        named = f'#line 1 "{os.path.basename(path)}"\n{_read(path, self.what)}'
-        return _with_included(named, os.path.dirname(path), self.what)
-
-
-def _with_included(text: str, folder: str, what: str) -> str:
-    """Return a text in which files of a folder stand in place of what includes them.
-
-    So it says all that is compiled: it is cached, recorded and sent to workers.
-    """
-    once: set[str] = set()
-
-    def expanded(text: str, folder: str, name: str, depth: int) -> str:
-        if depth > _DEEPEST:
-            raise UsageError(f"{what}: its files include each other without an end")
-
-        def included(match: re.Match[str]) -> str:
-            path = os.path.realpath(os.path.join(folder, match[1]))
-            if not os.path.isfile(path):
-                return match[0]  # the compiler may know it
-            next_line = text.count("\n", 0, match.end()) + 2 - begins
-            found = _read(path, what)
-            if _ONCE.search(found):
-                if path in once:
-                    return ""
-                once.add(path)
-                found = _ONCE.sub("", found)
-            inner = expanded(found, os.path.dirname(path), match[1], depth + 1)
-            return f'#line 1 "{match[1]}"\n{inner}\n#line {next_line} "{name}"'
-
-        begins = int(text.startswith("#line 1 "))
-        return _QUOTED.sub(included, text)
-
-    named = re.match('#line 1 "([^"\n]+)"\n', text)
-    return expanded(text, folder, named[1] if named else "text", 0)
-
-
-def _read(path: str, what: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{what}: {path} cannot be read: {error}") from error
+        name = os.path.basename(path)
+        text = with_included(read(path, self.what), name, os.path.dirname(path), self.what)
+        return f'#line 1 "{name}"\n{text}'

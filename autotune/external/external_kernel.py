@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from autotune.errors import UsageError
-from autotune.ir.expr import Buffer, Expr, SizeVar
+from autotune.ir.expr import Buffer, Const, Expr, SizeVar
 from autotune.ir.ops import convert, is_convertible
 from autotune.ir.stmt import FunctionInfo, PrimFunc, Stmt
 from autotune.ir.visitor import free_vars
 from autotune.target import Target
-from autotune.te.tensor import Tensor
+from autotune.te.tensor import PlaceholderOp, Tensor
 
 Rule = tuple[Expr, str]
 
@@ -56,16 +56,20 @@ class ExternalKernel(ABC):
         """
 
     def _check(self, tensors: Sequence[Any], lists: str, names: Mapping[str, Any], a: str) -> None:
-        """Raise UsageError unless all tensors are some, and names of values are names.
+        """Raise UsageError unless tensors are given arrays, and names of values are names.
 
         `lists`: what the tensors are called.
         `a`: what a name is of, with its article.
         """
-        if not all(isinstance(tensor, Tensor) for tensor in tensors) or not self.outputs:
+        given = [isinstance(t, Tensor) and isinstance(t.op, PlaceholderOp) for t in tensors]
+        if not all(given) or not self.outputs:
             raise UsageError(
                 f"{self.what}: {lists} must be lists of tensors from te.placeholder, with one "
                 "output at least"
             )
+        terms = self._expr("reduction_length", self.reduction_length)
+        if isinstance(terms, Const) and terms.value < 1:
+            raise UsageError(f"{self.what}: reduction_length must be >= 1, got {terms.value}")
         for name in names:
             if not isinstance(name, str) or not name.isidentifier():
                 raise UsageError(f"{self.what}: {a} must be letters, digits and _, got {name!r}")

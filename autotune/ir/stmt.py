@@ -234,6 +234,8 @@ class Raw(Stmt):
     language: str = "cuda"
     #: Of a text in C or C++: its compiler, and the options for it.
     command: tuple[str, ...] = ()
+    #: Where relative paths in the options begin.
+    folder: str = ""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

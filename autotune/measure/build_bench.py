@@ -6,7 +6,6 @@ The task stays traced from one candidate to the next.
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterable, Mapping
 from functools import partial
 
@@ -19,7 +18,7 @@ from autotune.measure.checks.unscheduled_program import Computation
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.backends import backend_of
 from autotune.runtime.callable_function import CallableBinary
-from autotune.runtime.cpu.c_compiler import version_of
+from autotune.runtime.cpu.c_compiler import CSource, identity_of
 from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.device import Binary
 from autotune.runtime.prepared_binary import PreparedBinary
@@ -131,12 +130,11 @@ class BuildBench:
 def _more_identity(function: PrimFunc, values: Mapping[str, KnobValue]) -> list[str]:
     """Return what the code of an external kernel depends on beside its text and macros.
 
-    A callable may use any knob. Another version of a compiler makes other code.
+    A callable may use any knob. Other versions of compilers and headers make other code.
     """
     match function.body:
         case Raw(language="python"):
             return [f"{name} = {value!r}" for name, value in sorted(values.items())]
-        case Raw(command=(compiler, *_)):
-            path = shutil.which(compiler)
-            return [] if path is None else [version_of(path)]
+        case Raw(command=(_, *_)):
+            return [*(identity_of(CSource.of(function)) or ())]
     return []

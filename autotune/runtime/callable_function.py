@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import ArgumentError, UsageError
-from autotune.runtime.argument_checks import ArgumentChecker
+from autotune.ir import dtypes
+from autotune.runtime.argument_checks import ArgumentChecker, is_contiguous
+from autotune.runtime.foreign_arrays import dtype_name
 from autotune.runtime.signature import Signature
 
 
@@ -92,10 +94,22 @@ class CallableFunction:
             held = self._checker.arrays(arrays)
             self._checker.values(held)
             return held
-        wanted = len(self.signature.parameters)
-        if len(arrays) != wanted:
-            name = self.signature.name
-            raise ArgumentError(f"{name} takes {wanted} arrays, got {len(arrays)}")
+        name, parameters = self.signature.name, self.signature.parameters
+        if len(arrays) != len(parameters):
+            raise ArgumentError(f"{name} takes {len(parameters)} arrays, got {len(arrays)}")
+        for number, (array, parameter) in enumerate(zip(arrays, parameters, strict=True), 1):
+            label = f"{name}: argument {number}, {parameter.name!r}"
+            try:
+                found = (dtype_name(array), tuple(array.shape))
+            except ArgumentError as error:
+                raise ArgumentError(f"{label}: {error}") from None
+            if found != (parameter.dtype, parameter.shape):
+                raise ArgumentError(
+                    f"{label}, must be {parameter.dtype} of shape {parameter.shape}, got "
+                    f"{found[0]} of shape {found[1]}"
+                )
+            if not is_contiguous(array):
+                raise ArgumentError(f"{label}, must be C-contiguous, got other strides")
         return arrays
 
     def _copy(self, found: Any, outputs: Sequence[Any]) -> None:
@@ -109,10 +123,32 @@ class CallableFunction:
                 f"outputs of shape {', '.join(map(str, wanted))}"
             )
         for array, output in zip(every, outputs, strict=True):
+            given, needed = (_dtype_name(value) for value in (array, output))
+            if not _keeps_kind(given, needed):
+                raise UsageError(
+                    f"{self.signature.name}: the callable returns {given} for an output of "
+                    f"{needed}, which cannot hold it: return {needed}"
+                )
             output[...] = array
 
     def __repr__(self) -> str:
         return f"<{self.signature.name}, a callable>"
+
+
+def _dtype_name(value: Any) -> str:
+    """Return the type of the elements of what a callable returns."""
+    return dtype_name(value if hasattr(value, "dtype") else np.asarray(value))
+
+
+def _keeps_kind(given: str, needed: str) -> bool:
+    """Whether values lose no more than digits as another type, as of NumPy's "same_kind"."""
+    if dtypes.is_float(given):
+        return dtypes.is_float(needed)
+    wanted = "float64" if dtypes.is_float(needed) else needed
+    try:
+        return np.can_cast(given, wanted, "same_kind")
+    except TypeError:  # no type of NumPy
+        return False
 
 
 def _described(found: Any) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import functools
 import os
 import re
 import shutil
 import subprocess
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 from autotune.codegen.raw_text import raw_text
 from autotune.errors import CodegenError, CompileError, TargetError
@@ -37,6 +39,9 @@ _ENTRIES = {
 # What a compiler or linker calls an error.
 _ERROR = re.compile(r"error:|undefined reference|undefined symbol|cannot find", re.IGNORECASE)
 
+# Options whose files are part of the text once it is preprocessed, and macros.
+_OF_PREPROCESSOR = ("-D", "-U", "-I", "-include", "-imacros", "-iquote", "-isystem", "-idirafter")
+
 
 @dataclass(frozen=True)
 class CSource:
@@ -50,6 +55,8 @@ class CSource:
     language: str
     #: The compiler, and options for it.
     command: tuple[str, ...]
+    #: Where relative paths in the options begin; the current folder if there is no such folder.
+    folder: str = ""
 
     @classmethod
     def of(cls, function: PrimFunc) -> CSource:
@@ -58,7 +65,7 @@ class CSource:
         assert isinstance(raw, Raw)
         entry = _ENTRIES[raw.language].format(name=raw.name)
         text = f'#line 1 "macros"\n{raw_text(raw)}\n#line 1 "autotune"\n{entry}\n'
-        return cls(Signature.of(function), text, raw.language, raw.command)
+        return cls(Signature.of(function), text, raw.language, raw.command, raw.folder)
 
 
 @dataclass(frozen=True)
@@ -83,36 +90,81 @@ class SharedObject:
 def compile_shared(source: CSource, target: Target) -> SharedObject:
     """Compile a kernel for another process to load.
 
-    Raises TargetError if there is no such compiler. Raises CompileError, with the first error, if
-    it refuses the text.
+    Raises TargetError if there is no such compiler, or it does not start. Raises CompileError, with
+    the first error, if it refuses the text.
     """
-    compiler, *flags = source.command
-    path = shutil.which(compiler)
-    if path is None:
-        raise TargetError(f"there is no compiler {compiler!r} on this machine's path")
+    path, flags = _compiler_of(source), source.command[1:]
+    identity = identity_of(source)
+    if identity is None or _name_libraries(flags, source.folder):
+        return SharedObject(source, target, _compiled(path, source))
     cache = default_cache()
-    # "native" stands for this processor.
-    machine = (processor_name(), *sorted(cpu_flags()))
-    key = cache_key(source.text, source.language, version_of(path), *flags, *machine)
+    # "native" stands for this processor. A compiler may be a script that changes.
+    machine = (processor_name(), *sorted(cpu_flags()), path, str(os.stat(path).st_mtime_ns))
+    key = cache_key(source.text, source.language, *identity, *flags, *machine)
     code = cache.get(key)
     if code is None:
-        code = _compiled(path, source, flags)
+        code = _compiled(path, source)
         cache.put(key, code)
     return SharedObject(source, target, code)
 
 
-def _compiled(compiler: str, source: CSource, flags: Sequence[str]) -> bytes:
-    with scratch_folder() as folder:
-        file = folder / "kernel.so"
-        kind = ["-x", source.language, "-", "-x", "none"]
-        done = subprocess.run(
-            [compiler, "-shared", "-fPIC", "-pipe", "-o", str(file), *kind, *flags],
-            input=source.text.encode(),
+def identity_of(source: CSource) -> tuple[str, str] | None:
+    """Return what machine code depends on beside text and options: compiler, and headers.
+
+    First is the compiler's version, second the preprocessed text. None if it cannot be
+    preprocessed.
+
+    Raises TargetError if there is no such compiler, or it does not start.
+    """
+    path = _compiler_of(source)
+    done = _run(path, ["-E", *_arguments(source)], source.text, source.folder)
+    return None if done.returncode else (version_of(path), done.stdout.decode("latin-1"))
+
+
+def _compiler_of(source: CSource) -> str:
+    """Return the compiler's absolute path."""
+    path = shutil.which(source.command[0])
+    if path is None:
+        raise TargetError(f"there is no compiler {source.command[0]!r} on this machine's path")
+    return os.path.abspath(path)
+
+
+def _name_libraries(flags: Sequence[str], folder: str) -> bool:
+    """Whether options name files, or folders of files, that no preprocessor reads."""
+    return any(
+        flag.startswith(("-L", "@")) or "/" in flag or os.path.isfile(os.path.join(folder, flag))
+        for flag in flags
+        if not flag.startswith(_OF_PREPROCESSOR)
+    )
+
+
+def _arguments(source: CSource) -> list[str]:
+    return ["-pipe", "-x", source.language, "-", "-x", "none", *source.command[1:]]
+
+
+def _run(
+    compiler: str, arguments: Sequence[str], text: str = "", folder: str = "", **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a compiler with a text in a folder; TargetError if it does not start."""
+    try:
+        return subprocess.run(
+            [compiler, *arguments],
+            input=text.encode(),
             capture_output=True,
-            cwd=folder,  # what else it writes
-            env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
+            cwd=folder if os.path.isdir(folder) else None,
+            env={**os.environ, "LC_ALL": "C", **variables},
             check=False,
         )
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise TargetError(f"the compiler {compiler!r} cannot be started: {why}") from error
+
+
+def _compiled(compiler: str, source: CSource) -> bytes:
+    with scratch_folder() as folder:
+        file = folder / "kernel.so"
+        arguments = ["-shared", "-fPIC", "-o", str(file), *_arguments(source)]
+        done = _run(compiler, arguments, source.text, source.folder, TMPDIR=str(folder))
         log = done.stderr.decode(errors="replace")
         if done.returncode:
             kept = keep_source(source.text, log, f".{source.language.replace('+', 'p')}")
@@ -133,22 +185,16 @@ def _first_error(log: str) -> str:
 
 @functools.cache
 def version_of(compiler: str) -> str:
-    """Return what a compiler calls itself, and its version."""
-    done = subprocess.run(
-        [compiler, "--version"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "LC_ALL": "C"},
-        check=False,
-    )
-    return done.stdout.decode(errors="replace").partition("\n")[0].strip()
+    """Return what a compiler calls itself, and its version; TargetError if it does not start."""
+    return _run(compiler, ["--version"]).stdout.decode(errors="replace").partition("\n")[0].strip()
 
 
 class LoadedObject:
     """A shared object in this process, called with its arrays in order; see `DeviceFunction`.
 
     `binary`: compiled for this machine, here or in another process.
+
+    Its code is unloaded when it and all that `bind` returned are gone.
 
     Raises CodegenError if the system's loader refuses it.
     """
@@ -162,8 +208,9 @@ class LoadedObject:
         address = ctypes.c_void_p.in_dll(self._library, _ENTRY).value
         types = [ctypes.c_void_p] * len(binary.signature.parameters)
         self._call = ctypes.CFUNCTYPE(None, *types)(address or 0)
-        # OpenMP's, if the kernel uses that.
-        self._set_threads = getattr(self._library, "omp_set_num_threads", None)
+        self._openmp = _OpenMPThreads.of(self._library)
+        if self._openmp is None or not self._openmp.is_kept_by(self._library):
+            weakref.finalize(self._library, _ctypes.dlclose, self._library._handle).atexit = False
 
     def __call__(self, *arrays: Any) -> None:
         """Run on arrays of the CPU, inputs then outputs; outputs are written in place.
@@ -188,26 +235,60 @@ class LoadedObject:
         return call
 
     def _run(self, addresses: Sequence[Any]) -> None:
-        if self._set_threads is None:
+        openmp = self._openmp
+        if openmp is None:
             self._call(*addresses)
             return
         with launches.lock:
-            self._set_threads(launches.threads(self.threads))
-            self._call(*addresses)
+            before, wanted = openmp.get(), launches.threads(self.threads)
+            if before != wanted:  # to set takes three times as long as to get
+                openmp.set(wanted)
+            try:
+                self._call(*addresses)
+            finally:
+                if openmp.get() != before:
+                    openmp.set(before)
+
+
+@dataclass(frozen=True)
+class _OpenMPThreads:
+    """Reads and sets the number of threads of the OpenMP runtime that a library uses."""
+
+    get: Callable[[], int]
+    set: Callable[[int], None]
+
+    # The first library of each runtime, by the address of a function, is never unloaded: it holds
+    # the runtime, in which threads wait.
+    _kept: ClassVar[dict[int, ctypes.CDLL]] = {}
+
+    @classmethod
+    def of(cls, library: ctypes.CDLL) -> _OpenMPThreads | None:
+        """Return those of a library; None if it uses no OpenMP."""
+        try:
+            # An attribute would make a cycle, and the library outlive its last use.
+            read, write = library["omp_get_max_threads"], library["omp_set_num_threads"]
+        except AttributeError:
+            return None
+        write.argtypes, write.restype = (ctypes.c_int,), None
+        cls._kept.setdefault(ctypes.cast(write, ctypes.c_void_p).value or 0, library)
+        return cls(read, write)
+
+    def is_kept_by(self, library: ctypes.CDLL) -> bool:
+        """Whether this library holds the runtime."""
+        return library in self._kept.values()
 
 
 def _loaded(code: bytes) -> ctypes.CDLL:
     """Load a shared object that is no file, so that none is left behind."""
-    number = os.memfd_create("kernel", os.MFD_CLOEXEC)
     try:
-        with os.fdopen(number, "wb", closefd=False) as file:
+        number = os.memfd_create("kernel", os.MFD_CLOEXEC)
+        with os.fdopen(number, "wb") as file:
             file.write(code)
-        with bounded_spin():
-            return ctypes.CDLL(_new_path(number))
+            file.flush()
+            with bounded_spin():
+                return ctypes.CDLL(_new_path(number))
     except OSError as error:
         raise CodegenError(f"the compiled code cannot be loaded: {error}") from error
-    finally:
-        os.close(number)
 
 
 _loads = count(1)

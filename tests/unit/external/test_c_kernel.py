@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import re
+import ctypes
+import errno
+import gc
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from support.c_compiler import needs_cc, needs_cxx
 import autotune
 from autotune import te
 from autotune.builder import BuiltFunction, build
-from autotune.errors import CodegenError, CompileError, SaveError, UsageError
+from autotune.errors import CodegenError, CompileError, SaveError, TargetError, UsageError
 from autotune.feature import TaskFeatures
 from autotune.measure.build_bench import BuildBench
 from autotune.runtime.cpu.c_compiler import CSource, LoadedObject, compile_shared
@@ -36,6 +39,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def arrays(n: int) -> dict[str, Any]:
     return {"inputs": [te.placeholder((n,), name="X")], "outputs": [te.placeholder((n,), name="Y")]}
+
+
+def computed(n: int) -> te.Tensor:
+    x = te.placeholder((n,), name="X")
+    return te.compute((n,), lambda i: x[i] * 2, name="Z")
 
 
 @template("scale", reference=lambda x: 2 * x)
@@ -101,7 +109,7 @@ def test_text_macros_flags_and_the_compiler_tell_candidates_apart(
     hashes = [bench.build(each).code_hash for each in values]
     assert len(set(hashes)) == 12
     assert bench.build(values[3]).code_hash == hashes[3]
-    monkeypatch.setattr("autotune.measure.build_bench.version_of", lambda path: "another")
+    monkeypatch.setattr("autotune.runtime.cpu.c_compiler.version_of", lambda path: "another")
     assert bench.build(values[3]).code_hash != hashes[3]
     other = Task(scale, {"n": 10, "text": SCALE.replace("+ BLOCK", "- BLOCK")})
     assert other.fingerprints["space"] == bench.task.fingerprints["space"]
@@ -121,6 +129,10 @@ def test_text_macros_flags_and_the_compiler_tell_candidates_apart(
         ({"flags": "-O3"}, "flags must be a list of texts, got '-O3'"),
         ({"language": "rust"}, 'language must be "c" or "c++", got \'rust\''),
         ({"name": "f(x)"}, "the name of a function in C is an identifier"),
+        ({"inputs": [computed(4)]}, "must be lists of tensors from te.placeholder"),
+        ({"reduction_length": 0}, "C kernel 'f': reduction_length must be >= 1, got 0"),
+        ({"reduction_length": "x"}, "reduction_length must be a whole number, or an expression"),
+        ({"reduction_length": True}, "reduction_length must be a whole number, or an expression"),
     ],
 )
 @needs_cc
@@ -224,6 +236,41 @@ def test_what_cannot_be_loaded_is_told_in_one_line() -> None:
         built(autotune.CKernel("f", text, **arrays(10)))
 
 
+FIRST = "void f(float *x, float *y) { y[0] = VALUE; }\n"
+
+
+@needs_cc
+def test_a_compiler_may_be_a_path_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in (6, 8):  # both call themselves the same
+        Path("mycc").write_text(f'#!/bin/sh\nexec cc -DVALUE={number} "$@"\n')
+        Path("mycc").chmod(0o755)
+        assert run(autotune.CKernel("f", FIRST, **arrays(10), compiler="./mycc"), X)[0] == number
+
+
+def test_a_compiler_that_does_not_start_is_told_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "badcc"
+    path.write_text("no script\n")
+    path.chmod(0o755)
+    with pytest.raises(TargetError, match=r"compiler '.*badcc' cannot be started: ") as caught:
+        built(autotune.CKernel("f", FIRST, **arrays(10), compiler=str(path)))
+    assert "\n" not in str(caught.value)
+
+
+@needs_cc
+def test_a_process_that_may_open_no_more_files_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("os.memfd_create", refuse)
+    with pytest.raises(CodegenError, match=r"cannot be loaded: .*Too many open files"):
+        built(autotune.CKernel("f", FIRST, **arrays(10), defines={"VALUE": 1}))
+
+
 @needs_cc
 def test_libraries_are_linked() -> None:
     text = "#include <math.h>\nvoid f(float *x, float *y) { y[1] = cosf(x[0]); }\n"
@@ -247,6 +294,60 @@ def test_openmp_uses_the_threads_of_the_target() -> None:
         except CodegenError as error:
             pytest.skip(f"this compiler has no OpenMP: {error}")
         assert y[0] == threads
+
+
+@needs_cc
+def test_the_callers_number_of_threads_of_openmp_stays() -> None:
+    text = """
+    #include <omp.h>
+    void f(float *x, float *y) { y[0] = omp_get_max_threads(); if (x[0]) omp_set_num_threads(7); }
+    """
+    kernel = autotune.CKernel("f", text, **arrays(10), flags=["-fopenmp"])
+    try:
+        one, three = (built(kernel, f"llvm -threads={threads}") for threads in (1, 3))
+        openmp = ctypes.CDLL("libgomp.so.1")
+    except (CodegenError, OSError) as error:
+        pytest.skip(f"this compiler has no OpenMP of GNU: {error}")
+    before = openmp.omp_get_max_threads()
+    y = np.zeros(10, np.float32)
+    try:
+        openmp.omp_set_num_threads(5)
+        for f, threads in ((one, 1), (three, 3)):
+            f(X + 1, y)
+            assert (y[0], openmp.omp_get_max_threads()) == (threads, 5)
+    finally:
+        openmp.omp_set_num_threads(before)
+
+
+@needs_cc
+@pytest.mark.parametrize("flags", [[], ["-fopenmp"]])
+def test_code_is_unloaded_with_its_last_function(flags: list[str]) -> None:
+    text = """
+    void f(const float *x, float *y) {
+      #pragma omp parallel for
+      for (int i = 0; i < 10; ++i) y[i] = x[i];
+    }
+    """
+    kernel = autotune.CKernel("f", text, **arrays(10), flags=flags)
+
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count("memfd:kernel")
+
+    try:
+        run(kernel, X)  # the first one keeps OpenMP
+    except CodegenError as error:
+        pytest.skip(f"this compiler has no OpenMP: {error}")
+    gc.collect()
+    before = mapped()
+    y = np.zeros(10, np.float32)
+    bound = built(kernel).bind(X, y)
+    gc.collect()
+    assert mapped() > before
+    bound()
+    np.testing.assert_array_equal(y, X)
+    del bound
+    gc.collect()
+    assert mapped() == before
 
 
 @needs_cc
@@ -275,40 +376,6 @@ def test_compiled_code_is_cached_by_text_flags_and_compiler(
         values = {"block": 2, "level": "-O0", "kind": False, **other}
         with pytest.raises(pytest.fail.Exception, match="compiled again"):
             compile_shared(CSource.of(task.final_of(values)), target)
-
-
-# -- files -----------------------------------------------------------------------------------------
-
-
-@needs_cc
-def test_a_file_and_what_it_includes_become_the_text(tmp_path: Path) -> None:
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "more.h").write_text("#pragma once\n#define MORE 5\n")
-    (tmp_path / "one.h").write_text('#pragma once\n#include "inner/more.h"\n#define ONE 1\n')
-    (tmp_path / "add.inc").write_text("y[i] += ONE;\n")
-    lines = [
-        '#include "one.h"', '#include "inner/more.h"', "#include <stddef.h>",
-        "void f(const float *x, float *y) {", "  for (size_t i = 0; i < 10; ++i) {",
-        "    y[i] = MORE * x[i];", '    #include "add.inc"', '    #include "add.inc"', "  }", "}",
-    ]  # fmt: skip
-    (tmp_path / "f.c").write_text("\n".join(lines))
-    kernel = autotune.CKernel("f", "f.c", **arrays(10), flags=[])
-    f = BuiltFunction(kernel.lowered("f", str(tmp_path)), Target.of("llvm"))
-    y = np.zeros(10, np.float32)
-    f(X, y)
-    np.testing.assert_array_equal(y, 5 * X + 2)
-    assert not re.search('^ *# *include "', f.source, re.MULTILINE)
-    (tmp_path / "f.c").write_text("\n".join([*lines[:-1], "wrong", "}"]))
-    with pytest.raises(CompileError, match=r"^cc: f\.c:1[01]:"):
-        BuiltFunction(kernel.lowered("f", str(tmp_path)), Target.of("llvm"))
-    by_path = autotune.CKernel("f", tmp_path / "f.c", **arrays(10), flags=[])
-    assert by_path.lowered("f").body.text == kernel.lowered("f", str(tmp_path)).body.text
-
-
-def test_files_that_include_each_other_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.h").write_text('#include "a.h"\n')
-    with pytest.raises(UsageError, match="include each other without an end"):
-        autotune.CKernel("f", '#include "a.h"\n', **arrays(4)).lowered("f", str(tmp_path))
 
 
 @needs_cxx

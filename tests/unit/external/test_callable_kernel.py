@@ -15,11 +15,12 @@ import pytest
 import autotune
 from autotune import te
 from autotune.builder import build
-from autotune.errors import SaveError, UsageError
+from autotune.errors import ArgumentError, SaveError, UsageError
 from autotune.feature import TaskFeatures
 from autotune.measure.build_bench import BuildBench
 from autotune.operators.function_source import self_contained
-from autotune.runtime.callable_function import CallableBinary
+from autotune.runtime.callable_function import CallableBinary, CallableFunction
+from autotune.runtime.signature import ArrayParameter, Signature
 from autotune.system.function_text import written_function
 from autotune.task.task import Task
 from autotune.template import Knobs, template
@@ -277,3 +278,38 @@ def test_what_a_call_made_of_a_function_cannot_go_to_workers_as_text() -> None:
 
     with pytest.raises(UsageError, match="'local' is made of a function by a call"):
         self_contained(given)
+
+
+# -- arrays ----------------------------------------------------------------------------------------
+
+
+def on_device(function: Any, returns: bool = False) -> CallableFunction:
+    parameters = [
+        ArrayParameter("X", "float32", (4,), False),
+        ArrayParameter("Y", "int32", (4,), True),
+    ]
+    return CallableFunction(Signature("f", tuple(parameters)), function, {}, False, returns, "")
+
+
+def test_arrays_of_a_device_are_checked_before_the_call() -> None:
+    f = on_device(lambda x, y: pytest.fail("called"))
+    x, y = np.ones(4, np.float32), np.ones(4, np.int32)
+    for given, message in (
+        ((x,), "f takes 2 arrays, got 1"),
+        ((x[:3], y), r"argument 1, 'X', must be float32 of shape \(4,\), got float32 of .*\(3,\)"),
+        ((x, x), r"argument 2, 'Y', must be int32 of shape \(4,\), got float32 of shape"),
+        ((x, 3), "argument 2, 'Y': expected an array with shape and dtype, got int"),
+        ((np.ones(8, np.float32)[::2], y), "argument 1, 'X', must be C-contiguous"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            f(*given)
+
+
+@pytest.mark.parametrize("given", ["float32", "float64", "complex64", "str"])
+def test_what_is_returned_is_not_cut_to_the_type_of_an_output(given: str) -> None:
+    x, y = np.ones(4, np.float32), np.zeros(4, np.int32)
+    with pytest.raises(UsageError, match=r"f: the callable returns .* for an output of int32, whi"):
+        on_device(lambda x: np.array([1] * 4).astype(given), returns=True)(x, y)
+    assert not y.any()
+    on_device(lambda x: [True, False, True, True], returns=True)(x, y)
+    assert y.tolist() == [1, 0, 1, 1]

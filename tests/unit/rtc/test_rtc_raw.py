@@ -136,6 +136,8 @@ def test_text_runs_on_gpus_only(target):
     [
         ({"outputs": []}, "with one output at least"),
         ({"inputs": ["X"]}, "lists of tensors from te.placeholder"),
+        ({"workspace": [te.compute((4,), lambda i: i)]}, "lists of tensors from te.placeholder"),
+        ({"reduction_length": 0}, "raw kernel 'k': reduction_length must be >= 1, got 0"),
         ({"text": 3}, "text must be text, got int"),
         ({"text": "a\n\0"}, r"without NUL and lone surrogates, has '\\x00' in line 2"),
         ({"defines": {"A": "\ud800"}}, r"without NUL and lone surrogates, has '\\ud800' in line 1"),

@@ -1,0 +1,123 @@
+"""Puts files in place of the lines that include them, in a text in C or C++."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from autotune.errors import UsageError
+
+# What ends a line of a text, or may contain what looks like one, comes before directives.
+_TOKEN = re.compile(
+    r"""
+      /\*.*?(?:\*/|\Z) | //(?:\\\n|[^\n])*                      # comments
+    | R"([^()\\\s]{0,16})\(.*?\)\1"                              # raw strings
+    | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'                  # strings
+    | ^[ \t]*\#[ \t]*include[ \t]*"(?P<file>[^"\n]+)"
+    | (?P<once>^[ \t]*\#[ \t]*pragma[ \t]+once\b)
+    | ^[ \t]*\#[ \t]*(?P<branch>if|ifdef|ifndef|endif)\b
+    """,
+    re.MULTILINE | re.DOTALL | re.VERBOSE,
+)
+_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|/\*.*?(?:\*/|\Z)|//[^\n]*', re.DOTALL)
+_GUARDED = re.compile(r"\s*#[ \t]*ifndef[ \t]+(\w+)\s*\n\s*#[ \t]*define[ \t]+\1\b")
+_BRANCHES = re.compile(r"^[ \t]*#[ \t]*(if|el|endif)[^\n]*", re.MULTILINE)
+_DEEPEST = 64  # Files that include each other.
+
+
+def with_included(text: str, name: str, folder: str, what: str) -> str:
+    """Return a text in which files stand in place of lines that include them in quotes.
+
+    So it says all that is compiled: it is cached, recorded and sent to workers. A file that says
+    ``#pragma once`` stands within a macro of its own wherever it is included, as only the compiler
+    knows which of these places count.
+
+    `name`: what the text is called in messages of the compiler.
+    `folder`: where its files are; one that is not there is left to the compiler.
+    `what`: whose text it is, for messages.
+
+    Raises UsageError if a file cannot be read, or files include each other without an end.
+    """
+    return _Included(what).expanded(text, name, folder, surely=True)
+
+
+class _Included:
+    """The files that were included so far.
+
+    `what`: whose text it is.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        # The files that are read just now, and whether they are no files when they are read again.
+        self._open: list[tuple[str, bool]] = []
+        # Those that say `#pragma once`, numbered, and whether one place certainly counts.
+        self._once: dict[str, int] = {}
+        self._certain: set[str] = set()
+
+    def expanded(self, text: str, name: str, folder: str, surely: bool) -> str:
+        """Return a text with its files.
+
+        `surely`: whether the compiler reads it in any case.
+        """
+        depth = 0
+
+        def replaced(match: re.Match[str]) -> str:
+            nonlocal depth
+            if match["branch"]:
+                depth += -1 if match["branch"] == "endif" else 1
+            if match["once"]:
+                return ""
+            if not match["file"]:
+                return match[0]
+            path = os.path.realpath(os.path.join(folder, match["file"]))
+            if not os.path.isfile(path):
+                return match[0]  # the compiler may know it
+            line = text.count("\n", 0, match.end()) + 1
+            inner = self._file(path, match["file"], surely and depth == 0)
+            return f'{inner}#line {line} "{name}"\n' if inner else ""
+
+        return _TOKEN.sub(replaced, text)
+
+    def _file(self, path: str, name: str, surely: bool) -> str:
+        """Return the text in place of a line that includes a file."""
+        if (path, True) in self._open or path in self._certain:
+            return ""
+        if len(self._open) == _DEEPEST:
+            raise UsageError(f"{self._what}: its files include each other without an end")
+        text = read(path, self._what)
+        once = any(match["once"] for match in _TOKEN.finditer(text))
+        if once:
+            number = self._once.setdefault(path, len(self._once))
+            if surely:
+                self._certain.add(path)
+        self._open.append((path, once or _is_guarded(text)))
+        inner = self.expanded(text, name, os.path.dirname(path), surely)
+        self._open.pop()
+        inner = f'#line 1 "{name}"\n{inner}\n'
+        if not once:
+            return inner
+        macro = f"AUTOTUNE_ONCE_{number}"
+        return f"#ifndef {macro}\n#define {macro}\n{inner}#endif\n"
+
+
+def _is_guarded(text: str) -> bool:
+    """Whether a text is empty when it is read again, as its first lines define a macro."""
+    bare = _COMMENT.sub(lambda match: match[1] or " ", text)
+    if not _GUARDED.match(bare):
+        return False
+    depth = 0
+    for match in _BRANCHES.finditer(bare):
+        depth += {"if": 1, "el": 0, "endif": -1}[match[1]]
+        if depth == 0 or (depth == 1 and match[1] == "el"):
+            return depth == 0 and not bare[match.end() :].strip()
+    return False
+
+
+def read(path: str, what: str) -> str:
+    """Return the text of a file, for `what`; UsageError if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{what}: {path} cannot be read: {error}") from error
