@@ -25,6 +25,7 @@ from autotune.lowering.scan.loop_interchange import interchange_parallel_loops, 
 from autotune.lowering.scan.scalar_replacement import replace_with_scalars
 from autotune.lowering.storage_rewrite import share_storage
 from autotune.lowering.vector.alignment_peeling import peel_for_alignment
+from autotune.lowering.vector.size_cases import split_by_size
 from autotune.lowering.vector.unroll import mark_unrolled
 from autotune.lowering.vector.vectorize import vectorize
 
@@ -110,7 +111,8 @@ def finalise(function: PrimFunc) -> PrimFunc:
 
 def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     """Yield an analysed function after each pass of `finalise`; the last is the final form."""
-    result = interchange_parallel_loops(listing(mark_unrolled(rejoin(function))))
+    result = listing(mark_unrolled(split_by_size(rejoin(function))))
+    result = interchange_parallel_loops(result)
     yield (result := drop_marks(interchange_steps(result)))
     yield (result := store_in_outputs(result))
     yield (result := share_storage(result))

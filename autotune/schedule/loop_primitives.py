@@ -20,7 +20,8 @@ class LoopPrimitives(StageCore):
     ) -> tuple[IterVar, IterVar]:
         """Split a loop in two, the inner one of length `factor` or the outer one of `nparts`.
 
-        A factor may depend on sizes from `te.var` if it is a maximum with 1, ``te.max(1, n // 8)``.
+        A factor may depend on sizes from `te.var` if it is a maximum with 1, ``te.max(1, n // 8)``,
+        or a product of such maxima and positive numbers.
 
         ::
 

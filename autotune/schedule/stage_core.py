@@ -292,8 +292,8 @@ class StageCore:
     ) -> Expr:
         """Return a size that is known before the program runs, and at least `least`.
 
-        `may_be_open`: it may depend on sizes that are known at a call; it is then a maximum with
-            a number that is at least `least`.
+        `may_be_open`: it may depend on sizes that are known at a call; maxima with numbers then
+            show that it is at least `least`.
         """
         wanted = f"give a whole number of at least {least}"
         shown = dtypes.number_text(value) if isinstance(value, int) else repr(value)
@@ -373,6 +373,11 @@ class StageCore:
 
 
 def _is_at_least(size: Expr, least: int) -> bool:
-    """Whether a size is a maximum with a number that is large enough."""
-    is_max = isinstance(size, BinaryOp) and size.op == "max"
-    return is_max and any(isinstance(e, Const) and e.value >= least for e in size.children)
+    """Whether maxima with numbers, and products of such sizes, show that a size is large enough."""
+    if isinstance(size, Const):
+        return bool(size.value >= least)
+    if not isinstance(size, BinaryOp):
+        return False
+    if size.op == "max":
+        return any(_is_at_least(part, least) for part in size.children)
+    return size.op == "*" and least == 1 and all(_is_at_least(part, 1) for part in size.children)

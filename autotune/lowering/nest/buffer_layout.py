@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 from autotune.errors import LoweringError
@@ -9,7 +10,7 @@ from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.polynomials import Poly, add, joined, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import IterVar, Range
-from autotune.ir.expr import Buffer, Const, Expr, KnobVar, Load, SizeVar, Var, is_const
+from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, KnobVar, Load, SizeVar, Var, is_const
 from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import binary, const
 from autotune.ir.visitor import ReadRewriter, free_vars, substitute
@@ -139,7 +140,7 @@ class StorageLayout:
 
     def _region_shape(self, stage: Stage) -> tuple[Expr, ...]:
         assert isinstance(stage.op, ComputeOp)
-        return tuple(self.bounds.ranges[axis].extent for axis in stage.op.axis)
+        return tuple(_ceiling(self.bounds.ranges[axis].extent) for axis in stage.op.axis)
 
     def _declare(self, tensor: Tensor, shape: tuple[Expr, ...], stage: Stage | None) -> None:
         """Make the buffer of a tensor and note the strides of its dimensions, row-major.
@@ -286,3 +287,25 @@ def ring_steps(op: ScanOp) -> int:
     update = op.update[0]
     alone = len(op.update) == 1 and len(op.apart) == update.ndim - 1
     return op.first if alone else op.first + 1
+
+
+def _ceiling(extent: Expr) -> Expr:
+    """Return a size that an extent does not exceed: without sizes of calls, if minima show one.
+
+    Strides are known then, and what is small is on the stack.
+    """
+    limit = _without_sizes(extent)
+    return extent if limit is None else limit
+
+
+def _without_sizes(size: Expr) -> Expr | None:
+    """Return an upper limit of a size without sizes of calls, or None if none is seen."""
+    if not is_sized(size):
+        return size
+    if not isinstance(size, BinaryOp) or size.op not in ("min", "max", "+", "*"):
+        return None
+    parts = [_without_sizes(part) for part in size.children]
+    known = [part for part in parts if part is not None]
+    if size.op == "min" and known:
+        return functools.reduce(functools.partial(binary, "min"), known)
+    return binary(size.op, *known) if len(known) == len(parts) else None

@@ -204,8 +204,10 @@ class Relaxer:
         if node.op == "//":
             quotient = binary("//", to_expr(rest, node.dtype), divisor)
             low = binary("+", to_expr(whole, node.dtype), quotient)
-            width = binary("//", binary("+", binary("-", divisor, grain), reach), divisor)
-            return Interval(low, normal(width))
+            over = normal(binary("+", binary("-", divisor, grain), reach))
+            if self._simplifier.bounds(normal(divisor - over))[0] >= 1:
+                return Interval(low, const(0, node.dtype))
+            return Interval(low, normal(binary("//", over, divisor)))
         # Without a carry the remainders are consecutive; with a carry, any remainder may occur.
         stays = binary("<", reach, grain)
         zero = const(0, node.dtype)

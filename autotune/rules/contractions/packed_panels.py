@@ -23,7 +23,10 @@ from autotune import te
 from autotune.ir.expr import Const, Expr, Read
 from autotune.ir.visitor import substitute
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction
-from autotune.rules.stage_graph import length_of, reduction_of
+from autotune.rules.stage_graph import is_open, length_of, reduction_of
+
+#: Rows that are few: functions have a copy for each number of them.
+_FEW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +71,13 @@ class Panels:
     folds: tuple[te.Tensor, ...]
     #: The result in its own shape.
     result: te.Tensor
-    #: Rows of a tile along groups, integers or knobs; a group that is not here has one.
+    #: Rows of a tile along groups; a group that is not here has one.
     rows: Mapping[AxisGroup, Any]
-    #: Of a tile; an integer or a knob.
+    #: Of a tile.
     columns: Any
+    #: Integers or knobs that these do not exceed; a call of open sizes may need fewer.
+    most_rows: Mapping[AxisGroup, Any]
+    most_columns: Any
     #: Of the knobs.
     choices: Choices
     #: Whether the sums of a tile stay in the cache, not in registers.
@@ -82,15 +88,23 @@ class Panels:
 
 def panels_of(
     way: TiledContraction,
-    rows: Mapping[AxisGroup, Any],
-    columns: Any,
+    most_rows: Mapping[AxisGroup, Any],
+    most_columns: Any,
     packed: Collection[Read],
     choices: Choices,
     streams: bool = False,
     in_tasks: frozenset[Read] = frozenset(),
+    tasks: int = 1,
 ) -> Panels:
-    """Return a contraction in tiles of some rows along groups, and columns (integers or knobs)."""
+    """Return a contraction in tiles of some rows along groups, and columns (integers or knobs).
+
+    `tasks`: about how many share the columns, if only calls know these and tiles stay in the cache.
+    """
     tensor = way.tensor
+    rows, columns = dict(most_rows), most_columns
+    if streams:
+        rows = {group: _rows_of_call(group, most) for group, most in rows.items()}
+        columns = _columns_of_call(way, most_columns, tasks)
     panels = {
         read: _panel(way, value, columns, number)
         for number, (value, read) in enumerate(way.operands.items())
@@ -166,10 +180,27 @@ def panels_of(
         whole,
         rows,
         columns,
+        most_rows,
+        most_columns,
         choices,
         streams,
         in_tasks,
     )
+
+
+def _rows_of_call(group: AxisGroup, most: Any) -> Any:
+    """Return how many rows tiles have; fewer than usual if a call has fewer, and likely few."""
+    is_few = is_open(group.length) and group.size <= _FEW
+    return te.max(1, te.min(most, group.length)) if is_few else most
+
+
+def _columns_of_call(way: TiledContraction, most: Any, tasks: int) -> Any:
+    """Return how many columns tiles have: a task's share of a call's, in pairs of vectors."""
+    if not is_open(way.vector.length):
+        return most
+    pair = 2 * way.lanes
+    own = te.ceildiv(te.ceildiv(way.vector.length, pair), tasks)
+    return te.max(1, te.min(te.ceildiv(most, pair), own)) * pair
 
 
 def _panel(way: TiledContraction, value: Expr, columns: Any, number: int) -> te.Tensor:

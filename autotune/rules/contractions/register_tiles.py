@@ -146,7 +146,7 @@ def tiles(
         cfg.add_constraint(rows[group] <= group.size, "a tile is no taller than the result")
         total = total * rows[group]
     cfg.add_constraint(total <= count - 2, "the sums of a tile fit in the registers")
-    return panels_of(way, rows, vectors * way.lanes, packed, choices, streams, in_tasks)
+    return panels_of(way, rows, vectors * way.lanes, packed, choices, streams, in_tasks, threads)
 
 
 def _past_caches(cfg: KnobDefiner, best: Tiling) -> Tiling:
@@ -382,7 +382,7 @@ def _blocks(
             tile, inner[group] = stage.split(fused[group], factor=panels.rows[group])
             row_tiles.append(tile)
             height = height * te.ceildiv(group.length, panels.rows[group])
-            likely_height = likely_height * te.ceildiv(group.size, panels.rows[group])
+            likely_height = likely_height * te.ceildiv(group.size, panels.most_rows[group])
         else:
             row_tiles.append(fused[group])
             height = height * group.length
@@ -400,7 +400,7 @@ def _blocks(
             widths, likely = panels.choices.block_columns, panels.choices.likely_columns
             count = cfg.define_knob("block_columns", widths, default=likely)
             cfg.add_constraint(
-                (count - 1) * panels.columns < way.vector.size,
+                (count - 1) * panels.most_columns < way.vector.size,
                 "a block is no wider than the result",
             )
         block, tile = stage.split(tiles[0], factor=count)

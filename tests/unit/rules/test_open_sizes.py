@@ -12,7 +12,8 @@ import autotune
 from autotune import te
 from autotune.errors import UsageError
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.stmt import For, LoopKind
+from autotune.ir.expr import Const
+from autotune.ir.stmt import Allocate, For, LoopKind
 from autotune.ir.visitor import walk
 from autotune.operators.template_lookup import find_template
 from autotune.runtime.cpu.llvm_compiler import compile_function
@@ -78,6 +79,43 @@ def test_full_tiles_have_no_guards_though_only_calls_know_the_sizes():
     function = task.prepared_of(task.space.config(task.default_index).values).main
     first = next(s for s in walk(function.body) if isinstance(s, For) and s.var.name == "k.outer")
     assert not re.search(r"if|min\(", str(first))
+
+
+#: Sums in the cache: rows and columns of a tile are chosen by a call.
+STREAMED = {"vector": "axis1", "pack": False, "stream": True, "tile_rows": 4, "unroll": 4}
+
+
+def streamed_product(likely):
+    sizes = {name: [size] for name, size in zip("mnk", likely, strict=True)}
+    task = Task(find_template("matmul", "llvm"), sizes, "llvm -mcpu=x86-64-v3 -threads=2")
+    values = {**task.space.config(task.default_index).values, **STREAMED, "stream_vectors": 64}
+    index = task.nearest_legal(task.space.index_of({"order": "columns", **values}))
+    config = task.space.config(index).values
+    assert config["stream"]
+    return task.prepared_of(config).main
+
+
+def test_few_rows_are_right_for_any_number_of_rows_and_columns():
+    built = compile_function(streamed_product((4, 1024, 1024)))
+    for m in (1, 2, 3, 4, 5, 9):
+        for n in (1, 8, 31, 500, 1100, 2600):
+            check_product(built, m, n, 23, {})
+
+
+def test_sums_in_the_cache_have_constant_strides_and_rows_that_calls_choose():
+    function = streamed_product((4, 1024, 1024))
+    sums = [s.buffer for s in walk(function.body) if isinstance(s, Allocate)]
+    assert len(sums) == 4  # one for each number of rows
+    assert all(isinstance(size, Const) for buffer in sums for size in buffer.shape)
+
+
+def test_each_task_has_its_share_of_the_columns_of_a_call():
+    function = streamed_product((4, 1024, 1024))
+    loops = [s for s in walk(function.body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
+    for n, tasks in ((640, 2), (1024, 2), (2048, 4)):
+        sizes = {size: (n if size.name != "m" else 4) for size in function.sizes}
+        called = Simplifier({size: (value, value) for size, value in sizes.items()})
+        assert {int(called.expr(loop.extent).value) for loop in loops} >= {tasks}
 
 
 def test_some_sizes_may_be_open_and_others_not():
