@@ -36,7 +36,7 @@ from records.log_set import PRETUNED, log_to_append, open_logs
 from search_spaces import Config
 
 if TYPE_CHECKING:
-    from autotune.measure.timing import Timing
+    from autotune.measure.timing.kernel_timing import Timing
     from autotune.tile.binding.bound_program import Program, TensorType
     from autotune.tile.syntax.syntax_tree import Function as TileFunction
 
@@ -196,7 +196,7 @@ class BuiltFunction:
         >>> f.time(a, b, c)
         <1.23 ms, quartiles 1.22 ms to 1.25 ms, 15 repeats>
         """
-        from autotune.measure.timing import Timing, time_kernel  # slow import
+        from autotune.measure.timing.kernel_timing import Timing, time_kernel  # slow import
         from autotune.measure.timing_policy import TimingPolicy
 
         if type(repeats) is not int or repeats < 1:

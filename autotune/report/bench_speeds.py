@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.measure.noise_monitor import NOISY
+from autotune.measure.timing.noise_monitor import NOISY
 from autotune.report.units import Work, percent_text
 from autotune.task.workload import Workload
 from records import Record
