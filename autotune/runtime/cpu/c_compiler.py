@@ -45,6 +45,9 @@ _ERROR = re.compile(r"error:|undefined reference|undefined symbol|cannot find", 
 # Options whose files are part of the text once it is preprocessed, and macros.
 _OF_PREPROCESSOR = ("-D", "-U", "-I", "-include", "-imacros", "-iquote", "-isystem", "-idirafter")
 
+# Options that may add files, or options, to a text.
+_OF_FILES = ("-include", "-imacros", "-Wp,", "-Xpreprocessor", "-specs", "--", "@")
+
 
 @dataclass(frozen=True)
 class CSource:
@@ -73,7 +76,10 @@ class CSource:
 
 @dataclass(frozen=True)
 class PreprocessedSource:
-    """A kernel in C or C++ with what the preprocessor makes of it, which has read all headers."""
+    """A kernel in C or C++ with the text that is compiled: all headers are read.
+
+    A text that includes nothing is compiled as it is, which saves a start of the compiler.
+    """
 
     source: CSource
     #: The compiler's absolute path.
@@ -82,17 +88,23 @@ class PreprocessedSource:
     version: str
     #: The preprocessed text; None if it cannot be preprocessed.
     text: bytes | None
+    #: What a compiler calls this kind of text.
+    kind: str
 
     @classmethod
     def of(cls, function: PrimFunc) -> PreprocessedSource:
-        """Run the preprocessor on the text of a function.
+        """Run the preprocessor on the text of a function, if need be.
 
         Raises TargetError if there is no such compiler, or it does not start.
         """
         source = CSource.of(function)
         path = _compiler_of(source)
-        done = _run(path, ["-E", *_arguments(source)], source.text.encode(), source.folder)
-        return cls(source, path, version_of(path), None if done.returncode else done.stdout)
+        given, kind = source.text.encode(), source.language
+        if not _may_include(source):
+            return cls(source, path, version_of(path), given, kind)
+        done = _run(path, ["-E", *_arguments(source, kind)], given, source.folder)
+        text = None if done.returncode else done.stdout
+        return cls(source, path, version_of(path), text, _PREPROCESSED[kind])
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -155,9 +167,18 @@ def _name_libraries(flags: Sequence[str], folder: str) -> bool:
     )
 
 
-def _arguments(source: CSource, kind: str = "") -> list[str]:
-    """Return the words after the compiler; `kind`: what its input is, by default the source."""
-    return ["-pipe", "-x", kind or source.language, "-", "-x", "none", *source.command[1:]]
+def _may_include(source: CSource) -> bool:
+    """Whether files may become part of a text when it is preprocessed."""
+    text = source.text.replace("\\\n", "")  # a line may go on in the next one
+    words = ("include", "import", "embed")
+    return any(word in text for word in words) or any(
+        flag.startswith(_OF_FILES) for flag in source.command[1:]
+    )
+
+
+def _arguments(source: CSource, kind: str) -> list[str]:
+    """Return the words after the compiler for a text of some kind."""
+    return ["-pipe", "-x", kind, "-", "-x", "none", *source.command[1:]]
 
 
 def _run(
@@ -184,8 +205,8 @@ def _compiled(given: PreprocessedSource) -> bytes:
     A compiler may warn of other things in a preprocessed text, which options make an error.
     """
     source = given.source
-    if given.text is not None:
-        code, _ = _shared_object(given, given.text, _PREPROCESSED[source.language])
+    if given.text is not None and given.kind != source.language:
+        code, _ = _shared_object(given, given.text, given.kind)
         if code is not None:
             return code
     code, log = _shared_object(given, source.text.encode(), source.language)

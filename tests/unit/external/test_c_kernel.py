@@ -427,7 +427,10 @@ def wrapped_compiler(folder: Path, lines: str) -> str:
 
 
 @needs_cc
-def test_a_candidate_is_preprocessed_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("head", ["", "#include <stddef.h>\n", "#inc\\\nlude <stddef.h>\n"])
+def test_a_candidate_is_preprocessed_once_and_only_if_it_includes_files(
+    head: str, tmp_path: Path
+) -> None:
     calls = tmp_path / "calls"
     compiler = wrapped_compiler(tmp_path, f'echo "$@" >> {calls}')
 
@@ -435,14 +438,15 @@ def test_a_candidate_is_preprocessed_once(tmp_path: Path) -> None:
     def counted(cfg: Knobs, n: int) -> autotune.CKernel:
         value = cfg.define_knob("value", [1, 2, 3])
         given = {"defines": {"VALUE": value}, "flags": [], "compiler": compiler}
-        return autotune.CKernel("f", FIRST, **arrays(n), **given)
+        return autotune.CKernel("f", head + FIRST, **arrays(n), **given)
 
     bench = BuildBench(Task(counted, {"n": 4}))
     hashes = [bench.build({"value": value}).code_hash for value in (1, 2)]
     bench.add_known(hashes)
     assert bench.build({"value": 2}).binary is None
     words = [line.split()[0] for line in calls.read_text().splitlines()]
-    assert words == ["-E", "--version", "-shared", "-E", "-shared", "-E"]
+    whole = ["-E", "--version", "-shared", "-E", "-shared", "-E"]
+    assert words == [word for word in whole if head or word != "-E"]
 
 
 @needs_cc
@@ -450,7 +454,8 @@ def test_a_compiler_that_does_not_take_preprocessed_text_gets_the_text(tmp_path:
     refuses = 'for word; do case "$word" in *cpp-output) echo no >&2; exit 1;; esac; done'
     compiler = wrapped_compiler(tmp_path, refuses)
     given = {"defines": {"VALUE": 5}, "flags": [], "compiler": compiler}
-    assert run(autotune.CKernel("f", FIRST, **arrays(10), **given), X)[0] == 5
+    text = f"#include <stddef.h>\n{FIRST}"
+    assert run(autotune.CKernel("f", text, **arrays(10), **given), X)[0] == 5
     assert not list(refused_folder().glob("*"))
 
 
