@@ -32,7 +32,7 @@ from autotune.tuner.run.tuning_job import TuningRequest, tune_requests
 from autotune.tuner.run.workload_labels import check_distinct, labels
 from autotune.tuning_options import (
     SEARCH,
-    RunOptions,
+    JobOptions,
     SearchOptions,
     check_names,
     check_number,
@@ -282,7 +282,7 @@ def _tune(
 ) -> list[Tuned]:
     refuse_while_loading(caller)
     with errors_in(caller):
-        options = RunOptions(time=time, seed=seed, callbacks=callbacks, progress=progress)
+        options = JobOptions(time=time, seed=seed, callbacks=callbacks, progress=progress)
     is_chosen = seed is None
     seed = secrets.randbelow(2**31) if seed is None else seed
     requests = _requests(workloads, caller, options.time_s is not None)

@@ -26,8 +26,8 @@ _MOST = 1e6  # Seconds of a time-out: the system limits it, too.
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How a run goes on, as `tune` explains it; UsageError if an option makes no sense."""
+class JobOptions:
+    """What `tune_job` takes for all workloads together; UsageError if an option makes no sense."""
 
     time: float | str | None = None
     seed: int | None = None
@@ -162,7 +162,7 @@ class SearchOptions:
         )
 
 
-RUN = tuple(field.name for field in fields(RunOptions))
+JOB = tuple(field.name for field in fields(JobOptions))
 SEARCH = tuple(field.name for field in fields(SearchOptions))
 
 
@@ -171,9 +171,9 @@ def check_options(options: Mapping[str, Any], where: str) -> None:
 
     What another module or file defines is not loaded for that.
     """
-    check_names(options, {*RUN, *SEARCH}, where)
+    check_names(options, {*JOB, *SEARCH}, where)
     with errors_in(where):
-        RunOptions(**{name: options[name] for name in RUN if name in options})
+        JobOptions(**{name: options[name] for name in JOB if name in options})
         search = SearchOptions(**{name: options[name] for name in SEARCH if name in options})
         search.check_parts(by_place=False)
 
