@@ -12,8 +12,6 @@ import importlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from autotune.system.version import __version__
-
 if TYPE_CHECKING:
     from autotune import rtc as rtc
     from autotune import te as te
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from autotune.runtime.load_library import load as load
     from autotune.runtime.torch_operator import torch_op as torch_op
     from autotune.shape_dispatch.dispatcher import dispatch as dispatch
+    from autotune.system.version import __version__ as __version__
     from autotune.target import Target as Target
     from autotune.tuned_function import autotuned as autotuned
     from autotune.tuner.base import Observation as Observation
@@ -42,6 +41,7 @@ __all__ = [
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks
 
 _HOMES = {
+    "__version__": "autotune.system.version",
     "autotuned": "autotune.tuned_function",
     "CKernel": "autotune.external.c_kernel",
     "CallableKernel": "autotune.external.callable_kernel",

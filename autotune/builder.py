@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from os import PathLike
-from os.path import lexists
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import NoRecordError, SaveError, UsageError
+from autotune.build_records import RecordsGiven, choose_record, record_source
+from autotune.errors import SaveError, UsageError
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.gpu.thread_limit_errors import thread_limit_rules
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.lowering.split_constants import PreparedFunction, split_constants
 from autotune.lowering.target_limits import target_rules
-from autotune.reuse import Choice, Grade, choose, why_nothing
+from autotune.reuse import Choice, Grade
 from autotune.reuse.policy import ReusePolicy
 from autotune.runtime.argument_checks import is_contiguous
 from autotune.runtime.backends import backend_of
@@ -29,22 +28,14 @@ from autotune.target import Target
 from autotune.task.task import Task, Workload
 from autotune.te.tensor import Tensor
 from autotune.template import template_of
-from records import Record, RecordStore, RecordWarning
-from records.caller_warnings import warn
-from records.groups import RecordList, RecordSource, as_source
-from records.log_set import PRETUNED, log_to_append, open_logs
+from records import Record, RecordStore
+from records.groups import RecordSource, as_source
 from search_spaces import Config
 
 if TYPE_CHECKING:
-    from autotune.measure.timing import Timing
+    from autotune.measure.timing.kernel_timing import Timing
     from autotune.tile.binding.bound_program import Program, TensorType
     from autotune.tile.syntax.syntax_tree import Function as TileFunction
-
-log = logging.getLogger(__name__)
-
-# Where to look for measurements: paths of logs, a log, or records themselves.
-RecordsGiven = str | PathLike[str] | RecordStore | Iterable[str | PathLike[str] | Record] | None
-
 
 def lower(
     schedule: Schedule, tensors: Sequence[Tensor], simple_mode: bool = False, name: str = "main"
@@ -196,7 +187,7 @@ class BuiltFunction:
         >>> f.time(a, b, c)
         <1.23 ms, quartiles 1.22 ms to 1.25 ms, 15 repeats>
         """
-        from autotune.measure.timing import Timing, time_kernel  # slow import
+        from autotune.measure.timing.kernel_timing import Timing, time_kernel  # slow import
         from autotune.measure.timing_policy import TimingPolicy
 
         if type(repeats) is not int or repeats < 1:
@@ -396,7 +387,7 @@ def build_task(
             f"those of {list(arrays)}"
         )
     source = None if records is None else as_source(records)
-    choice = _choice(task, source, policy, store)
+    choice = choose_record(task, source, policy, store)
 
     def default() -> Config:
         return task.space.config(task.default_index)
@@ -409,64 +400,6 @@ def build_task(
     return BuiltFunction(
         function, task.target, task.workload, config, choice, constants=copies, compiled=compiled
     )
-
-
-def _choice(
-    task: Task, records: RecordSource | None, policy: ReusePolicy, store: RecordStore | None
-) -> Choice | None:
-    """Return what to build by; None for the default configuration."""
-    source = RecordList([]) if records is None else records
-    told: list[str] = []
-    choice = choose(task, source, policy.reuse, policy.any_device, told.append)
-    if choice is None and policy.missing == "nearest":
-        told.clear()  # what was not admitted now is
-        choice = choose(task, source, Grade.ANY, notify=told.append)
-    for why in told:
-        _tell(why)
-    if choice is None and policy.missing == "tune":
-        if store is None:
-            raise UsageError(
-                "build: missing='tune' appends its measurements to a log: give records= as the "
-                "path of one"
-            )
-        from autotune.tuner.run import tuning_job  # slow import
-
-        tuning_job.tune_requests([tuning_job.TuningRequest(task, store)])
-        choice = choose(task, store.load(), notify=log.info)
-    if choice is None:
-        _without_record(task, records, policy)
-        return None
-    if choice.text:
-        log.info("%s: %s", task.workload, choice.text)
-    if policy.guard:
-        from autotune.tuner.run.compare_with_default import compare_with_default  # slow import
-
-        found = compare_with_default(task, choice.config)
-        if not found.keeps:
-            why = found.why or f"it is {found.over_default:.2f} times as fast"
-            _tell(
-                f"{task.workload}: the default configuration is built instead of the recorded "
-                f"one: {why}"
-            )
-            return None
-    return choice
-
-
-def _without_record(task: Task, records: RecordSource | None, policy: ReusePolicy) -> None:
-    """Say that the default is built, as no record can be used, or raise an error."""
-    _ = task.default_values  # a template may refuse its arguments or constant inputs
-    given = "no records given" if records is None else "no record that can be used"
-    reason = "" if records is None else f" ({why_nothing(task, records)})"
-    what = f"{given} for {task.workload} on {task.target}{reason}"
-    if policy.missing == "error":
-        raise NoRecordError(f"{what}; `autotune run` makes some")
-    warn(f"{what}: building the default configuration; `autotune run` tunes it")
-
-
-def _tell(why: str) -> None:
-    """Tell programs of records, and the logging, which commands print."""
-    log.warning(why)
-    warn(why, RecordWarning)
 
 
 def build_program(program: Program, target: Target) -> BuiltFunction:
@@ -509,31 +442,3 @@ def _named(caller: str, name: object) -> str:
     if not isinstance(name, str) or not name.isidentifier():
         raise UsageError(f"{caller}: name must be letters, digits and _, got {name!r}")
     return name
-
-
-def record_source(
-    records: Any, must_exist: bool = True, caller: str = "build"
-) -> tuple[RecordSource | None, RecordStore | None]:
-    """Return where to look up what `build` was given, and the log that it may append to.
-
-    `must_exist`: whether the logs have to be there; otherwise the first one may be made.
-    `caller`: the function that the user called, for messages.
-    """
-    if records is None:
-        return None, None
-    if isinstance(records, RecordStore):
-        there = lexists(records.path)
-        return open_logs(records.path) if there else RecordList([]), records
-    given = [records] if isinstance(records, (str, PathLike)) else records
-    if isinstance(given, Iterable) and not isinstance(given, bytes):
-        found = list(given)
-        if all(isinstance(record, Record) for record in found):
-            return RecordList(found), None
-        if all(isinstance(log, (str, PathLike)) for log in found):
-            if must_exist:
-                return open_logs(found), None
-            store = log_to_append(found[0])
-            return open_logs(log for log in found if log == PRETUNED or lexists(log)), store
-    raise UsageError(
-        f"{caller}: records must be paths of logs, a RecordStore or records, got {records!r}"
-    )

@@ -30,7 +30,8 @@ from autotune.task.array_arguments import check_arrays, read_arguments
 from autotune.task.task import Task
 from autotune.template import template_of
 from autotune.tuner.run.limits import TRIALS
-from autotune.tuning import OPTIONS, tune
+from autotune.tuning import tune
+from autotune.tuning_options import check_options
 from records import Record, RecordError
 from records.best_of_group import MOST_TRIALS
 from records.groups import RecordGroup, RecordList, RecordSource, group_key
@@ -139,10 +140,7 @@ class Autotuned:
         self._key = _checked_key(key, [p.name for p in self.template.parameters])
         if when not in _MISSING:
             raise UsageError(f"autotuned: {did_you_mean(str(when), _MISSING)}, not when={when!r}")
-        for name in options:
-            if name not in OPTIONS:
-                hint = did_you_mean(name, sorted(OPTIONS), "known are")
-                raise UsageError(f"autotuned: there is no argument {name!r}; {hint}")
+        check_options(options, "autotuned")
         if not isinstance(log, str | PathLike | None):
             raise UsageError(f"autotuned: log must be a path, not {log!r}")
         path = Path(log or log_name(self.template.name))
@@ -179,7 +177,7 @@ class Autotuned:
         """
         try:
             alike: Any = tuple(map(_shape_and_type, arrays))
-            call = self._calls[(alike, *given.items()) if given else alike]
+            call = self._calls[_with_given(alike, given) if given else alike]
         except (KeyError, AttributeError, TypeError):
             call = self._prepared(arrays, given)
         return call(*arrays)
@@ -204,7 +202,7 @@ class Autotuned:
         if len(arrays) < len(parameters):
             call = ReturningCall(built, parameters, self.target)
         alike = tuple(map(_shape_and_type, arrays))
-        self._calls[(alike, *given.items()) if given else alike] = call
+        self._calls[_with_given(alike, given) if given else alike] = call
         return call
 
     def _build(self, task: Task) -> BuiltFunction:
@@ -274,6 +272,14 @@ class Autotuned:
 
     def __repr__(self) -> str:
         return f"<autotuned {self.template.name} for {self.target}: {self.log}>"
+
+
+def _with_given(alike: tuple[Any, ...], given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what calls are recognised by that are given arguments by name.
+
+    Values are texts there: to Python True, 1 and 1.0 are equal, but templates tell them apart.
+    """
+    return (alike, *((name, repr(value)) for name, value in given.items()))
 
 
 def _absolute(reference: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import inspect
 import json
 import secrets
 import sys
@@ -14,10 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.builder import BuiltFunction, build_task
-from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice
 from autotune.errors import NoRecordError, UsageError
-from autotune.measure.own_measurer import LOCAL, MeasurerChoice
-from autotune.measure.timing_policy import TimingPolicy
 from autotune.report.display.base import Display
 from autotune.report.display.notebook import NotebookDisplay, in_notebook, show_in_cell, table_html
 from autotune.report.display.run_display import View, make_display
@@ -27,17 +23,23 @@ from autotune.report.ratio import Ratio
 from autotune.reuse.policy import ReusePolicy
 from autotune.runtime.constant_arrays import Constants
 from autotune.system.user_modules import refuse_while_loading
-from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template, template_of
-from autotune.tuner.factory import TunerChoice, check_tuner, estimates_gain
-from autotune.tuner.run.events import Event, TuneSummary
-from autotune.tuner.run.limits import BATCH, TRIALS, Goal, Limits, parse_duration
-from autotune.tuner.run.task_features import LOOPS, FeaturesChoice
-from autotune.tuner.run.tuning_job import TuningRequest, check_parts, tune_requests
+from autotune.tuner.factory import TunerChoice
+from autotune.tuner.run.events import Event, EventCallback, TuneSummary
+from autotune.tuner.run.tuning_job import TuningRequest, tune_requests
 from autotune.tuner.run.workload_labels import check_distinct, labels
-from records import Record, RecordError, to_frame
+from autotune.tuning_options import (
+    SEARCH,
+    JobOptions,
+    SearchOptions,
+    check_names,
+    check_number,
+    check_type,
+    errors_in,
+)
+from records import Record, to_frame
 from records.groups import RecordList
 from records.log_set import PRETUNED, log_name, log_to_append
 from search_spaces import SpaceError
@@ -45,9 +47,7 @@ from search_spaces import SpaceError
 if TYPE_CHECKING:
     import pandas as pd
 
-EventCallback = Callable[[Event], object]
 _WIDTH = 100  # Columns of a table in a text.
-_MOST = 1e6  # Seconds of a time-out: the system limits it, too.
 
 
 def tune(
@@ -281,22 +281,17 @@ def _tune(
     progress: bool | None,
 ) -> list[Tuned]:
     refuse_while_loading(caller)
-    time_s = _seconds(caller, time)
-    seed, is_chosen = (secrets.randbelow(2**31), True) if seed is None else (seed, False)
-    if type(seed) is not int or seed < 0:
-        raise UsageError(f"{caller}: seed must be a whole number >= 0, not {seed!r}")
-    calls = [callbacks] if callable(callbacks) else callbacks
-    if not isinstance(calls, Sequence) or not all(map(callable, calls)):
-        raise UsageError(f"{caller}: callbacks must be functions of an event, not {callbacks!r}")
-    if progress not in (None, True, False):
-        raise UsageError(f"{caller}: progress must be True, False or None, not {progress!r}")
-    requests = _requests(workloads, caller, time_s is not None)
+    with errors_in(caller):
+        options = JobOptions(time=time, seed=seed, callbacks=callbacks, progress=progress)
+    is_chosen = seed is None
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    requests = _requests(workloads, caller, options.time_s is not None)
     shown = RunProgress()
     display = _display(shown, progress)
 
     def on_event(event: Event) -> None:
         display.on_event(event)
-        for call in calls:
+        for call in options.calls:
             call(event)
 
     with display:
@@ -307,7 +302,7 @@ def _tune(
             except (SpaceError, UsageError) as error:
                 raise UsageError(f"{caller}: {request.task.workload}: {error}") from error
             display.open_job(info)
-        summaries = tune_requests(requests, seed, on_event, time_s)
+        summaries = tune_requests(requests, seed, on_event, options.time_s)
         display.conclude()
     return [
         Tuned(
@@ -332,17 +327,6 @@ def _display(shown: RunProgress, wanted: bool | None) -> Display:
     return Display(shown, lambda _: None)
 
 
-def _seconds(caller: str, time: float | str | None) -> float | None:
-    try:
-        if time is None or isinstance(time, str):
-            return None if time is None else parse_duration(time)
-        if not isinstance(time, bool) and 0 < time < float("inf"):
-            return float(time)
-    except (TypeError, UsageError):
-        pass
-    raise UsageError(f"{caller}: time must be seconds > 0, or text such as '30m', not {time!r}")
-
-
 def _requests(
     workloads: Sequence[Mapping[str, Any]], caller: str, is_timed: bool
 ) -> list[TuningRequest]:
@@ -350,139 +334,49 @@ def _requests(
     found = []
     for number, given in enumerate(workloads, 1):
         where = caller if len(workloads) == 1 else f"{caller}, workload {number}"
-        _check_names(given, where)
-        try:
-            found.append(_request(is_timed=is_timed, **given))
-        except UsageError as error:
-            raise UsageError(f"{where}: {error}") from error
-        except RecordError as error:
-            raise RecordError(f"{where}: {error}") from error
+        check_names(given, {*_OF_WORKLOADS, *SEARCH}, where)
+        if "what" not in given:
+            raise UsageError(f"{where}: 'what' is missing: it says what to tune")
+        with errors_in(where):
+            options = SearchOptions(**{name: given[name] for name in SEARCH if name in given})
+            own = {name: given[name] for name in _OF_WORKLOADS if name in given}
+            found.append(_request(options, is_timed=is_timed, **own))
     tasks = [task for task, _, _ in found]
     check_distinct(tasks, caller)
     names = labels(tasks, [name for _, name, _ in found], caller)
     return [make(label) for (_, _, make), label in zip(found, names, strict=True)]
 
 
-def _check_names(given: Mapping[str, Any], where: str) -> None:
-    known = inspect.signature(_request).parameters.keys() - {"is_timed"}
-    for name in given:
-        if name not in known:
-            said = did_you_mean(str(name), sorted(known), "known are")
-            raise UsageError(f"{where}: there is no argument {name!r}; {said}")
-    if "what" not in given:
-        raise UsageError(f"{where}: 'what' is missing: it says what to tune")
-
-
 def _request(
+    options: SearchOptions,
     *,
     is_timed: bool,
     what: str | Callable[..., Any],
     args: Mapping[str, Any] | None = None,
     target: str | Target | None = None,
-    trials: int | None = None,
     log: str | PathLike[str] | None = None,
-    tuner: TunerChoice = "model",
-    until: str | None = None,
-    patience: float | None = None,
-    batch: int = BATCH,
     constant: Sequence[int] = (),
-    transfer: Sequence[str | PathLike[str]] = (),
-    timeout: float = 10.0,
-    policy: TimingPolicy | None = None,
-    any_device: bool = False,
-    storage: str | None = None,
     weight: float = 1.0,
     name: str | None = None,
-    cost_model: CostModelChoice = XGBOOST,
-    features: FeaturesChoice = LOOPS,
-    measurer: MeasurerChoice = LOCAL,
 ) -> tuple[Task, str | None, Callable[[str], TuningRequest]]:
     """Return the task of a workload, its given name, and what makes the request of its label."""
-    _check(
-        {
-            "target": (target, (str, Target), "text or a Target"),
-            "log": (log, (str, PathLike), "the path of a file"),
-            "until": (until, (str,), "text such as '0.9 of peak'"),
-            "policy": (policy, (TimingPolicy,), "a TimingPolicy"),
-            "storage": (storage, (str,), "the URL of a storage"),
-            "name": (name, (str,), "text"),
-        }
-    )
-    for option, choice in (
-        ("tuner", tuner), ("cost_model", cost_model), ("features", features), ("measurer", measurer)
-    ):  # fmt: skip
-        if not isinstance(choice, str) and not callable(choice):
-            raise UsageError(f"{option} must be a name, a class or a function, not {choice!r}")
-    if not isinstance(any_device, bool):
-        raise UsageError(f"any_device must be True or False, not {any_device!r}")
-    trials = None if trials is None else _whole("trials", trials, 0)
-    batch = _whole("batch", batch, 1)
-    timeout, weight = _number("timeout", timeout), _number("weight", weight)
-    patience = None if patience is None else _number("patience", patience)
-    constant = _positions(constant)
-    logs = [transfer] if isinstance(transfer, str | PathLike) else transfer
-    if not isinstance(logs, Sequence) or not all(isinstance(one, str | PathLike) for one in logs):
-        raise UsageError(f"transfer must be paths of logs, not {transfer!r}")
+    check_type("target", target, (str, Target), "text or a Target")
+    check_type("log", log, (str, PathLike), "the path of a file")
+    check_type("name", name, (str,), "text")
+    check_number("weight", weight)
     task = _task(what, args, target, constant)
-    check_tuner(tuner, bool(logs), storage is not None)
-    if patience is not None and not estimates_gain(tuner):
-        raise UsageError("patience needs a tuner that estimates its gain: use the tuner 'model'")
-    check_parts(cost_model, features, measurer)
-    wanted = TRIALS if trials is None and not is_timed else trials
-    limits = Limits(wanted, None if until is None else Goal.parse(until), patience, batch)
+    options.check_parts()
     path = Path(log_name(task.workload.template) if log is None or log == "" else log)
     store = log_to_append(log if log == PRETUNED else path.absolute())
 
     def request(label: str) -> TuningRequest:
-        return TuningRequest(
-            task,
-            store,
-            limits,
-            policy or TimingPolicy(),
-            timeout,
-            tuner,
-            logs,
-            storage,
-            any_device,
-            weight,
-            label,
-            cost_model,
-            features,
-            measurer,
-        )
+        return options.request(task, store, is_timed, float(weight), label)
 
     return task, name, request
 
 
-#: Names of the arguments of `tune` that say how to search, how to measure and what to show.
-OPTIONS = {*inspect.signature(tune).parameters, *inspect.signature(_request).parameters} - {
-    "what", "args", "target", "log", "more", "is_timed", "name", "weight", "constant",
-}  # fmt: skip
-
-
-def _check(given: Mapping[str, tuple[object, tuple[type, ...], str]]) -> None:
-    """Raise UsageError if a value that is given has none of its types."""
-    for name, (value, types, expected) in given.items():
-        if value is not None and not isinstance(value, types):
-            raise UsageError(f"{name} must be {expected}, not {value!r}")
-
-
-def _whole(name: str, value: object, least: int) -> int:
-    if type(value) is not int or value < least:
-        raise UsageError(f"{name} must be a whole number >= {least}, not {value!r}")
-    return value
-
-
-def _number(name: str, value: object) -> float:
-    if type(value) not in (int, float) or not 0 < value <= _MOST:  # type: ignore[operator]
-        raise UsageError(f"{name} must be a number > 0, not {value!r}")
-    return float(value)  # type: ignore[arg-type]
-
-
-def _positions(value: object) -> tuple[int, ...]:
-    if isinstance(value, Sequence) and all(type(one) is int and one >= 0 for one in value):
-        return tuple(value)
-    raise UsageError(f"constant must be positions of inputs such as [1], not {value!r}")
+# The arguments of a workload that are no options of its search.
+_OF_WORKLOADS = ("what", "args", "target", "log", "constant", "weight", "name")
 
 
 def _task(
@@ -496,6 +390,8 @@ def _task(
             "expected the name of a template or a function that returns tensors, got "
             f"{type(what).__name__}"
         )
+    if not isinstance(constant, Sequence) or any(type(n) is not int or n < 0 for n in constant):
+        raise UsageError(f"constant must be positions of inputs such as [1], not {constant!r}")
     if args is not None and not isinstance(args, Mapping):
         raise UsageError(f"args must be a mapping such as {{'n': 512}}, not {args!r}")
     given = {} if args is None else args

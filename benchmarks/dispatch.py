@@ -27,7 +27,7 @@ from common import RESULTS, Row, parser, report, row
 
 import autotune
 from autotune.builder import build_task
-from autotune.measure.interleaved_timing import reallocated, time_interleaved
+from autotune.measure.timing.interleaved_timing import reallocated, time_interleaved
 from autotune.operators.template_lookup import find_template
 from autotune.shape_dispatch.dispatched_function import Dispatch
 from autotune.shape_dispatch.selection import worst_and_mean

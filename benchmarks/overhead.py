@@ -11,7 +11,8 @@ from a copy of the packages with their bytecode, as in an installation, because 
 longer than importing them.
 
 The last rows compare a call of a function under `autotune.autotuned` with a call of the built
-function that it finds: `--calls` measures these alone.
+function that it finds, and say what `import autotune` takes: `--calls` and `--imports` measure
+these alone.
 """
 
 from __future__ import annotations
@@ -258,6 +259,30 @@ def call_rows(rounds: int = 400, calls: int = 250) -> list[Row]:
     ]
 
 
+# -- imports -----------------------------------------------------------------------------------
+
+
+def import_rows(rounds: int = 15) -> list[Row]:
+    """Return what imports take of a processor in new processes; the least of some rounds.
+
+    Modules that Python has loaded by itself are not counted.
+    """
+    from common import row
+
+    clock = "import sys, time; n = len(sys.modules); t = time.process_time()"
+    told = "print(time.process_time() - t, len(sys.modules) - n)"
+    found = []
+    for name, text in (("import autotune", "import autotune"),
+                       ("  and what `build` needs", "import autotune; autotune.build"),
+                       ("  and what `tune` needs", "import autotune; autotune.tune")):  # fmt: skip
+        words = [sys.executable, "-c", "; ".join([clock, text, told])]
+        outs = [subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+                for _ in range(rounds)]  # fmt: skip
+        found.append(row(name, 1e3 * min(float(seconds) for seconds, _ in outs), "ms"))
+        found.append(row(f"{name}: modules", float(outs[0][1]), "modules"))
+    return found
+
+
 def main() -> None:
     from common import parser, report  # not where a run is watched: they load NumPy
 
@@ -266,9 +291,13 @@ def main() -> None:
     options.add_argument("--trials", type=int, default=256)
     options.add_argument("--words", default="", help="more words for the command line")
     options.add_argument("--calls", action="store_true", help="only calls of decorated functions")
+    options.add_argument("--imports", action="store_true", help="only imports")
     given = options.parse_args()
     if given.calls:
         report("overhead_calls", call_rows(), given.json, given.save)
+        return
+    if given.imports:
+        report("overhead_imports", import_rows(), given.json, given.save)
         return
     with tempfile.TemporaryDirectory() as folder:
         response = Path(folder, "spans.json")
@@ -289,7 +318,7 @@ def main() -> None:
         )
         end = time.time()
         found = rows(json.loads(response.read_text()), begin, end)
-    found += call_rows()
+    found += call_rows() + import_rows()
     report("overhead", found, given.json, given.save)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from autotune.compat import tvm
 from autotune.compat.arrays import NDArray
 from autotune.errors import UsageError
-from autotune.measure.timing import time_kernel
+from autotune.measure.timing.kernel_timing import time_kernel
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor

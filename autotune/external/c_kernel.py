@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from autotune.errors import InstantiationError, UsageError
 from autotune.external.external_kernel import ExternalKernel
-from autotune.external.included_files import read, with_included
+from autotune.external.included_files import headers_of_flags, read, with_included
 from autotune.ir.stmt import PrimFunc, Raw
 from autotune.target import Target
 from autotune.te.tensor import Tensor
@@ -40,8 +40,8 @@ class CKernel(ExternalKernel):
     defines : mapping of str to int, float, bool or str
         Macros with their values: numbers, or expressions of knobs and sizes.
     flags : sequence of str
-        Options of the compiler; knobs that are texts, or ``f"-O{int(knob)}"``. Relative paths in
-        them begin at the folder of the template's file.
+        Options of the compiler; knobs that are texts, or ``f"-O{int(knob)}"``. One that is empty is
+        left out. Relative paths in them begin at the folder of the template's file.
     compiler : str
         Found on the path; by default ``cc``, or ``c++`` for C++.
     language : str
@@ -105,7 +105,7 @@ class CKernel(ExternalKernel):
             )
         sizes = self._sizes(self.defines)
         text, given = self._with_fixed(self._text(folder), self._plain_defines())
-        command = (compiler, *map(str, self.flags))
+        flags = tuple(str(flag) for flag in self.flags if flag)
         raw = Raw(
             self.name,
             text,
@@ -113,8 +113,9 @@ class CKernel(ExternalKernel):
             tuple(sizes.values()),
             given,
             self._language,
-            command,
+            (compiler, *flags),
             folder,
+            headers_of_flags(text, flags, folder),
         )
         return self._function(name, raw)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from autotune.errors import UsageError
 from autotune.ir.expr import Buffer, Const, Expr, SizeVar
 from autotune.ir.ops import convert, is_convertible
 from autotune.ir.stmt import FunctionInfo, PrimFunc, Stmt
 from autotune.ir.visitor import free_vars
+from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.te.tensor import PlaceholderOp, Tensor
 
@@ -38,6 +40,20 @@ class ExternalKernel(ABC):
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
     reduction_length: int
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        """Make it; UsageError if an argument is not known, or one is missing."""
+        _, *parameters = inspect.signature(cls.__init__).parameters.values()
+        known = [parameter.name for parameter in parameters]
+        for name in given:
+            if name not in known:
+                hint = did_you_mean(name, known, "known are")
+                raise UsageError(f"a {cls.kind} has no argument {name!r}; {hint}")
+        by_name = (p.name for p in parameters[len(args) :] if p.default is p.empty)
+        missing = [name for name in by_name if name not in given]
+        if missing and (args or given):  # a copy is made without any
+            raise UsageError(f"a {cls.kind} needs {' and '.join(missing)}")
+        return super().__new__(cls)
 
     @abstractmethod
     def refusal(self, target: Target) -> str:

@@ -1,9 +1,12 @@
-"""Puts files in place of the lines that include them, in a text in C or C++."""
+"""Files that a text in C or C++ includes: put in place of the lines, or told by their content."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.errors import UsageError
@@ -23,6 +26,8 @@ _TOKEN = re.compile(
 _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|/\*.*?(?:\*/|\Z)|//[^\n]*', re.DOTALL)
 _GUARDED = re.compile(r"\s*#[ \t]*ifndef[ \t]+(\w+)\s*\n\s*#[ \t]*define[ \t]+\1\b")
 _BRANCHES = re.compile(r"^[ \t]*#[ \t]*(if|el|endif)[^\n]*", re.MULTILINE)
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
+_OPTION = re.compile("(-I|-iquote|-isystem|-idirafter|-include|-imacros)(.*)", re.DOTALL)
 _DEEPEST = 64  # Files that include each other.
 
 
@@ -121,3 +126,58 @@ def read(path: str, what: str) -> str:
         return Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{what}: {path} cannot be read: {error}") from error
+
+
+def headers_of_flags(text: str, flags: Sequence[str], folder: str) -> str:
+    """Return the identity of the files that options such as ``-I`` let a text include.
+
+    What these files include from there counts, too, whether or not it is compiled. It is empty if
+    there are none.
+
+    `folder`: where relative paths in the options begin.
+    """
+    folders, files = _named_by_flags(flags, folder)
+    if not folders and not files:
+        return ""
+    found: dict[str, str] = {}  # The digest of each file, by its path.
+    due = [(name, folder) for name in (*files, *_includes_of(text.encode()))]
+    while due:
+        name, beside = due.pop()
+        places = [os.path.join(place, name) for place in (beside, *folders)]
+        path = next(filter(os.path.isfile, places), None)
+        if path is not None and path not in found:
+            state = os.stat(path)
+            found[path], names = _read_once(path, state.st_mtime_ns, state.st_size)
+            due += [(other, os.path.dirname(path)) for other in names]
+    if not found:
+        return ""
+    # By content alone: the folder may be another one on another machine.
+    return hashlib.sha256(",".join(sorted(set(found.values()))).encode()).hexdigest()[:16]
+
+
+def _named_by_flags(flags: Sequence[str], folder: str) -> tuple[list[str], list[str]]:
+    """Return the folders that are searched for what is included, and files that are in any case."""
+    folders, files = [], []
+    words = iter(flags)
+    for word in words:
+        if option := _OPTION.fullmatch(word):
+            value = option[2] or next(words, "")
+            if option[1] in ("-include", "-imacros"):
+                files.append(value)
+            else:
+                folders.append(os.path.join(folder, value))
+    return folders, files
+
+
+def _includes_of(text: bytes) -> list[str]:
+    return [name.decode(errors="replace") for name in _INCLUDE.findall(text)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _read_once(path: str, _modified_ns: int, _size: int) -> tuple[str, list[str]]:
+    """Return the digest of a file, and the names of those that it includes."""
+    try:
+        text = Path(path).read_bytes()
+    except OSError:  # the compiler will say so
+        return "", []
+    return hashlib.sha256(text).hexdigest()[:16], _includes_of(text)

@@ -236,6 +236,8 @@ class Raw(Stmt):
     command: tuple[str, ...] = ()
     #: Where relative paths in the options begin.
     folder: str = ""
+    #: Identity of the files that the options let it include; empty without any.
+    headers: str = ""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

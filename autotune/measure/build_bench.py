@@ -18,7 +18,7 @@ from autotune.measure.checks.unscheduled_program import Computation
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.backends import backend_of
 from autotune.runtime.callable_function import CallableBinary
-from autotune.runtime.cpu.c_compiler import CSource, identity_of
+from autotune.runtime.cpu.c_compiler import PreprocessedSource, compile_shared
 from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.device import Binary
 from autotune.runtime.prepared_binary import PreparedBinary
@@ -98,7 +98,9 @@ class BuildBench:
         try:
             # What one candidate changes of the process is not the next one's.
             function = run_isolated(partial(self.task.prepared_of, values))
-            parts = [*map(code_hash, function.functions), *_more_identity(function.main, values)]
+            source = _preprocessed(function.main)
+            more = _more_identity(function.main, values) if source is None else source.identity
+            parts = [*map(code_hash, function.functions), *more]
             digest = parts[0] if len(parts) == 1 else fingerprint_of(parts)
         except BaseException as error:  # a template may raise whatever it likes
             raise CandidateError(
@@ -107,6 +109,8 @@ class BuildBench:
         if digest in self._known and not again:
             return Built(digest, None)
         try:
+            if source is not None:
+                return Built(digest, compile_shared(source, self.task.target))
             return Built(digest, self._compiled(function, values))
         except Exception as error:
             on_cpu = self.task.target.on_cpu
@@ -127,14 +131,14 @@ class BuildBench:
         return PreparedBinary.compiled(function, compile_one)
 
 
-def _more_identity(function: PrimFunc, values: Mapping[str, KnobValue]) -> list[str]:
-    """Return what the code of an external kernel depends on beside its text and macros.
+def _preprocessed(function: PrimFunc) -> PreprocessedSource | None:
+    """Return the text of a kernel in C: its headers are read once, to tell it apart and compile."""
+    is_c = isinstance(function.body, Raw) and function.body.command
+    return PreprocessedSource.of(function) if is_c else None
 
-    A callable may use any knob. Other versions of compilers and headers make other code.
-    """
-    match function.body:
-        case Raw(language="python"):
-            return [f"{name} = {value!r}" for name, value in sorted(values.items())]
-        case Raw(command=(_, *_)):
-            return [*(identity_of(CSource.of(function)) or ())]
-    return []
+
+def _more_identity(function: PrimFunc, values: Mapping[str, KnobValue]) -> list[str]:
+    """Return what the code of a callable depends on beside its text: it may use any knob."""
+    if language_of(function) != "python":
+        return []
+    return [f"{name} = {value!r}" for name, value in sorted(values.items())]

@@ -20,16 +20,16 @@ from autotune.measure.checks.compare_outputs import OutputCheck
 from autotune.measure.checks.guard_zones import Buffers
 from autotune.measure.checks.prepare_checks import prepare
 from autotune.measure.checks.reference import ReferenceOnDevice
-from autotune.measure.interleaved_timing import reallocated, time_interleaved
-from autotune.measure.noise_monitor import NoiseMonitor
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.roofline import Ceiling, measure_ceiling
-from autotune.measure.timing import (
+from autotune.measure.timing.interleaved_timing import reallocated, time_interleaved
+from autotune.measure.timing.kernel_timing import (
     TimedRepeats,
     lower_quartile_loop,
     retry_if_disturbed,
     time_kernel,
 )
+from autotune.measure.timing.noise_monitor import NoiseMonitor
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.callable_function import CallableBinary, CallableFunction
 from autotune.runtime.device import Binary, Call, Device

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from autotune.errors import UsageError
-from autotune.operators.function_source import self_contained
 from autotune.system.plugins import entry_points
-from autotune.system.user_modules import FileAsItIs, import_file, load_object
+from autotune.system.user_modules import import_file, load_object
 from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.template import Template, template_of, unwrapped
@@ -140,46 +139,6 @@ def _file_and_function(reference: str) -> tuple[str, str]:
     """Return the two parts of ``path/to/file.py:function``; no function if only a file is named."""
     path, colon, function = reference.rpartition(":")
     return (path, function) if colon and not reference.endswith(".py") else (reference, "")
-
-
-def text_of(template: Template) -> bytes | None:
-    """Return the text of a template's file at the time of loading; None if it has no such file.
-
-    The file may have been edited since, and may be incomplete.
-    """
-    loader = template.function.__globals__.get("__loader__")
-    return loader.text if isinstance(loader, FileAsItIs) else None
-
-
-def worker_source(template: Template) -> tuple[str, bytes | None]:
-    """Return how a worker process finds a template that is given as an object.
-
-    Returns
-    -------
-    reference : str
-        ``path/to/file.py:function``.
-    text : bytes or None
-        What is loaded in place of that file: the function and what it uses. None for our own
-        templates, and for those that no text can give but that stand in a file.
-
-    Raises
-    ------
-    UsageError
-        If the function stands in no file, and no text can give it.
-    """
-    name = template.function.__name__
-    if template.is_ours:
-        return template.path, None
-    # Files beside the template are found from there.
-    path = os.path.join(os.path.dirname(template.source_file) if template.has_path else "", name)
-    while os.path.exists(f"{path}.py"):  # whose text would be taken for this one
-        path += "_"
-    try:
-        return f"{path}.py:{name}", self_contained(template).encode()
-    except UsageError:
-        if not template.has_path:
-            raise
-        return template.path, text_of(template)
 
 
 def template_in_file(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.measure.noise_monitor import NOISY
+from autotune.measure.timing.noise_monitor import NOISY
 from autotune.report.units import Work, percent_text
 from autotune.task.workload import Workload
 from records import Record
@@ -83,7 +83,7 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """Values of the arguments: "256" if they are one, or "64 x 512"."""
+        """Values of the arguments: "256" if they are one, or "64 x 512"; "" without any."""
         return " x ".join(map(str, dict.fromkeys(self.args.values())))
 
     @property
@@ -176,7 +176,7 @@ class Speeds:
         for name, points in self.lines.items():
             for setting, point in zip(self.settings, points, strict=True):
                 if point is not None:
-                    yield f"{name} at {setting.label}", point
+                    yield _at(name, [setting.label]), point
 
     @property
     def conditions(self) -> str:
@@ -192,7 +192,13 @@ class Speeds:
                 if point is not None and point.cost_s is None:
                     reasons.setdefault((name, point.why), []).append(setting.label)
         for (name, why), sizes in reasons.items():
-            yield f"{name} at {', '.join(sizes)}: {why}"
+            yield f"{_at(name, sizes)}: {why}"
+
+
+def _at(line: str, sizes: Sequence[str]) -> str:
+    """Return a line with some of its sizes: "blocked at 256"; its name alone without any."""
+    told = ", ".join(filter(None, sizes))
+    return f"{line} at {told}" if told else line
 
 
 def value_text(value: KnobValue) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from autotune.measure.noise_monitor import NOISY
+from autotune.measure.timing.noise_monitor import NOISY
 from autotune.report.space_text import legal_lines
 from autotune.report.units import Work, duration_text, percent_text, time_text
 from autotune.task.workload import Workload

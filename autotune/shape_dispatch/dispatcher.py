@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.builder import RecordsGiven, record_source
+from autotune.build_records import RecordsGiven, record_source
 from autotune.errors import NoRecordError, UsageError
 from autotune.operators.template_lookup import find_template, names_tile
 from autotune.reuse.policy import ReusePolicy

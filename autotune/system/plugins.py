@@ -58,6 +58,11 @@ def find_plugin(kind: str, name: str, builtin: Iterable[str]) -> Any:
     return load_object(location, f"{kind} {name!r}")
 
 
+def names_place(choice: object) -> bool:
+    """Whether a choice names an object by its module or file, which have to be loaded for it."""
+    return isinstance(choice, str) and ":" in choice
+
+
 def find_maker(
     kind: str, choice: str | Callable[..., Any], builtin: Mapping[str, Callable[..., Any]]
 ) -> Callable[..., Any]:

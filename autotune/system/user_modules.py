@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -23,6 +24,8 @@ from autotune.system.words import did_you_mean, one_line
 def load_object(location: str, what: str) -> Any:
     """Return the object at ``module:name`` or ``path/to/file.py:name``.
 
+    A file is loaded once, and again when its text has changed.
+
     what: what it is for, as messages begin.
 
     UsageError if it cannot be imported, whatever its module raises, or does not exist.
@@ -30,7 +33,7 @@ def load_object(location: str, what: str) -> Any:
     where, _, name = location.rpartition(":")
     try:
         is_file = where.endswith(".py")
-        home = import_file(os.path.abspath(where)) if is_file else importlib.import_module(where)
+        home = _module_of(os.path.abspath(where)) if is_file else importlib.import_module(where)
     except KeyboardInterrupt:
         raise
     except UsageError as error:
@@ -55,6 +58,7 @@ class _Loading(threading.local):
 
 
 _loading = _Loading()
+_one_loads = threading.RLock()  # No thread sees a module before it is complete.
 
 
 def refuse_while_loading(what: str) -> None:
@@ -86,12 +90,29 @@ class FileAsItIs(SourceFileLoader):
         return decode_source(self.text or self.get_data(self.path))
 
 
+def _module_of(path: str) -> ModuleType:
+    """Return the module of a file, as `import_file` does, unless its text is loaded already."""
+    with _one_loads:
+        loaded = sys.modules.get(_name_of(path))
+        loader = getattr(loaded, "__loader__", None)
+        with contextlib.suppress(OSError):
+            if isinstance(loader, FileAsItIs) and loader.text == loader.get_data(path):
+                assert loaded is not None
+                return loaded
+        return import_file(path)
+
+
+def _name_of(path: str) -> str:
+    """Return the name of the module of a file."""
+    return f"autotune_template_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+
+
 def import_file(path: str, text: bytes | None = None) -> ModuleType:
     """Run a Python file, or a text in its place, as a module that is named after its path.
 
     UsageError, with the line that fails, if it cannot be run.
     """
-    name = f"autotune_template_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+    name = _name_of(path)
     loader = FileAsItIs(name, path)
     loader.text = text
     if text is not None:

@@ -19,17 +19,23 @@ from autotune import te
 from autotune.errors import UsageError, error_text
 from autotune.external.callable_kernel import CallableKernel
 from autotune.ir import dtypes
-from autotune.ir.expr import Buffer, Const, Expr, KnobVar, SizeVar
-from autotune.ir.ops import const
-from autotune.ir.printer import expr_text
+from autotune.ir.expr import KnobVar
 from autotune.ir.stmt import PrimFunc
-from autotune.ir.visitor import free_vars, language_of, substitute, walk_expr
+from autotune.ir.visitor import language_of
 from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.lowering.split_constants import PreparedFunction, split_constants
-from autotune.operators.template_lookup import find_template, text_of, worker_source
+from autotune.operators.template_lookup import find_template
+from autotune.operators.worker_source import file_text, worker_source
 from autotune.runtime.callable_function import CallableFunction
 from autotune.runtime.signature import ArrayParameter, Signature
 from autotune.target import Target
+from autotune.task.open_sizes import (
+    geometric_mean,
+    likely,
+    likely_shape,
+    open_names,
+    refuse_open_constant,
+)
 from autotune.task.workload import Workload
 from autotune.template import Template
 from autotune.trace.dry_run import TRACE_TIMEOUT_S
@@ -98,8 +104,8 @@ class Task:
     ) -> None:
         self.template = template
         self.args = template.bind(args)
-        self.open_sizes = _open_names(template, self.args)
-        sizes = {n: te.var(n, likely=_likely(self.args[n])) for n in self.open_sizes}
+        self.open_sizes = open_names(template, self.args)
+        sizes = {n: te.var(n, likely=likely(self.args[n])) for n in self.open_sizes}
         self._sizes = tuple(sizes.values())
         given = {**self.args, **sizes}
         self.constant = _positions(constant)
@@ -177,34 +183,19 @@ class Task:
     def worker_source(self) -> tuple[str, bytes | None]:
         """How a worker process finds the template, and the text of its file if it needs that.
 
-        A function that is given as an object goes there as text, with what it uses. That text is
-        tried here first: it must compute the same.
+        A function that is given as an object goes there as text, with what it uses.
 
         UsageError if no text can give the function, or the text computes something else.
         """
         if self._template_ref:
-            return self._template_ref, text_of(self.template)  # the file may be edited meanwhile
-        reference, text = worker_source(self.template)
-        if text is not None:
-            self._check_text(reference, text)
-        return reference, text
+            return self._template_ref, file_text(self.template)  # the file may be edited meanwhile
+        return worker_source(self.template, self._default_lines)
 
-    def _check_text(self, reference: str, text: bytes) -> None:
-        """Raise UsageError if a text does not compute what the template does."""
-        name = f"function {self.template.function.__name__!r}"
-        own, again = (self._structures.alone({}).function for _ in range(2))
-        try:
-            found = find_template(reference, self.target, text=text)
-            theirs = Task(found, self.args, self.target, reference, constant=self.constant)
-            others = theirs._structures.alone({}).function
-        except UsageError as error:
-            raise UsageError(f"the text of {name} does not run by itself: {error}") from error
-        lines = [None if f is None else function_lines(f) for f in (own, again, others)]
-        if lines[0] == lines[1] != lines[2]:
-            raise UsageError(
-                f"the text of {name} computes something else than the function: its file or what "
-                "it uses has changed since it was loaded; load it again"
-            )
+    def _default_lines(self, template: Template) -> list[str] | None:
+        """Return what a template computes with these arguments and default knobs."""
+        task = Task(template, self.args, self.target, constant=self.constant)
+        function = task._structures.alone({}).function
+        return None if function is None else function_lines(function)
 
     # -- configurations --------------------------------------------------------------------
 
@@ -375,7 +366,7 @@ class Task:
         """As `final_of`, with what depends only on constant inputs as a function of its own."""
         function = self.function_of(values)
         for position in self.constant if self.open_sizes else ():
-            self._refuse_open_constant(function.params[position])
+            refuse_open_constant(function.params[position], self.workload)
         return split_constants(function, self.constant).final_form(self.target)
 
     def callable_of(self, values: Mapping[str, object]) -> CallableFunction | None:
@@ -386,16 +377,6 @@ class Task:
         made = self._structures.external(values)
         assert isinstance(made, CallableKernel)
         return made.loaded(Signature(self.workload.template, tuple(self.arguments)), self.target)
-
-    def _refuse_open_constant(self, constant: Buffer) -> None:
-        """Raise UsageError if an input that does not change has open sizes."""
-        own = [v for extent in constant.shape for v in free_vars(extent)]
-        names = sorted({v.name for v in own if isinstance(v, SizeVar)})
-        if names:
-            raise UsageError(
-                f"input {constant.name!r} of {self.workload} does not change, so its sizes must be "
-                f"numbers, not a list: {', '.join(names)}"
-            )
 
     def steps_of(self, index: int) -> list[Any] | None:
         """Return the schedule steps of a configuration as plain data; None if it has no schedule.
@@ -421,25 +402,12 @@ class Task:
             _ = self.space
             structure = next(s for s in self._structures.known if s.function is not None)
         assert structure.function is not None
-        outputs = structure.function.outputs
+        params, outputs = structure.function.params, structure.function.outputs
+        shapes = [likely_shape(b, self._sizes, self.template) for b in params]
         return [
-            ArrayParameter(b.name, b.dtype, self._shape(b.name, b.shape), b in outputs)
-            for b in structure.function.params
+            ArrayParameter(b.name, b.dtype, shape, b in outputs)
+            for b, shape in zip(params, shapes, strict=True)
         ]
-
-    def _shape(self, name: str, shape: tuple[Expr, ...]) -> tuple[int, ...]:
-        sizes = {v: const(v.likely, v.dtype) for v in self._sizes}
-        shape = tuple(substitute(extent, sizes) for extent in shape)
-        for extent in shape:
-            if not isinstance(extent, Const):
-                why = (
-                    "knobs" if any(isinstance(v, KnobVar) for v in walk_expr(extent)) else "te.var"
-                )
-                raise UsageError(
-                    f"template {self.template.name!r}: the shape of argument {name!r} depends on "
-                    f"{why} (`{expr_text(extent)}`); a task needs arrays of fixed sizes"
-                )
-        return tuple(int(e.value) for e in shape if isinstance(e, Const))
 
     @property
     def reference(self) -> Callable[..., Any] | None:
@@ -459,7 +427,7 @@ class Task:
         """
         if self.open_sizes:
             every = [member.flops for member in self.members]
-            return None if None in every else _mean([n for n in every if n is not None])
+            return None if None in every else geometric_mean([n for n in every if n is not None])
         try:
             # It is the user's function, and may print.
             return run_silenced(partial(self.template.flops_for, self.args))
@@ -473,7 +441,7 @@ class Task:
     def bytes(self) -> float:
         """Total size of the arguments in bytes: what a run must move at least."""
         if self.open_sizes:
-            return _mean([member.bytes for member in self.members])
+            return geometric_mean([member.bytes for member in self.members])
         return float(sum(map(_bytes_of, self.arguments)))
 
     @property
@@ -507,31 +475,6 @@ class Task:
     @cached_property
     def _space_fingerprint(self) -> str:
         return Space(self.space.knobs).fingerprint()
-
-
-def _open_names(template: Template, args: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the arguments that only calls know, in order."""
-    names = tuple(name for name, value in args.items() if isinstance(value, list))
-    lengths = {name: len(args[name]) for name in names}
-    if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise UsageError(
-            f"template {template.name!r}: lists of open sizes go together and need the same "
-            f"length; {told}"
-        )
-    return names
-
-
-def _likely(sizes: Sequence[int]) -> int:
-    """Return the geometric mean of some sizes."""
-    return max(1, round(math.exp(sum(map(math.log, sizes)) / len(sizes))))
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Return the geometric mean of some numbers; 0 if one is."""
-    if min(values) <= 0:
-        return 0.0
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def _bytes_of(array: ArrayParameter) -> int:

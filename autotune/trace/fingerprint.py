@@ -161,6 +161,8 @@ class _Code(_Lines):
                 self.lines.append(f"raw {name!r} {macros} {text!r}")
                 if node.language != "cuda":  # the only one of earlier records
                     self.lines.append(f"in {node.language} by {node.command}")
+                if node.headers:
+                    self.lines.append(f"including {node.headers}")
             case Allocate(buffer, body):
                 self.lines.append(f"allocate {self.buffer(buffer)}")
                 self._block(body)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -40,13 +37,5 @@ print("right")
 @needs_nvrtc
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler is on this machine")
 def test_arrays_of_a_gpu_are_read_returned_and_timed(tmp_path: Path) -> None:
-    machine = FakeMachine.make(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", CALLS],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **machine.environment()},
-        cwd=tmp_path,
-        check=False,
-    )
+    done = FakeMachine.make(tmp_path).run("-c", CALLS, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr

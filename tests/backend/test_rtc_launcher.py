@@ -5,9 +5,6 @@ The launches are in tests/support/rtc_launches.py, which runs as a program of it
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -101,15 +98,7 @@ def test_without_a_driver_it_says_what_runs_without_one(monkeypatch: pytest.Monk
 def test_kernels_of_vectors_are_launched_and_compute_what_numpy_does(
     what: str, tmp_path: Path
 ) -> None:
-    machine = FakeMachine.make(tmp_path)
-    environment = {**os.environ, **machine.environment()}
-    done = subprocess.run(
-        [sys.executable, "-m", "support.rtc_launches", what],
-        cwd=TESTS,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    done = FakeMachine.make(tmp_path).run("-m", "support.rtc_launches", what, cwd=TESTS)
     assert done.stdout == f"{what}\n", done.stderr[-3000:]
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -248,14 +245,7 @@ except ValueError as error:
 @needs_nvrtc
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler is on this machine")
 def test_arrays_of_a_gpu_go_in_and_come_out(tmp_path: Path) -> None:
-    machine = FakeMachine.make(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", CALLS],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **machine.environment()},
-        check=False,
-    )
+    done = FakeMachine.make(tmp_path).run("-c", CALLS)
     assert done.returncode == 0, done.stderr
     right, refused = done.stdout.splitlines()
     assert right == "right"

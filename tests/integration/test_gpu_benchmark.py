@@ -67,13 +67,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> FakeMachine:
 @needs_nvrtc
 def test_schedules_on_a_gpu_are_compared_with_cupy(machine: FakeMachine, tmp_path: Path) -> None:
     words = ["--target", "cuda", "--set", "n=32", "--json", "--log", str(tmp_path / "l.jsonl")]
-    done = subprocess.run(
-        [sys.executable, "-m", "autotune", "bench", "broadcast_add", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **machine.environment()},
-        check=False,
-    )
+    done = machine.run("-m", "autotune", "bench", "broadcast_add", *words)
     assert (done.returncode, done.stderr) == (0, "")
     data = json.loads(done.stdout)
     assert (data["device"], data["baseline"]) == ("Fake GPU", "CuPy")

@@ -19,7 +19,7 @@ from autotune.measure.pool.worker_pool import WorkerPool
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.operators.template_lookup import text_of
+from autotune.operators.worker_source import file_text
 from autotune.task.task import Task
 
 pytestmark = pytest.mark.usefixtures("quick_fork_servers")
@@ -236,7 +236,7 @@ def test_a_template_file_that_is_edited_during_a_run_is_taken_as_it_was(tmp_path
     source = tmp_path / "edited.py"
     source.write_text(PLAIN)
     task = Task.from_reference(f"{source}:plain", {})
-    text = text_of(task.template)
+    text = file_text(task.template)
     if later is None:
         source.unlink()
     else:

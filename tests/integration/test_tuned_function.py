@@ -117,6 +117,19 @@ def test_arguments_that_no_array_tells_are_given_by_name(tmp_path: Path) -> None
         made(np.arange(8, dtype="f4"))
 
 
+def test_a_value_that_is_equal_to_python_alone_is_another_value(tmp_path: Path) -> None:
+    def moved(n: int, by: int = 0, down: bool = False) -> te.Tensor:
+        A = te.placeholder((n,), name="A")
+        return te.compute((n,), lambda i: A[i] - by if down else A[i] + by, name="B")
+
+    made = autotune.autotuned(moved, log=tmp_path / "log.jsonl", when="default")
+    with pytest.warns(UserWarning, match="default"):
+        assert made(ones(3), by=1, down=True).tolist() == [0, 0, 0]
+    for other in ({"by": True, "down": True}, {"by": 1, "down": 1}, {"by": 1.0, "down": True}):
+        with pytest.raises(UsageError, match=r"argument (by|down) must be"):
+            made(ones(3), **other)
+
+
 def test_arrays_that_do_not_fit_are_refused_before_anything_is_tuned(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     made = autotune.autotuned("matmul", log=log)
@@ -139,11 +152,37 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_is_tuned(tmp_path: P
         ({"key": "n"}, "key must be names of arguments"),
         ({"log": 5}, "log must be a path, not 5"),
         ({"key": ["m"]}, "key has 'm'"),
+        ({"trials": 2.5}, "autotuned: trials must be a whole number >= 0, not 2.5"),
+        ({"batch": 0}, "autotuned: batch must be a whole number >= 1"),
+        ({"time": "soon"}, "autotuned: time must be seconds > 0"),
+        ({"seed": -1}, "autotuned: seed must be"),
+        ({"progress": "yes"}, "autotuned: progress must be"),
+        ({"callbacks": [3]}, "autotuned: callbacks must be functions"),
+        ({"until": "fast"}, "autotuned: a goal is"),
+        ({"patience": 2.0}, "autotuned: patience is a share"),
+        ({"patience": 0.1, "tuner": "random"}, "patience needs a tuner that estimates its gain"),
+        ({"tuner": "modle"}, "unknown tuner 'modle': did you mean 'model'"),
+        ({"tuner": "optuna:tpf"}, "unknown tuner 'optuna:tpf'"),
+        ({"tuner": 3}, "tuner must be a name, a class or a function"),
+        ({"storage": "sqlite:///a"}, "does not use a storage"),
+        ({"cost_model": "xgbost"}, "unknown cost model 'xgbost'"),
+        ({"features": "lops"}, "unknown feature extractor 'lops'"),
+        ({"measurer": "locla"}, "unknown measurer 'locla'"),
+        ({"policy": {}}, "policy must be a TimingPolicy"),
+        ({"transfer": 3}, "transfer must be paths of logs"),
     ],
 )
 def test_mistakes_are_told_where_they_stand(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         autotune.autotuned(**options)(doubled)
+
+
+def test_parts_in_files_are_loaded_when_a_call_tunes_and_not_before(tmp_path: Path) -> None:
+    made = autotune.autotuned(
+        doubled, log=tmp_path / "log.jsonl", trials=1, tuner=f"{tmp_path}/gone.py:Mine"
+    )
+    with pytest.raises(UsageError, match=r"gone\.py"):
+        made(ones(4))
 
 
 def test_a_decorated_template_keeps_its_name_and_is_tuned_as_a_function(tmp_path: Path) -> None:

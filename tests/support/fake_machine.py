@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +54,17 @@ class FakeMachine:
     def log(self) -> Path:
         """File in which each process says that it has made a context."""
         return self.folder / "log"
+
+    def run(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run Python on this machine with some words, in a folder."""
+        return subprocess.run(
+            [sys.executable, *words],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **self.environment()},
+            cwd=cwd,
+            check=False,
+        )
 
     def environment(self, **more: str) -> dict[str, str]:
         """Return variables of a process on this machine; further ones are FAKE_GPU_ settings."""

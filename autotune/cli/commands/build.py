@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from autotune.builder import build_task, record_source
+from autotune.build_records import record_source
+from autotune.builder import build_task
 from autotune.cli.commands.best import BY_TRIALS
 from autotune.cli.options.input_files import check_logs, read_array
 from autotune.cli.options.multi_value_options import Command

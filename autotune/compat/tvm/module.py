@@ -16,7 +16,7 @@ from autotune.compat.devices import Device, chosen_device, without_gpu
 from autotune.compat.tvm.target import Target
 from autotune.errors import UsageError
 from autotune.ir.stmt import PrimFunc
-from autotune.measure.timing import time_kernel
+from autotune.measure.timing.kernel_timing import time_kernel
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor

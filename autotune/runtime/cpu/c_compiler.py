@@ -36,11 +36,17 @@ _ENTRIES = {
     f"void (*const {_ENTRY})() = reinterpret_cast<void (*)()>(&{{name}});",
 }
 
+# What compilers call a preprocessed text.
+_PREPROCESSED = {"c": "cpp-output", "c++": "c++-cpp-output"}
+
 # What a compiler or linker calls an error.
 _ERROR = re.compile(r"error:|undefined reference|undefined symbol|cannot find", re.IGNORECASE)
 
 # Options whose files are part of the text once it is preprocessed, and macros.
 _OF_PREPROCESSOR = ("-D", "-U", "-I", "-include", "-imacros", "-iquote", "-isystem", "-idirafter")
+
+# Options that may add files, or options, to a text.
+_OF_FILES = ("-include", "-imacros", "-Wp,", "-Xpreprocessor", "-specs", "--", "@")
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,44 @@ class CSource:
 
 
 @dataclass(frozen=True)
+class PreprocessedSource:
+    """A kernel in C or C++ with the text that is compiled: all headers are read.
+
+    A text that includes nothing is compiled as it is, which saves a start of the compiler.
+    """
+
+    source: CSource
+    #: The compiler's absolute path.
+    compiler: str
+    #: What it calls itself, with its version.
+    version: str
+    #: The preprocessed text; None if it cannot be preprocessed.
+    text: bytes | None
+    #: What a compiler calls this kind of text.
+    kind: str
+
+    @classmethod
+    def of(cls, function: PrimFunc) -> PreprocessedSource:
+        """Run the preprocessor on the text of a function, if need be.
+
+        Raises TargetError if there is no such compiler, or it does not start.
+        """
+        source = CSource.of(function)
+        path = _compiler_of(source)
+        given, kind = source.text.encode(), source.language
+        if not _may_include(source):
+            return cls(source, path, version_of(path), given, kind)
+        done = _run(path, ["-E", *_arguments(source, kind)], given, source.folder)
+        text = None if done.returncode else done.stdout
+        return cls(source, path, version_of(path), text, _PREPROCESSED[kind])
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What machine code depends on beside text and options; empty if that is not known."""
+        return () if self.text is None else (self.version, self.text.decode("latin-1"))
+
+
+@dataclass(frozen=True)
 class SharedObject:
     """A shared object with all facts needed to load and call it: plain data."""
 
@@ -87,38 +131,23 @@ class SharedObject:
         return self.source.signature
 
 
-def compile_shared(source: CSource, target: Target) -> SharedObject:
+def compile_shared(given: PreprocessedSource, target: Target) -> SharedObject:
     """Compile a kernel for another process to load.
 
-    Raises TargetError if there is no such compiler, or it does not start. Raises CompileError, with
-    the first error, if it refuses the text.
+    Raises CompileError, with the first error, if the compiler refuses the text.
     """
-    path, flags = _compiler_of(source), source.command[1:]
-    identity = identity_of(source)
-    if identity is None or _name_libraries(flags, source.folder):
-        return SharedObject(source, target, _compiled(path, source))
+    source, path, flags = given.source, given.compiler, given.source.command[1:]
+    if given.text is None or _name_libraries(flags, source.folder):
+        return SharedObject(source, target, _compiled(given))
     cache = default_cache()
     # "native" stands for this processor. A compiler may be a script that changes.
     machine = (processor_name(), *sorted(cpu_flags()), path, str(os.stat(path).st_mtime_ns))
-    key = cache_key(source.text, source.language, *identity, *flags, *machine)
+    key = cache_key(source.text, source.language, *given.identity, *flags, *machine)
     code = cache.get(key)
     if code is None:
-        code = _compiled(path, source)
+        code = _compiled(given)
         cache.put(key, code)
     return SharedObject(source, target, code)
-
-
-def identity_of(source: CSource) -> tuple[str, str] | None:
-    """Return what machine code depends on beside text and options: compiler, and headers.
-
-    First is the compiler's version, second the preprocessed text. None if it cannot be
-    preprocessed.
-
-    Raises TargetError if there is no such compiler, or it does not start.
-    """
-    path = _compiler_of(source)
-    done = _run(path, ["-E", *_arguments(source)], source.text, source.folder)
-    return None if done.returncode else (version_of(path), done.stdout.decode("latin-1"))
 
 
 def _compiler_of(source: CSource) -> str:
@@ -138,18 +167,28 @@ def _name_libraries(flags: Sequence[str], folder: str) -> bool:
     )
 
 
-def _arguments(source: CSource) -> list[str]:
-    return ["-pipe", "-x", source.language, "-", "-x", "none", *source.command[1:]]
+def _may_include(source: CSource) -> bool:
+    """Whether files may become part of a text when it is preprocessed."""
+    text = source.text.replace("\\\n", "")  # a line may go on in the next one
+    words = ("include", "import", "embed")
+    return any(word in text for word in words) or any(
+        flag.startswith(_OF_FILES) for flag in source.command[1:]
+    )
+
+
+def _arguments(source: CSource, kind: str) -> list[str]:
+    """Return the words after the compiler for a text of some kind."""
+    return ["-pipe", "-x", kind, "-", "-x", "none", *source.command[1:]]
 
 
 def _run(
-    compiler: str, arguments: Sequence[str], text: str = "", folder: str = "", **variables: str
+    compiler: str, arguments: Sequence[str], text: bytes = b"", folder: str = "", **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a compiler with a text in a folder; TargetError if it does not start."""
     try:
         return subprocess.run(
             [compiler, *arguments],
-            input=text.encode(),
+            input=text,
             capture_output=True,
             cwd=folder if os.path.isdir(folder) else None,
             env={**os.environ, "LC_ALL": "C", **variables},
@@ -160,19 +199,36 @@ def _run(
         raise TargetError(f"the compiler {compiler!r} cannot be started: {why}") from error
 
 
-def _compiled(compiler: str, source: CSource) -> bytes:
+def _compiled(given: PreprocessedSource) -> bytes:
+    """Return a shared object of the preprocessed text; of the text itself if that is refused.
+
+    A compiler may warn of other things in a preprocessed text, which options make an error.
+    """
+    source = given.source
+    if given.text is not None and given.kind != source.language:
+        code, _ = _shared_object(given, given.text, given.kind)
+        if code is not None:
+            return code
+    code, log = _shared_object(given, source.text.encode(), source.language)
+    if code is not None:
+        return code
+    kept = keep_source(source.text, log, f".{source.language.replace('+', 'p')}")
+    whole = "" if kept is None else f" (whole text and log: {kept})"
+    raise CompileError(f"{source.command[0]}: {_first_error(log)}{whole}", log, source.text, kept)
+
+
+def _shared_object(given: PreprocessedSource, text: bytes, kind: str) -> tuple[bytes | None, str]:
+    """Return a shared object of a text of some kind, None if it is refused, and what was said."""
+    source = given.source
     with scratch_folder() as folder:
         file = folder / "kernel.so"
-        arguments = ["-shared", "-fPIC", "-o", str(file), *_arguments(source)]
-        done = _run(compiler, arguments, source.text, source.folder, TMPDIR=str(folder))
+        arguments = ["-shared", "-fPIC", "-o", str(file), *_arguments(source, kind)]
+        done = _run(given.compiler, arguments, text, source.folder, TMPDIR=str(folder))
         log = done.stderr.decode(errors="replace")
         if done.returncode:
-            kept = keep_source(source.text, log, f".{source.language.replace('+', 'p')}")
-            whole = "" if kept is None else f" (whole text and log: {kept})"
-            message = f"{source.command[0]}: {_first_error(log)}{whole}"
-            raise CompileError(message, log, source.text, kept)
+            return None, log
         try:
-            return file.read_bytes()
+            return file.read_bytes(), log
         except OSError as error:  # an option such as -fsyntax-only
             raise CodegenError(f"{source.command[0]} wrote no shared object") from error
 

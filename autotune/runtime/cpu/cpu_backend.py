@@ -55,9 +55,9 @@ def compile_binary(
 ) -> CpuBinary | SharedObject:
     """Compile a function in final form with LLVM, or a kernel in C with the system's compiler."""
     if is_raw(function):
-        from autotune.runtime.cpu.c_compiler import CSource, compile_shared
+        from autotune.runtime.cpu.c_compiler import PreprocessedSource, compile_shared
 
-        return compile_shared(CSource.of(function), target)
+        return compile_shared(PreprocessedSource.of(function), target)
     from autotune.runtime.cpu.llvm_compiler import compile_binary
 
     return compile_binary(function, target)
@@ -68,9 +68,9 @@ def build_function(
 ) -> CompiledFunction | LoadedObject:
     """Compile a function in final form, and run the part that depends only on constants."""
     if is_raw(function.main):
-        from autotune.runtime.cpu.c_compiler import CSource, LoadedObject, compile_shared
+        from autotune.runtime.cpu.c_compiler import LoadedObject, PreprocessedSource, compile_shared
 
-        return LoadedObject(compile_shared(CSource.of(function.main), target))
+        return LoadedObject(compile_shared(PreprocessedSource.of(function.main), target))
     from autotune.runtime.cpu.llvm_compiler import compile_function
 
     made: list[Host] = []

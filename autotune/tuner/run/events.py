@@ -126,7 +126,7 @@ class Finished:
 
 
 Event = Started | MachineKnown | Measured | Noisy | Compared | Finished
-EventCallback = Callable[[Event], None]
+EventCallback = Callable[[Event], object]
 
 
 def ignore_event(event: Event) -> None:

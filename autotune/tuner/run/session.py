@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from autotune.errors import AutotuneError
 from autotune.measure.measurer import Measurer, SupportsComparison
-from autotune.measure.noise_monitor import NOISY
 from autotune.measure.recorded_measurer import result_of
 from autotune.measure.result import MeasureErrorNo, MeasureInput, MeasureResult
 from autotune.measure.roofline import Ceiling
+from autotune.measure.timing.noise_monitor import NOISY
 from autotune.task.task import Task
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.run import events

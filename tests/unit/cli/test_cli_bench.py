@@ -189,6 +189,32 @@ def test_a_table_that_is_too_wide_stands_in_parts(bench: Call) -> None:
     assert len(heads) == 2
 
 
+FIXED = """
+from autotune import te
+from autotune.template import template
+
+@template("fixed", target="llvm", reference=lambda a: a + 1)
+def fixed(cfg):
+    cfg.define_knob("nt", [64, 32])
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1, name="B")
+    return te.create_schedule(B.op), [A, B]
+"""
+
+
+def test_lines_of_a_template_of_one_size_are_told_without_a_size(bench: Call) -> None:
+    Path("fixed.py").write_text(FIXED)
+    Instead.scatter = lambda config: 0.2
+    code, out, _ = bench("fixed.py:fixed")
+    assert code == 0
+    (line,) = re.findall(r"% at most \((.*)\)", " ".join(out.split()))
+    assert line
+    assert " at " not in line
+    Instead.fails = lambda config: True
+    _, out, _ = bench("fixed.py:fixed", "--log", "other.jsonl")
+    assert f"\n{line}: " in out
+
+
 def test_sizes_are_powers_of_two_unless_they_are_given(bench: Call) -> None:
     data = json.loads(bench(*ADD, "--json")[1])
     assert [size["args"]["n"] for size in data["sizes"]] == [32, 64, 128, 256, 512]

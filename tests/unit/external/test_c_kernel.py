@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import dataclasses
 import errno
 import gc
 import os
@@ -19,7 +21,8 @@ from autotune.builder import BuiltFunction, build
 from autotune.errors import CodegenError, CompileError, SaveError, TargetError, UsageError
 from autotune.feature import TaskFeatures
 from autotune.measure.build_bench import BuildBench
-from autotune.runtime.cpu.c_compiler import CSource, LoadedObject, compile_shared
+from autotune.runtime.cpu.c_compiler import LoadedObject, PreprocessedSource, compile_shared
+from autotune.runtime.refused_sources import refused_folder
 from autotune.system import scratch
 from autotune.target import Target
 from autotune.task.task import Task
@@ -133,6 +136,8 @@ def test_text_macros_flags_and_the_compiler_tell_candidates_apart(
         ({"reduction_length": 0}, "C kernel 'f': reduction_length must be >= 1, got 0"),
         ({"reduction_length": "x"}, "reduction_length must be a whole number, or an expression"),
         ({"reduction_length": True}, "reduction_length must be a whole number, or an expression"),
+        ({"macros": {"N": 4}}, "a C kernel has no argument 'macros'; known are name, source, inp"),
+        ({"flag": ["-O3"]}, "a C kernel has no argument 'flag'; did you mean 'flags'?"),
     ],
 )
 @needs_cc
@@ -142,6 +147,40 @@ def test_mistakes_are_one_line(changes: dict[str, Any], message: str) -> None:
         autotune.CKernel(**{**given, **changes}).lowered("f")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("f",), "a C kernel needs source and inputs and outputs"),
+        (("f", "\n", []), "a C kernel needs outputs"),
+    ],
+)
+def test_what_is_missing_is_told_in_one_line(given: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        autotune.CKernel(*given)
+    assert str(caught.value) == message
+
+
+def test_kernels_are_copied() -> None:
+    kernel = autotune.CKernel("f", "\n", **arrays(4))
+    assert copy.copy(kernel) == kernel
+    assert dataclasses.replace(kernel, flags=[]).flags == []
+
+
+@needs_cc
+def test_a_knob_may_leave_an_option_out() -> None:
+    @template("maybe", reference=lambda x: x)
+    def maybe(cfg: Knobs, n: int) -> autotune.CKernel:
+        more = cfg.define_knob("more", ["", "-DVALUE=2"])
+        text = f"#ifndef VALUE\n#define VALUE 1\n#endif\n{FIRST}"
+        return autotune.CKernel("f", text, **arrays(n), flags=["-O1", more])
+
+    task = Task(maybe, {"n": 10})
+    y = np.zeros(10, np.float32)
+    for index, value in enumerate((1, 2)):
+        BuiltFunction(task.final(index), task.target)(X, y)
+        assert y[0] == value
 
 
 def test_a_compiler_that_is_not_here_is_told_in_one_line_before_anything_is_measured(
@@ -363,7 +402,8 @@ def test_compiled_code_is_cached_by_text_flags_and_compiler(
 ) -> None:
     target = Target.of("llvm")
     task = Task(scale, {"n": 7})
-    source = CSource.of(task.final_of({"block": 2, "level": "-O0", "kind": False}))
+    values = {"block": 2, "level": "-O0", "kind": False}
+    source = PreprocessedSource.of(task.final_of(values))
     first = compile_shared(source, target)
     monkeypatch.setattr(
         "autotune.runtime.cpu.c_compiler._compiled", lambda *_: pytest.fail("compiled again")
@@ -373,9 +413,62 @@ def test_compiled_code_is_cached_by_text_flags_and_compiler(
     LoadedObject(first)(X[:7], y)
     np.testing.assert_array_equal(y, 2 * X[:7] + 2)
     for other in ({"block": 4}, {"level": "-O2"}):
-        values = {"block": 2, "level": "-O0", "kind": False, **other}
+        again = PreprocessedSource.of(task.final_of({**values, **other}))
         with pytest.raises(pytest.fail.Exception, match="compiled again"):
-            compile_shared(CSource.of(task.final_of(values)), target)
+            compile_shared(again, target)
+
+
+def wrapped_compiler(folder: Path, lines: str) -> str:
+    """Return a compiler that first runs some lines of a shell."""
+    path = folder / "mycc"
+    path.write_text(f'#!/bin/sh\n{lines}\nexec cc "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+@needs_cc
+@pytest.mark.parametrize("head", ["", "#include <stddef.h>\n", "#inc\\\nlude <stddef.h>\n"])
+def test_a_candidate_is_preprocessed_once_and_only_if_it_includes_files(
+    head: str, tmp_path: Path
+) -> None:
+    calls = tmp_path / "calls"
+    compiler = wrapped_compiler(tmp_path, f'echo "$@" >> {calls}')
+
+    @template("counted", reference=lambda x: x)
+    def counted(cfg: Knobs, n: int) -> autotune.CKernel:
+        value = cfg.define_knob("value", [1, 2, 3])
+        given = {"defines": {"VALUE": value}, "flags": [], "compiler": compiler}
+        return autotune.CKernel("f", head + FIRST, **arrays(n), **given)
+
+    bench = BuildBench(Task(counted, {"n": 4}))
+    hashes = [bench.build({"value": value}).code_hash for value in (1, 2)]
+    bench.add_known(hashes)
+    assert bench.build({"value": 2}).binary is None
+    words = [line.split()[0] for line in calls.read_text().splitlines()]
+    whole = ["-E", "--version", "-shared", "-E", "-shared", "-E"]
+    assert words == [word for word in whole if head or word != "-E"]
+
+
+@needs_cc
+def test_a_compiler_that_does_not_take_preprocessed_text_gets_the_text(tmp_path: Path) -> None:
+    refuses = 'for word; do case "$word" in *cpp-output) echo no >&2; exit 1;; esac; done'
+    compiler = wrapped_compiler(tmp_path, refuses)
+    given = {"defines": {"VALUE": 5}, "flags": [], "compiler": compiler}
+    text = f"#include <stddef.h>\n{FIRST}"
+    assert run(autotune.CKernel("f", text, **arrays(10), **given), X)[0] == 5
+    assert not list(refused_folder().glob("*"))
+
+
+@needs_cc
+def test_options_of_the_preprocessor_count_once(tmp_path: Path) -> None:
+    (tmp_path / "more.h").write_text("static int more(void) { return MORE; }\n")
+    text = "#include <more.h>\nvoid f(float *x, float *y) { y[0] = more() + counted(); }\n"
+    (tmp_path / "always.h").write_text("static int counted(void) { return 1; }\n")
+    flags = ["-DMORE=4", "-I", ".", "-include", "always.h"]
+    kernel = autotune.CKernel("f", text, **arrays(10), flags=flags)
+    y = np.zeros(10, np.float32)
+    BuiltFunction(kernel.lowered("f", str(tmp_path)), Target.of("llvm"))(X, y)
+    assert y[0] == 5
 
 
 @needs_cxx

@@ -19,6 +19,7 @@ from autotune.measure.build_bench import BuildBench
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Knobs, template
+from autotune.trace.fingerprint import function_lines
 
 X = np.arange(10, dtype=np.float32)
 
@@ -159,3 +160,42 @@ def test_a_library_that_changes_is_linked_anew(tmp_path: Path) -> None:
         (tmp_path / "v.c").write_text(f"int value(void) {{ return {value}; }}\n")
         subprocess.run(["cc", "-c", "-fPIC", "v.c"], cwd=tmp_path, check=True)
         assert in_folder(tmp_path, text, flags=["v.o"]) == value
+
+
+@needs_cc
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["-Iown"],
+        ["-I", "own"],
+        ["-isystem", "own"],
+        ["-include", "own/outer.h"],
+        ["-Iown", "-includeouter.h"],
+    ],
+)
+def test_records_see_headers_that_options_name_and_what_these_include(
+    flags: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "own" / "deep").mkdir(parents=True)
+    (tmp_path / "own" / "outer.h").write_text('#include "deep/inner.h"\n')
+    (tmp_path / "own" / "not_included.h").write_text("1\n")
+    inner = tmp_path / "own" / "deep" / "inner.h"
+    include = "" if "outer.h" in flags[-1] else '#include "outer.h"\n'
+
+    def seen(value: int) -> str:
+        inner.write_text(f"#define VALUE {value}\n")
+        kernel = autotune.CKernel("f", f"{include}{FIRST}", **arrays(10), flags=flags)
+        return "\n".join(function_lines(kernel.lowered("f", str(tmp_path))))
+
+    first = seen(1)
+    assert seen(22) != first
+    assert seen(1) == first
+    (tmp_path / "own" / "not_included.h").write_text("2\n")
+    assert seen(1) == first
+
+
+@needs_cc
+def test_a_kernel_without_such_headers_is_what_earlier_records_call_it(tmp_path: Path) -> None:
+    kernel = autotune.CKernel("f", f"#include <math.h>\n{FIRST}", **arrays(10), flags=["-Iown"])
+    lines = function_lines(kernel.lowered("f", str(tmp_path)))
+    assert not any(line.startswith("including") for line in lines)

@@ -1,5 +1,6 @@
 """What importing and starting costs, each in a process of its own."""
 
+import importlib.metadata
 import json
 import resource
 import subprocess
@@ -29,6 +30,18 @@ def command_after(*words: str) -> str:
 
 def test_import_autotune_loads_no_heavy_library():
     assert not loaded_by("import autotune") & (HEAVY | {"numpy"})
+
+
+def test_import_autotune_loads_none_of_its_modules_until_a_name_is_used():
+    code = (
+        "import sys, autotune\n"
+        "print([name for name in sys.modules if name.startswith('autotune.')])\n"
+        "print(autotune.__version__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["[]", importlib.metadata.version("kernel-autotune")]
 
 
 @pytest.mark.parametrize(

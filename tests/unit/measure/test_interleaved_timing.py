@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from autotune.measure.interleaved_timing import LAPS, polished, reallocated, time_interleaved
-from autotune.measure.timing import lower_quartile, lower_quartile_loop
+from autotune.measure.timing.interleaved_timing import LAPS, polished, reallocated, time_interleaved
+from autotune.measure.timing.kernel_timing import lower_quartile, lower_quartile_loop
 
 
 class Nobody:

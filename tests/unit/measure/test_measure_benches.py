@@ -21,8 +21,8 @@ from autotune.measure.candidate import Built, CandidateError, describe
 from autotune.measure.checks.guard_zones import ZONE
 from autotune.measure.checks.reference import Reference
 from autotune.measure.checks.unscheduled_program import Computation, float_operations
-from autotune.measure.noise_monitor import NOISY
 from autotune.measure.result import MeasureErrorNo
+from autotune.measure.timing.noise_monitor import NOISY
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.cpu import benchmark_kernels, cpu_backend
 from autotune.runtime.cpu.llvm_compiler import compile_function

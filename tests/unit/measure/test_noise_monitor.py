@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from autotune.measure.noise_monitor import (
+from autotune.measure.timing.noise_monitor import (
     CALLS,
     INTERVAL_S,
     LOOPS,

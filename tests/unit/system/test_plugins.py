@@ -52,6 +52,16 @@ def test_modules_and_files_are_given_with_a_name(
     assert find_plugin("tuner", f"{tmp_path / 'mine_by_module.py'}:number", []) == 3
 
 
+def test_a_file_is_loaded_once_until_its_text_changes(tmp_path: Path) -> None:
+    file, loads = tmp_path / "own.py", tmp_path / "loads"
+    text = f"with open({str(loads)!r}, 'a') as file: file.write('x')\nnumber = {{}}\n"
+    for number in (3, 4):
+        file.write_text(text.format(number))
+        for _ in range(3):
+            assert find_plugin("tuner", f"{file}:number", []) == number
+    assert loads.read_text() == "xx"
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 
-from autotune.measure.noise_monitor import NOISY, NoiseMonitor, WaitingShare
+from autotune.measure.timing.noise_monitor import NOISY, NoiseMonitor, WaitingShare
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.system.number_text import time_text
 from records import relative_spread

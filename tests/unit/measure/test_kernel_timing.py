@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from autotune.measure.timing import (
+from autotune.measure.timing.kernel_timing import (
     HOPELESS,
     RETRIES,
     TimedRepeats,

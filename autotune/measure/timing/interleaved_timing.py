@@ -12,8 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from autotune.measure.noise_monitor import WaitingShare
-from autotune.measure.timing import SAMPLE_S, Loop, gc_disabled, lower_quartile, timed_loop
+from autotune.measure.timing.kernel_timing import (
+    SAMPLE_S,
+    Loop,
+    gc_disabled,
+    lower_quartile,
+    timed_loop,
+)
+from autotune.measure.timing.noise_monitor import WaitingShare
 
 LAPS = 32  # Turns that each kernel gets in a round, if a turn is not too short then.
 
