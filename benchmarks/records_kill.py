@@ -191,7 +191,7 @@ def run(seconds: float, writers: int, killed: int, every_s: float, seed: int) ->
         row("killed", running.killed, "processes"),
         row("records", len(records), "records"),
         row("size of the log", size_mb, "MB"),
-        row("acknowledged", len(acknowledged), "records"),
+        row("acknowledged", len(acknowledged), "records", 1),  # else nothing was shown
         row("acknowledged and lost", len(acknowledged - there.keys()), "records", 0, True),
         row("in the log twice", sum(n > 1 for n in there.values()), "records", 0, True),
         row("readings that skipped a line", unread, "readings", 0, True),
