@@ -161,6 +161,8 @@ class _Code(_Lines):
                 self.lines.append(f"raw {name!r} {macros} {text!r}")
                 if node.language != "cuda":  # the only one of earlier records
                     self.lines.append(f"in {node.language} by {node.command}")
+                if node.call is not None:
+                    self.lines.append(f"called as {node.call}")
             case Allocate(buffer, body):
                 self.lines.append(f"allocate {self.buffer(buffer)}")
                 self._block(body)
