@@ -151,7 +151,7 @@ class BuiltFunction:
         assert self._strided is not None
         return backend_of(self.target).build_function(self._strided(), self.target, self._constants)
 
-    def bind(self, *arrays: Any) -> Callable[[], None]:
+    def bind(self, *arrays: Any) -> Callable[[], object]:
         """Check the arrays once and return a call without arguments, for calls in a row.
 
         The arrays must not be resized while the result is in use.

@@ -80,6 +80,10 @@ class Template:
     inputs : callable or None
         Takes a `numpy.random.Generator` and returns realistic input arrays in order, where those
         that are drawn by default make no sense; it may take arguments as `reference` does.
+    accept : callable or None
+        Takes the outputs of the reference and those of a candidate, two lists of arrays, and
+        returns whether these are right, or a text that says what is wrong; it may take arguments as
+        `reference` does. Answers are then compared on realistic inputs alone, and in no other way.
     """
 
     name: str
@@ -90,6 +94,7 @@ class Template:
     accumulator: Callable[..., str | None] | str | None = None
     intermediate: Callable[..., str | None] | str | None = None
     inputs: Callable[..., Any] | None = None
+    accept: Callable[..., bool | str] | None = None
 
     def __call__(self, cfg: Knobs, *args: Any, **kwargs: Any) -> Any:
         """Return the function's result; rules make the schedule of tensors without one."""
@@ -249,6 +254,10 @@ class Template:
         """Return the drawing of realistic inputs as a function of the random generator alone."""
         return _given(self.inputs, args)
 
+    def accept_for(self, args: Mapping[str, Any]) -> Callable[..., bool | str] | None:
+        """Return what says which answers are right as a function of the outputs alone."""
+        return _given(self.accept, args)
+
     def precision_for(self, args: Mapping[str, Any]) -> tuple[str | None, str | None]:
         """Return `accumulator` and `intermediate` for some arguments.
 
@@ -284,6 +293,7 @@ def template(
     accumulator: Callable[..., str | None] | str | None = None,
     intermediate: Callable[..., str | None] | str | None = None,
     inputs: Callable[..., Any] | None = None,
+    accept: Callable[..., bool | str] | None = None,
 ) -> Callable[[Callable[..., Any]], Template]:
     """Make a function a `Template`.
 
@@ -303,7 +313,7 @@ def template(
     target : str, optional
         Kind of target that the template is for; None for every kind. By default every kind, or
         "llvm" if the function takes ``cfg``.
-    name, reference, flops, accumulator, intermediate, inputs
+    name, reference, flops, accumulator, intermediate, inputs, accept
         As of `Template`.
 
     Raises
@@ -314,7 +324,9 @@ def template(
 
     def decorate(function: Callable[..., Any]) -> Template:
         kind = ("llvm" if _takes_cfg(function) else None) if target == "" else target
-        made = Template(name, kind, function, reference, flops, accumulator, intermediate, inputs)
+        made = Template(
+            name, kind, function, reference, flops, accumulator, intermediate, inputs, accept
+        )
         _ = made.parameters
         return made
 

@@ -9,15 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from autotune.errors import InstantiationError, UsageError
 from autotune.external.external_kernel import ExternalKernel
 from autotune.external.included_files import headers_of_flags, read, with_included
-from autotune.ir.stmt import PrimFunc, Raw
+from autotune.ir.stmt import CallForm, PrimFunc, Raw
 from autotune.target import Target
 from autotune.te.tensor import Tensor
 
 #: The compilers by default, by language.
 COMPILERS = {"c": "cc", "c++": "c++"}
+
+#: Types of numbers that functions in C take by value.
+BY_VALUE = frozenset(
+    ("bool", "float32", "float64", *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)))
+)
 
 _LANGUAGES = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++"}
 
@@ -30,13 +37,15 @@ class CKernel(ExternalKernel):
     ----------
     name : str
         The function: its identifier, or in C++ an expression such as ``scale<float, BLOCK>``. Its
-        parameters are pointers, to inputs and then outputs; what it returns is ignored.
+        parameters are pointers, to inputs and then outputs, unless `arguments` says otherwise; what
+        it returns is ignored, unless it times itself.
     source : str or path
         The text; or a file, beside the template's file or by its path. A `str` is a file if it is
         one line that ends as files do in C or C++. Files that it includes in quotes, and that are
         there, become part of the text.
     inputs, outputs : sequence of Tensor
-        Made by `te.placeholder`; C-contiguous arrays.
+        Made by `te.placeholder`; C-contiguous arrays. A tensor in both lists is an array that the
+        function changes in place: before each call its output gets the values of its input.
     defines : mapping of str to int, float, bool or str
         Macros with their values: numbers, or expressions of knobs and sizes.
     flags : sequence of str
@@ -49,6 +58,18 @@ class CKernel(ExternalKernel):
     reduction_length : int
         Terms that one element of an output accumulates, >= 1: rounding errors grow with it, and so
         does what is allowed of them.
+    arguments : sequence of Tensor or number
+        What the function takes, in order: a pointer to each tensor, and numbers by value. Those of
+        NumPy have their own type, other integers are ``int`` and other floats ``double``.
+    scratch : sequence of Tensor
+        Inputs that the function may overwrite, such as memory to work in. It gets copies, made when
+        it is bound to arrays: what one call leaves there, the next one finds.
+    times_itself : bool
+        Whether the function returns the time that it took, in milliseconds, as a ``float``. Then
+        this is what counts, and not the time of the call.
+    folder : str
+        Where files that a text includes are, and relative paths in options begin; by default the
+        folder of the template's file.
     """
 
     kind: ClassVar[str] = "C kernel"
@@ -62,9 +83,14 @@ class CKernel(ExternalKernel):
     compiler: str = ""
     language: str = ""
     reduction_length: int = 1
+    arguments: Sequence[Any] = ()
+    scratch: Sequence[Tensor] = ()
+    times_itself: bool = False
+    folder: str = ""
 
     def __post_init__(self) -> None:
         self._check([*self.inputs, *self.outputs], "inputs and outputs", self.defines, "a macro")
+        _ = self._call_form
         if not isinstance(self.source, (str, os.PathLike)):
             raise UsageError(f"{self.what}: source must be text or a path, got {self.source!r}")
         if isinstance(self.flags, str) or not all(isinstance(flag, str) for flag in self.flags):
@@ -103,6 +129,7 @@ class CKernel(ExternalKernel):
                 f"there is no compiler {compiler!r} on this machine's path: install it, or name "
                 "another as compiler="
             )
+        folder = self.folder or folder
         sizes = self._sizes(self.defines)
         text, given = self._with_fixed(self._text(folder), self._plain_defines())
         flags = tuple(str(flag) for flag in self.flags if flag)
@@ -116,8 +143,46 @@ class CKernel(ExternalKernel):
             (compiler, *flags),
             folder,
             headers_of_flags(text, flags, folder),
+            self._call_form,
         )
         return self._function(name, raw)
+
+    @property
+    def _call_form(self) -> CallForm | None:
+        """How it is called; None if it takes pointers to inputs and then to outputs."""
+        inputs, tensors = list(self.inputs), list(self.tensors)
+        copied = [t for t in inputs if t in self.outputs]
+        if not (self.arguments or copied or self.scratch or self.times_itself):
+            return None
+        for tensor in self.scratch:
+            if tensor not in inputs or tensor in self.outputs:
+                raise UsageError(f"{self.what}: scratch must be inputs that are no outputs")
+        pointers = {t: len(tensors) - 1 - tensors[::-1].index(t) for t in tensors}
+        given = list(self.arguments) or list(pointers)
+        missing = [t.name for t in pointers if t not in given]
+        if missing:
+            raise UsageError(f"{self.what}: arguments lack {', '.join(missing)}")
+        return CallForm(
+            tuple(pointers[a] if isinstance(a, Tensor) and a in pointers else self._number(a)
+                  for a in given),
+            tuple((inputs.index(t), pointers[t]) for t in copied),
+            tuple(pointers[t] for t in self.scratch),
+            bool(self.times_itself),
+        )  # fmt: skip
+
+    def _number(self, value: Any) -> tuple[str, int | float]:
+        """Return an argument by value after its type."""
+        kind = {bool: "bool", int: "int32", float: "float64"}.get(type(value))
+        kind = value.dtype.name if isinstance(value, np.generic) else kind
+        if kind is None or kind not in BY_VALUE:
+            raise UsageError(
+                f"{self.what}: arguments are its inputs, its outputs, and numbers (a knob is a "
+                f"macro), got {value!r}"
+            )
+        plain = value.item() if isinstance(value, np.generic) else value
+        if kind == "int32" and not -(2**31) <= plain < 2**31:
+            raise UsageError(f"{self.what}: {plain} is no int: give numpy.int64({plain})")
+        return kind, plain
 
     def _plain_defines(self) -> dict[str, Any]:
         """Return the macros; flags are 0 and 1, as C has no other words for them."""

@@ -212,6 +212,21 @@ class ThreadReduce(Stmt):
     threads: tuple[Expr, ...]
 
 
+@dataclass(frozen=True)
+class CallForm:
+    """How a function in C is called, where it does not take a pointer to each array in order."""
+
+    #: What it takes, in order: positions of arrays, whose pointers it gets, and numbers by value,
+    #: each after its type.
+    arguments: tuple[int | tuple[str, int | float], ...]
+    #: Positions of an input and of the output that gets its values before each call.
+    copied: tuple[tuple[int, int], ...] = ()
+    #: Positions of the inputs that it may overwrite: it gets copies of them.
+    scratch: tuple[int, ...] = ()
+    #: Whether it returns the milliseconds that it took, as a float.
+    times_itself: bool = False
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Raw(Stmt):
     """Source text in another language: all work of the enclosing threads, or of the function."""
@@ -238,6 +253,8 @@ class Raw(Stmt):
     folder: str = ""
     #: Identity of the files that the options let it include; empty without any.
     headers: str = ""
+    #: How a function in C is called; None if it takes a pointer to each of the parameters.
+    call: CallForm | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from autotune.errors import AutotuneError, CodegenError, UsageError, error_text
 from autotune.measure.candidate import CandidateError, WorkloadDescription, describe
-from autotune.measure.checks.check_cases import AnswerCheck, Given
+from autotune.measure.checks.check_cases import Accept, AnswerCheck, Given
 from autotune.measure.checks.compare_outputs import OutputCheck
 from autotune.measure.checks.guard_zones import Buffers
 from autotune.measure.checks.prepare_checks import prepare
@@ -24,8 +24,10 @@ from autotune.measure.result import MeasureErrorNo
 from autotune.measure.roofline import Ceiling, measure_ceiling
 from autotune.measure.timing.interleaved_timing import reallocated, time_interleaved
 from autotune.measure.timing.kernel_timing import (
+    Loop,
     TimedRepeats,
     lower_quartile_loop,
+    own_time_loop,
     retry_if_disturbed,
     time_kernel,
 )
@@ -63,6 +65,8 @@ class _PreparedCheck:
             OutputCheck(device, right, allowed.errors)
             for right, allowed in zip(check.expected, check.allowed, strict=True)
         ]
+        self._accept = check.accept
+        self._expected = check.expected if check.accept else []
 
     @property
     def intact(self) -> bool:
@@ -95,6 +99,9 @@ class _PreparedCheck:
         damage = self.buffers.find_damage()
         if damage is not None:
             raise CandidateError(code, "check", damage)
+        if self._accept is not None:
+            self._ask(self._accept)
+            return None
         worst = None
         for output, check, name in zip(
             self.buffers.outputs, self._checks, self._names, strict=False
@@ -114,6 +121,17 @@ class _PreparedCheck:
         return worst
 
 
+    def _ask(self, accept: Accept) -> None:
+        """Raise CandidateError if the template does not accept the outputs."""
+        kinds = [array.dtype for array in self._expected]
+        outputs = map(self._device.download, self.buffers.outputs)
+        found = [out.view(kind) for out, kind in zip(outputs, kinds, strict=True)]
+        said = accept(self._expected, found)
+        if isinstance(said, str) or not said:
+            words = said if isinstance(said, str) else "the template does not accept its answer"
+            raise CandidateError(MeasureErrorNo.WRONG_ANSWER, "check", words)
+
+
 class RunBench:
     """Runs candidates of one workload on the device that this process owns.
 
@@ -125,6 +143,7 @@ class RunBench:
     seed: seed of the inputs.
     given: draws realistic inputs, if the template does so itself.
     callable_of: returns the Python callable for some knob values, if the template gives one.
+    accept: says which answers are right, if the template says so itself.
 
     UsageError if the template's reference fails or does not fit its outputs, or the device has too
     little memory.
@@ -140,6 +159,7 @@ class RunBench:
         seed: int,
         given: Given | None = None,
         callable_of: Callable[[Mapping[str, Any]], CallableFunction | None] | None = None,
+        accept: Accept | None = None,
     ) -> None:
         self.policy = policy
         self._callable_of = callable_of
@@ -150,7 +170,9 @@ class RunBench:
         self._monitor = _noise_monitor(device)
         self.notes = device.notes  # what could not be had here, a line each
         try:
-            prepared = prepare(subject, self._reference, unscheduled, given, seed)
+            prepared = prepare(
+                subject, self._reference, unscheduled, given, seed, accept
+            )  # fmt: skip
             # What answers are checked with: "given" by the template, "unscheduled" or "none".
             self.reference = prepared.reference
             self.checks = prepared.words  # how precise answers must be, a line each
@@ -203,7 +225,7 @@ class RunBench:
         call = reference.timed_call(buffers.inputs, buffers.outputs)
         with np.errstate(all="ignore"):
             call()
-            return self._time(call, None).costs_s
+            return self._time(call, None, self._device.loop).costs_s
 
     # -- candidates ------------------------------------------------------------------------
 
@@ -243,7 +265,7 @@ class RunBench:
             self._monitor.sample()
             calls = self._bound(loaded)
             errors = self._check(calls)
-            timed = self._time(calls[-1], incumbent_s)
+            timed = self._time(calls[-1], incumbent_s, self._loop([loaded]))
             clocks = self._device.clocks()
             errors.append(self._prepared[-1].compare_outputs())
         return RunResult(timed.costs_s, _largest(errors), timed.raced, self._monitor.noise, clocks)
@@ -282,8 +304,9 @@ class RunBench:
             else:
                 calls = [self._bind(each, arrays) for each in loaded]
             costs_s = time_interleaved(
-                dict(enumerate(calls)), seconds, rng, device.loop, self._flush, device.new_kernel
-            )
+                dict(enumerate(calls)), seconds, rng, self._loop(loaded), self._flush,
+                device.new_kernel,
+            )  # fmt: skip
             device.wait()
         in_order = tuple(costs_s[number] for number in range(len(calls)))
         return RunResult(in_order, noise=self._monitor.noise, clocks=device.clocks())
@@ -333,15 +356,20 @@ class RunBench:
     def _flush(self) -> Call | None:
         return self._device.flush if self.policy.flush == "repeats" else None
 
-    def _time(self, call: Call, incumbent_s: float | None) -> TimedRepeats:
+    def _loop(self, loaded: Iterable[Any]) -> Loop | None:
+        """Return what times calls in a row; None if that is the clock."""
+        times_itself = any(getattr(each, "times_itself", False) for each in loaded)
+        return own_time_loop if times_itself else self._device.loop
+
+    def _time(self, call: Call, incumbent_s: float | None, loop: Loop | None) -> TimedRepeats:
         device = self._device
 
         def timed(noisy: bool) -> TimedRepeats:
             # Where all repeats are disturbed, those that a race would save are needed.
             policy = replace(self.policy, race=0.0) if noisy else self.policy
-            loop = device.loop or (lower_quartile_loop if noisy else None)
+            chosen = loop or (lower_quartile_loop if noisy else None)
             device.new_kernel()
-            found = time_kernel(call, policy, incumbent_s, self._flush, loop=loop)
+            found = time_kernel(call, policy, incumbent_s, self._flush, loop=chosen)
             device.wait()
             return found
 
@@ -351,7 +379,12 @@ class RunBench:
 
 
 def _call_on(loaded: Any, arrays: Sequence[Any]) -> Call:
-    """Return a call as a program makes it, with its arrays, of a candidate for the CPU."""
+    """Return a call as a program makes it, with its arrays, of a candidate for the CPU.
+
+    One that times itself says so only if it is bound to its arrays.
+    """
+    if getattr(loaded, "times_itself", False):
+        return loaded.bind(*arrays)  # type: ignore[no-any-return]
     if isinstance(loaded, PreparedCandidate):
         loaded, arrays = loaded.on(arrays)
     return partial(loaded, *arrays)

@@ -46,7 +46,7 @@ def self_contained(template: Template) -> str:
     assert isinstance(template.function, FunctionType)
     writer.add_function(template.function)
     extras = (template.reference, template.flops, template.accumulator, template.intermediate,
-              template.inputs)  # fmt: skip
+              template.inputs, template.accept)  # fmt: skip
     if any(extra is not None for extra in extras) and not writer.is_decorated(template.function):
         raise UsageError(
             f"template {template.name!r} is made by a call: write @template(...) above its "
@@ -55,6 +55,19 @@ def self_contained(template: Template) -> str:
     future = template.function.__code__.co_flags & __future__.annotations.compiler_flag
     head = ["from __future__ import annotations"] if future else []
     return "\n".join([*head, *writer.lines, ""])
+
+
+def text_with_what_it_uses(function: FunctionType) -> str:
+    """Return the text of a module in which a function has its name.
+
+    Raises
+    ------
+    UsageError
+        As `self_contained`.
+    """
+    writer = _Writer()
+    writer.add_function(function)
+    return "\n".join([*writer.lines, ""])
 
 
 class _Writer:

@@ -58,7 +58,7 @@ class DeviceFunction(Protocol):
     def __call__(self, *arrays: Any) -> None:
         """Run on arrays, inputs then outputs; outputs are written in place."""
 
-    def bind(self, *arrays: Any) -> Callable[[], None]:
+    def bind(self, *arrays: Any) -> Call:
         """Return a call without arguments, for calls in a row."""
 
 

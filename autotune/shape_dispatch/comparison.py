@@ -175,7 +175,7 @@ class Bench:
         computed = own if unscheduled is None else self._device.load(unscheduled)
         return RunBench(
             self._device, subject, task.reference, computed, TimingPolicy(), _INPUTS_SEED,
-            task.inputs,
+            task.inputs, accept=task.accept,
         )  # fmt: skip
 
 

@@ -419,6 +419,11 @@ class Task:
         """What draws realistic inputs with a random generator, None if the template does not."""
         return self.template.inputs_for(self.args)
 
+    @property
+    def accept(self) -> Callable[..., bool | str] | None:
+        """What says which answers are right, None if the template does not say."""
+        return self.template.accept_for(self.args)
+
     @cached_property
     def flops(self) -> float | None:
         """Floating-point operations of one run; None if the template does not say.

@@ -163,6 +163,8 @@ class _Code(_Lines):
                     self.lines.append(f"in {node.language} by {node.command}")
                 if node.headers:
                     self.lines.append(f"including {node.headers}")
+                if node.call is not None:
+                    self.lines.append(f"called as {node.call}")
             case Allocate(buffer, body):
                 self.lines.append(f"allocate {self.buffer(buffer)}")
                 self._block(body)

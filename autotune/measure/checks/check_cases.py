@@ -88,6 +88,9 @@ _HIDDEN_BITS = 3
 # Realistic inputs that a template draws itself.
 Given = Callable[[np.random.Generator], Sequence[Array]]
 
+# Says of expected and found outputs whether these are right: True, False, or what is wrong.
+Accept = Callable[[Sequence[Array], Sequence[Array]], bool | str]
+
 
 @dataclass(frozen=True)
 class AnswerCheck:
@@ -99,6 +102,7 @@ class AnswerCheck:
     expected: list[Array] = field(default_factory=list)
     # What error the elements of each output may have; none if there is no right output.
     allowed: list[Allowance] = field(default_factory=list)
+    accept: Accept | None = None  # Says which answers are right, in place of allowed errors.
 
 
 @dataclass(frozen=True)
@@ -151,16 +155,24 @@ class CheckSpec:
         ]
 
 
-def answer_checks(workload: CheckSpec, reference: Reference | None) -> list[AnswerCheck]:
+def answer_checks(
+    workload: CheckSpec, reference: Reference | None, accept: Accept | None = None
+) -> list[AnswerCheck]:
     """Return the checks of a workload's candidates, exact ones first.
 
     reference: computes the right outputs. Without one there is a single check, on realistic inputs.
+    accept: says which answers are right; then there is a single check, too.
 
     UsageError if the reference fails, does not fit the outputs, or says NaN everywhere.
     """
     if reference is None:
         inputs = _inputs_of_template(workload)
         return [AnswerCheck("realistic inputs", inputs or workload.draw(realistic(), 0))]
+    if accept is not None:
+        inputs, expected = next(_realistic_inputs(workload, reference))
+        right = _rounded(expected, workload.outputs)
+        free = [Allowance(math.inf) for _ in right]
+        return [AnswerCheck("realistic inputs", inputs, right, free, accept)]
     workload = _with_intermediate(workload, reference)
     rounding = _rounding_check(workload, reference)
     return [*_exact_checks(workload, reference), rounding]

@@ -11,7 +11,7 @@ import numpy as np
 
 from autotune.ir import dtypes
 from autotune.measure.candidate import WorkloadDescription
-from autotune.measure.checks.check_cases import AnswerCheck, CheckSpec, Given, answer_checks
+from autotune.measure.checks.check_cases import Accept, AnswerCheck, CheckSpec, Given, answer_checks
 from autotune.measure.checks.check_inputs import Array, InputSpec
 from autotune.measure.checks.input_uses import InputUse
 from autotune.measure.checks.reference import Function, Reference
@@ -34,6 +34,7 @@ def prepare(
     unscheduled: Callable[..., Any] | None,
     given: Given | None,
     seed: int,
+    accept: Accept | None = None,
 ) -> Prepared:
     """Return the checks of a workload's candidates.
 
@@ -41,20 +42,24 @@ def prepare(
     unscheduled: the program without a schedule, a function of inputs and outputs; asked where there
         is no reference.
     given: draws realistic inputs, if the template does so itself.
+    accept: says which answers are right, if the template says so itself.
 
     UsageError if the reference fails, or does not fit the outputs.
     """
-    who, function = _reference(subject, reference, unscheduled)
-    found = answer_checks(_workload(subject, given, seed), function)
+    who, function = _reference(subject, reference, unscheduled, accept is not None)
+    found = answer_checks(_workload(subject, given, seed), function, accept)
     return Prepared(who, found, _words(subject, found))
 
 
 def _reference(
-    subject: WorkloadDescription, reference: Function | None, unscheduled: Callable[..., Any] | None
+    subject: WorkloadDescription,
+    reference: Function | None,
+    unscheduled: Callable[..., Any] | None,
+    only_own_types: bool,
 ) -> tuple[str, Reference | None]:
     parameters, name = subject.signature.parameters, subject.signature.name
     if reference is not None:
-        return "given", Reference(reference, parameters, name)
+        return "given", Reference(reference, parameters, name, only_own_types)
     if unscheduled is None:
         return "none", None
     outputs = [p for p in parameters if p.is_output]
@@ -87,6 +92,8 @@ def _workload(subject: WorkloadDescription, given: Given | None, seed: int) -> C
 
 def _words(subject: WorkloadDescription, found: Sequence[AnswerCheck]) -> list[str]:
     names = [p.name for p in subject.signature.parameters if p.is_output]
+    if found[-1].accept is not None:
+        return [f"{name} must be as the template says with accept=" for name in names]
     exact = ", ".join(check.what for check in found[:-1])
     equal = f"must be equal at {exact}; " if exact else "cannot be compared exactly; "
     return [

@@ -72,6 +72,7 @@ class Runner:
                 request["seed"],
                 task.inputs,
                 task.callable_of,
+                task.accept if request["check"] else None,
             )
             benches.append(bench)
         self._bench = benches[0] if len(benches) == 1 else SeveralShapes(benches)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _ctypes
 import ctypes
 import functools
+import math
 import os
 import re
 import shutil
@@ -15,9 +16,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar
 
+import numpy as np
+
 from autotune.codegen.raw_text import raw_text
-from autotune.errors import CodegenError, CompileError, TargetError
-from autotune.ir.stmt import PrimFunc, Raw
+from autotune.errors import CodegenError, CompileError, TargetError, UsageError
+from autotune.ir.stmt import CallForm, PrimFunc, Raw
 from autotune.runtime.argument_checks import ArgumentChecker, Array
 from autotune.runtime.cpu.openmp import bounded_spin, launches
 from autotune.runtime.object_cache import cache_key, default_cache
@@ -63,6 +66,8 @@ class CSource:
     command: tuple[str, ...]
     #: Where relative paths in the options begin; the current folder if there is no such folder.
     folder: str = ""
+    #: How it is called; None if it takes a pointer to each array.
+    call: CallForm | None = None
 
     @classmethod
     def of(cls, function: PrimFunc) -> CSource:
@@ -71,7 +76,8 @@ class CSource:
         assert isinstance(raw, Raw)
         entry = _ENTRIES[raw.language].format(name=raw.name)
         text = f'#line 1 "macros"\n{raw_text(raw)}\n#line 1 "autotune"\n{entry}\n'
-        return cls(Signature.of(function), text, raw.language, raw.command, raw.folder)
+        own = Signature.of(function)
+        return cls(own, text, raw.language, raw.command, raw.folder, raw.call)
 
 
 @dataclass(frozen=True)
@@ -262,8 +268,17 @@ class LoadedObject:
         self._checker = ArgumentChecker(binary.signature)
         self._library = _loaded(binary.code)
         address = ctypes.c_void_p.in_dll(self._library, _ENTRY).value
-        types = [ctypes.c_void_p] * len(binary.signature.parameters)
-        self._call = ctypes.CFUNCTYPE(None, *types)(address or 0)
+        arrays = len(binary.signature.parameters)
+        self._form = binary.source.call or CallForm(tuple(range(arrays)))
+        #: Whether calls return the milliseconds that the function says it took.
+        self.times_itself = self._form.times_itself
+        self._is_plain = self._form.arguments == tuple(range(arrays))
+        types = [
+            ctypes.c_void_p if isinstance(a, int) else _number_type(a[0])
+            for a in self._form.arguments
+        ]
+        returned = ctypes.c_float if self.times_itself else None
+        self._call = ctypes.CFUNCTYPE(returned, *types)(address or 0)
         self._openmp = _OpenMPThreads.of(self._library)
         if self._openmp is None or not self._openmp.is_kept_by(self._library):
             weakref.finalize(self._library, _ctypes.dlclose, self._library._handle).atexit = False
@@ -272,38 +287,71 @@ class LoadedObject:
         """Run on arrays of the CPU, inputs then outputs; outputs are written in place.
 
         Raises ArgumentError if an array does not have the dtype, shape, layout or access that is
-        needed, or an output overlaps another argument.
+        needed, or an output overlaps another argument. Raises UsageError if it returns a time that
+        is none.
         """
-        self._run(self._checker.values(self._checker.arrays(arrays)))
+        if self._form.copied or self._form.scratch:
+            self.bind(*arrays)()
+        else:
+            self._run(self._given(self._checker.values(self._checker.arrays(arrays))))
 
-    def bind(self, *arrays: Any) -> Callable[[], None]:
+    def bind(self, *arrays: Any) -> Callable[[], float | None]:
         """Check the arrays once and return a call without arguments, for calls in a row.
 
-        The arrays must not be resized while the result is in use.
+        The arrays must not be resized while the result is in use. It returns the milliseconds that
+        the function says it took, if it times itself.
         """
-        held: Sequence[Array] = self._checker.arrays(arrays)
-        # Converted once.
-        addresses = [ctypes.c_void_p(address) for address in self._checker.values(held)]
+        held: list[Array] = list(self._checker.arrays(arrays))
+        for position in self._form.scratch:
+            held[position] = held[position].copy()
+        addresses = self._checker.values(held)
+        given = [ctypes.c_void_p(a) if type(a) is int else a for a in self._given(addresses)]
+        copied = [(addresses[to], addresses[of], held[of].nbytes) for of, to in self._form.copied]
 
-        def call(_held: object = (arrays, held)) -> None:
-            self._run(addresses)
+        def call(_held: object = (arrays, held)) -> float | None:
+            for goal, source, size in copied:
+                ctypes.memmove(goal, source, size)
+            return self._run(given)
 
         return call
 
-    def _run(self, addresses: Sequence[Any]) -> None:
+    def _given(self, addresses: Sequence[int]) -> Sequence[Any]:
+        """Return the arguments of the function, given where its arrays are."""
+        if self._is_plain:
+            return addresses
+        return [
+            addresses[a] if isinstance(a, int) else _number_type(a[0])(a[1])
+            for a in self._form.arguments
+        ]
+
+    def _run(self, given: Sequence[Any]) -> float | None:
+        """Call the function; return the milliseconds that it says it took, if it does."""
+        found: float | None = self._run_on_threads(given)
+        if found is not None and not 0 < found < math.inf:
+            raise UsageError(
+                f"{self.signature.name}: the function returned {found:g} as its time: it must be "
+                "milliseconds > 0"
+            )
+        return found
+
+    def _run_on_threads(self, given: Sequence[Any]) -> Any:
         openmp = self._openmp
         if openmp is None:
-            self._call(*addresses)
-            return
+            return self._call(*given)
         with launches.lock:
             before, wanted = openmp.get(), launches.threads(self.threads)
             if before != wanted:  # to set takes three times as long as to get
                 openmp.set(wanted)
             try:
-                self._call(*addresses)
+                return self._call(*given)
             finally:
                 if openmp.get() != before:
                     openmp.set(before)
+
+
+def _number_type(dtype: str) -> Any:
+    """Return the type of a number by value."""
+    return np.ctypeslib.as_ctypes_type(np.dtype(dtype))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,132 @@
+"""Where the text of a kernel comes from, and what compiles it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import UsageError
+from records.caller_warnings import warn
+
+_ENDINGS = (".c", ".cc", ".cpp", ".cxx", ".cu", ".cl", ".F90", ".f90")
+
+#: Compilers for GPUs, and what takes their place on the processor where they are missing.
+_STANDS_IN = {"nvc": "cc", "nvc++": "c++"}
+
+#: Options of theirs, by how they begin, and those of GCC and Clang. Others of -M, -gpu and -target
+#: are about GPUs alone.
+_OPTIONS = {
+    "-fast": ("-O3", "-march=native"), "-acc": ("-fopenacc",), "-mp": ("-fopenmp",),
+    "-M": (), "-gpu": (), "-target": (),
+}  # fmt: skip
+
+
+def text_of(source: Any, params: Mapping[str, Any] | None = None) -> str:
+    """Return the text of a kernel: given, in a file, the first of a list, or made for parameters.
+
+    Raises UsageError if there is none.
+    """
+    if isinstance(source, (list, tuple)) and source:
+        source = source[0]
+    if callable(source):
+        source = source(params)
+    if _is_file(source):
+        try:
+            return Path(source).read_text(encoding="utf-8")
+        except OSError as error:
+            why = error.strerror or error
+            raise UsageError(f"kernel_source: cannot read {os.fspath(source)}: {why}") from error
+    if not isinstance(source, str):
+        raise UsageError(f"kernel_source must be a text, a file or a function, got {source!r}")
+    return source
+
+
+def is_generated(source: Any) -> bool:
+    """Whether a text is made for each configuration."""
+    first = source[0] if isinstance(source, (list, tuple)) and source else source
+    return callable(first)
+
+
+def language_of(source: Any, compiler: str) -> str:
+    """Return "c" for a file in C and a compiler of C; else "c++", which texts are taken for."""
+    first = source[0] if isinstance(source, (list, tuple)) and source else source
+    is_c = _is_file(first) and Path(first).suffix == ".c" and "++" not in compiler
+    return "c" if is_c else "c++"
+
+
+def check_language(lang: str | None, source: Any) -> None:
+    """Raise UsageError unless a kernel is in C or C++."""
+    if lang is None and is_generated(source):
+        raise UsageError('lang must be given with a function that makes the text, as in lang="C"')
+    text = "" if lang is not None else text_of(source).lower()
+    found = "CUDA" if "__global__" in text else "OpenCL" if "__kernel" in text else lang or "C"
+    if found.upper() != "C":
+        advice = "write a template that returns an autotune.rtc.RawKernel (docs/rtc.md)"
+        raise UsageError(
+            f"kernels in {found} cannot be tuned by this call, only those in C and C++"
+            + (f": {advice}" if found.upper() in ("CUDA", "CUPY", "NVCUDA") else "")
+        )
+
+
+def compiler_of(compiler: str | None, options: Sequence[str] | None) -> tuple[str, list[str]]:
+    """Return the compiler and its options, for the processor where one for GPUs is missing."""
+    flags = list(options or ())
+    if compiler is None or (compiler == "g++" and shutil.which("g++") is None):
+        return "g++" if shutil.which("g++") else "c++", flags
+    if compiler not in _STANDS_IN or shutil.which(compiler):
+        return compiler, flags
+    other = _STANDS_IN[compiler]
+    warn(
+        f"there is no compiler {compiler!r} on this machine's path: {other!r} takes its place, and "
+        "directives for a GPU run on the processor"
+    )
+    translated = [_translated(flag) for flag in flags]
+    return other, [flag for found in translated for flag in found]
+
+
+def openmp_flags(text: str, flags: Sequence[str]) -> list[str]:
+    """Return the option for a text with OpenMP that options do not mention."""
+    uses = re.search(r"^\s*#\s*(pragma\s+omp\b|include\s*<omp\.h>)", text, re.MULTILINE)
+    return ["-fopenmp"] if uses and not re.search("openmp|-mp|omp-simd", " ".join(flags)) else []
+
+
+def _translated(flag: str) -> Sequence[str]:
+    begins = (begin for begin in _OPTIONS if re.match(rf"{begin}(\W|$)", flag))
+    begin = "-M" if flag.startswith("-M") else next(begins, None)
+    return (flag,) if begin is None else _OPTIONS[begin]
+
+
+def with_parameters(text: str, params: Mapping[str, Any]) -> str:
+    """Return a text in which names of parameters are replaced by their values."""
+    return re.sub(r"\w+", lambda found: str(params.get(found[0], found[0])), text)
+
+
+def generated_text(
+    source: Any,
+    defines: Mapping[str, str | Callable[..., Any]] | None,
+    given: Mapping[str, Any],
+    params: Mapping[str, Any],
+) -> str:
+    """Return the whole text of a configuration, with its macros.
+
+    `defines`: the macros; None for those that are given, and the parameters.
+    """
+    macros: Mapping[str, Any] = {**given, **params} if defines is None else defines
+    lines = []
+    for name, value in macros.items():
+        if defines is not None:
+            made = value(params) if callable(value) else value
+            value = with_parameters(made, params) if isinstance(made, str) else made
+        whole = str(int(value) if isinstance(value, bool) else value).replace("\n", "\\\n")
+        lines.append(f"#define {name} {whole}\n")
+    return f'{"".join(lines)}#line 1 "text"\n{text_of(source, params)}'
+
+
+def _is_file(source: Any) -> bool:
+    if isinstance(source, os.PathLike):
+        return True
+    return isinstance(source, str) and "\n" not in source and source.endswith(_ENDINGS)

@@ -1,0 +1,288 @@
+"""Arguments of Kernel Tuner's calls: restrictions, sources, helpers for directives, caches."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.compat import kernel_tuner
+from autotune.compat.kernel_tuner import run_kernel, tune_kernel, wrappers
+from autotune.compat.kernel_tuner.problem import Problem, key_of
+from autotune.compat.kernel_tuner.restrictions import RestrictedTemplate, is_legal, restrictions_of
+from autotune.compat.kernel_tuner.results import Cache, add_metrics, best_of, is_larger_better
+from autotune.compat.kernel_tuner.sources import compiler_of, generated_text
+from autotune.compat.kernel_tuner.util import CompilationFailedConfig, ErrorConfig
+from autotune.compat.kernel_tuner.utils import directives
+from autotune.errors import UsageError
+from autotune.task.task import Task
+
+CHOICES = {"a": [1, 2, 3, 4, 6, 8], "b": [1, 2, 4], "kind": ["x", "y"], "on": [True, False]}
+
+
+def problem(**changed: Any) -> Problem:
+    own = {
+        "name": "f", "text": "float f(float *x);", "language": "c++", "compiler": "c++",
+        "flags": [], "folder": "", "parameters": CHOICES, "defines": {},
+        "arguments": [("float32", [4])], "outputs": [0],
+    }  # fmt: skip
+    return Problem(**{**own, **changed})
+
+
+# -- restrictions ----------------------------------------------------------------------------------
+
+RESTRICTIONS = [
+    ("a * b <= 8", lambda p: p["a"] * p["b"] <= 8),
+    ("a % b == 0 and kind == 'x'", lambda p: p["a"] % p["b"] == 0 and p["kind"] == "x"),
+    ("a / b == 1.5", lambda p: p["a"] / p["b"] == 1.5),
+    ("not (a > 2 or on)", lambda p: not (p["a"] > 2 or p["on"])),
+    ("1 < a <= b ** 2", lambda p: 1 < p["a"] <= p["b"] ** 2),
+    ("a in (1, 4, 6) or b == 2", lambda p: p["a"] in (1, 4, 6) or p["b"] == 2),
+    ("a not in [1, 2]", lambda p: p["a"] not in [1, 2]),
+    ("max(a, b) == 4", lambda p: max(p["a"], p["b"]) == 4),
+    ("on", lambda p: p["on"]),
+    ("a - b", lambda p: p["a"] != p["b"]),
+    ("a == 2 if on else b == 2", lambda p: (p["a"] if p["on"] else p["b"]) == 2),
+]
+
+
+def rows() -> list[dict[str, Any]]:
+    return [dict(zip(CHOICES, row, strict=True)) for row in itertools.product(*CHOICES.values())]
+
+
+def legal_in_space(given: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    monkeypatch.setattr("autotune.compat.kernel_tuner.problem._read", lambda _: problem())
+    template = RestrictedTemplate.of(problem(), restrictions_of(given, list(CHOICES)))
+    task = Task(template, {"problem": "none"})
+    space = task.space
+    configs = (dict(space.config(i).values) for i in range(len(space)) if not task.refusal(i))
+    return list(configs)
+
+
+@pytest.mark.parametrize(("text", "meant"), RESTRICTIONS, ids=[text for text, _ in RESTRICTIONS])
+@pytest.mark.filterwarnings("ignore:.*cannot be traced")
+def test_a_restriction_as_text_or_function_leaves_what_it_says(
+    text: str, meant: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [row for row in rows() if meant(row)]
+    assert 0 < len(expected) < len(rows())
+    own = restrictions_of([text], list(CHOICES))
+    assert [row for row in rows() if is_legal(own, row)] == expected
+    by_key = sorted(map(key_of, expected))
+    assert sorted(map(key_of, legal_in_space([text], monkeypatch))) == by_key
+    assert sorted(map(key_of, legal_in_space(meant, monkeypatch))) == by_key
+
+
+def test_functions_may_name_the_parameters_that_they_take() -> None:
+    own = restrictions_of([lambda a, b: a > b, (lambda b: b > 1, ["b"])], list(CHOICES))
+    legal = {(row["a"], row["b"]) for row in rows() if is_legal(own, row)}
+    assert legal == {(a, b) for a in CHOICES["a"] for b in CHOICES["b"] if a > b > 1}
+
+
+def test_what_is_divided_by_zero_is_not_legal() -> None:
+    own = restrictions_of(["4 / (a - 1) > 1"], list(CHOICES))
+    assert {row["a"] for row in rows() if is_legal(own, row)} == {2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["a.b == 1"], "Attribute is not allowed"),
+        (["c == 1"], "there is no parameter 'c'"),
+        (["__import__('os')"], "only min, max, abs can be called"),
+        ([3], "restrictions are texts, functions"),
+    ],
+)
+def test_other_restrictions_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        restrictions_of(given, list(CHOICES))
+
+
+# -- sources ---------------------------------------------------------------------------------------
+
+
+def test_the_processor_stands_in_for_a_missing_compiler_of_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.warns(UserWarning, match=r"no compiler 'nvc\+\+' .* 'c\+\+' takes its place"):
+        found = compiler_of("nvc++", ["-fast", "-acc=gpu", "-mp=gpu", "-gpu=cc80", "-Mx", "-DN=1"])
+    assert found == ("c++", ["-O3", "-march=native", "-fopenacc", "-fopenmp", "-DN=1"])
+    assert compiler_of("clang", ["-fast"]) == ("clang", ["-fast"])
+
+
+def test_macros_are_as_given_where_they_are_given() -> None:
+    params = {"block": 8, "on": True}
+    text = generated_text("body", None, {"kernel_tuner": 1}, params)
+    assert text.splitlines()[:3] == ["#define kernel_tuner 1", "#define block 8", "#define on 1"]
+    own = {"twice": "2 * block", "made": lambda p: p["block"] + 1}
+    text = generated_text(lambda p: f"body of {p['block']}", own, {"kernel_tuner": 1}, params)
+    assert text.splitlines() == [
+        "#define twice 2 * 8", "#define made 9", '#line 1 "text"', "body of 8",
+    ]  # fmt: skip
+
+
+# -- directives ------------------------------------------------------------------------------------
+
+REGION = """
+#include <cmath>
+#define N 100
+#define ROWS 8
+int main() {
+  #pragma tuner initialize
+  int before = 1;
+  #pragma tuner stop
+  #pragma tuner start twice x(float*:N) grid(int*:ROWS,COLUMNS) size(int:N) by(double:2)
+  #pragma acc parallel vector_length(threads) \\
+      num_gangs(4)
+  for (int i = 0; i < size; ++i) x[i] *= by;
+  #pragma tuner stop
+}
+"""
+
+
+def test_a_region_becomes_a_timed_function_and_arguments() -> None:
+    code = directives.Code(directives.OpenACC(), directives.Cxx())
+    texts, arguments = directives.process_directives(code, REGION, {"COLUMNS": 4})
+    assert directives.extract_preprocessor(REGION)[1:] == ["#define N 100", "#define ROWS 8"]
+    head = (
+        'extern "C" float twice(float * __restrict__ x, int * __restrict__ grid, int size, '
+        "double by) {"
+    )
+    text = texts["twice"]
+    assert head in text
+    assert "#define COLUMNS 4\n" in text
+    assert "num_gangs(4) present(x[:100]) present(grid[:32])" in text
+    lines = [line.strip() for line in text.splitlines()]
+    order = [
+        "int before = 1;", "#pragma acc enter data copyin(grid[:32])",
+        "auto autotune_begin = std::chrono::steady_clock::now();",
+        "for (int i = 0; i < size; ++i) x[i] *= by;",
+        "auto autotune_end = std::chrono::steady_clock::now();",
+        "#pragma acc exit data copyout(grid[:32])",
+    ]  # fmt: skip
+    places = [lines.index(line) for line in order]
+    assert places == sorted(places)
+    kinds = [(a.dtype.name, np.shape(a)) for a in arguments["twice"]]
+    assert kinds == [("float32", (100,)), ("int32", (32,)), ("int32", ()), ("float64", ())]
+    assert [*arguments["twice"][2:]] == [100, 2.0]
+
+
+def test_parts_of_a_region_are_told_by_name() -> None:
+    assert list(directives.extract_directive_code(REGION, kernel_name="other")) == []
+    assert directives.extract_directive_data(REGION)["twice"]["size"] == ["int", "N"]
+    assert "elapsed" not in directives.extract_directive_signature(REGION)["twice"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: directives.Fortran(), "regions in Fortran"),
+        (lambda: directives.parse_size("M", ["#define N 1"]), "the size 'M' of a region is no"),
+        (
+            lambda: directives.extract_directive_code("#pragma tuner start f x(int:1)\n"),
+            "has no '#pragma tuner stop'",
+        ),
+    ],
+)
+def test_regions_that_cannot_be_read_are_refused(call: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        call()
+
+
+def test_a_wrapper_passes_arrays_as_references_of_their_shape() -> None:
+    args = [np.zeros((2, 3)), np.zeros(1, "int32"), np.zeros(4, "float32"), np.int64(1)]
+    text = wrappers.cpp("f", "void f();", args, [True, True, False, False])
+    assert "f_wrapper(double *arg0, int *arg1, float *arg2, long long arg3)" in text
+    assert "f(*reinterpret_cast<double (*)[2][3]>(arg0), *arg1, arg2, arg3);" in text
+    with pytest.raises(UsageError, match="argument 3 is no array"):
+        wrappers.cpp("f", "", args, [True] * 4)
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def test_metrics_are_functions_or_expressions_of_what_comes_before() -> None:
+    result = {"a": 4, "time": 2.0}
+    add_metrics(result, {"rate": "8 / time", "twice": "rate * 2", "f": lambda r: r["twice"] + 1})
+    assert result == {"a": 4, "time": 2.0, "rate": 4.0, "twice": 8.0, "f": 9.0}
+    failed = {"time": CompilationFailedConfig()}
+    add_metrics(failed, {"rate": "8 / time"})
+    assert failed == {"time": "CompilationFailedConfig"}
+    with pytest.raises(UsageError, match="metric 'x': there is no 'missing'"):
+        add_metrics({"time": 1.0}, {"x": "missing"})
+
+
+def test_the_best_is_by_objective_and_never_a_failure() -> None:
+    results = [
+        {"time": 2.0, "GB/s": 5},
+        {"time": ErrorConfig(), "GB/s": 9},
+        {"time": 3.0, "GB/s": 7},
+    ]
+    assert best_of(results, "time", False) is results[0]
+    assert best_of(results, "GB/s", is_larger_better("GB/s", None)) is results[2]
+    assert best_of(results[1:2], "time", False) is None
+    with pytest.raises(UsageError, match="objective_higher_is_better"):
+        is_larger_better("own", None)
+
+
+def test_a_cache_is_read_as_it_was_written(tmp_path: Path) -> None:
+    own = problem(parameters={"a": [1, 2], "kind": ["x"]})
+    results: list[dict[str, Any]] = [
+        {"a": 1, "kind": "x", "time": 0.5, "times": [0.5], "rate": np.float32(2)},
+        {"a": 2, "kind": "x", "time": CompilationFailedConfig()},
+    ]
+    Cache(tmp_path / "c", own, (4, 2)).write(dict(zip(["1,x", "2,x"], results, strict=True)), "cpu")
+    text = (tmp_path / "c.json").read_text()
+    assert text.endswith("}}\n}")  # what Kernel Tuner takes for a closed file
+    document = json.loads(text)
+    assert (document["kernel_name"], document["problem_size"]) == ("f", [4, 2])
+    assert list(document["cache"]) == ["1,x", "2,x"]
+    again = Cache(tmp_path / "c.json", own, (4, 2)).results
+    assert isinstance(again["2,x"]["time"], CompilationFailedConfig)
+    assert again["1,x"]["rate"] == 2
+    with pytest.raises(UsageError, match=r"has the problem_size .4, 2., not 5: choose another"):
+        Cache(tmp_path / "c.json", own, 5)
+
+
+# -- refused ---------------------------------------------------------------------------------------
+
+X = np.zeros(4, "float32")
+REFUSED = [
+    ({"observers": [1]}, "observers is not supported"),
+    ({"simulation_mode": True}, "simulation_mode is not supported"),
+    ({"strategy": "pso"}, "strategy 'pso' is not supported: choose one of brute_force"),
+    ({"strategy": "bayes_opt", "objective": "GB/s"}, "searches for the least time"),
+    ({"lang": "CUDA"}, r"kernels in CUDA cannot be tuned by this call.*rtc.RawKernel"),
+    ({"kernel_source": "__kernel void f()"}, "kernels in OpenCL cannot be tuned by this call"),
+    ({"kernel_source": "none.cpp"}, "cannot read none.cpp"),
+    ({"kernel_source": lambda p: "text"}, "lang must be given"),
+    ({"arguments": [X, 3]}, "arguments: 1 must be an array or a number of NumPy"),
+    ({"arguments": [np.int32(3)]}, "a kernel needs an array among its arguments"),
+    ({"answer": [X[:3]]}, "answer: item 0 has 3 elements, the argument 4"),
+    ({"answer": [X, None]}, "answer has 2 items, and arguments fewer"),
+    ({"tune_params": {"a": [(1, 2)]}}, "tune_params: a has .1, 2."),
+    ({"verify": lambda answer, result, atol: True}, "define it with def"),
+]
+
+
+@pytest.mark.parametrize(("changed", "message"), REFUSED, ids=[m for _, m in REFUSED])
+def test_what_cannot_be_done_is_told_in_one_line(changed: dict[str, Any], message: str) -> None:
+    given = {
+        "kernel_name": "f", "kernel_source": "float f(float *x);", "problem_size": 4,
+        "arguments": [X], "tune_params": {"a": [1]},
+    }  # fmt: skip
+    with pytest.raises(UsageError, match=message) as told:
+        tune_kernel(**{**given, **changed})
+    assert "\n" not in str(told.value)
+
+
+def test_missing_names_say_where_the_others_are() -> None:
+    with pytest.raises(AttributeError, match=r"has no 'store_results': docs/compat.md"):
+        _ = kernel_tuner.store_results
+    with pytest.raises(UsageError, match="smem_args is not supported"):
+        run_kernel("f", "", 1, [X], {}, smem_args={"size": 1})
