@@ -93,6 +93,17 @@ def check_answers(name: str, args: dict[str, Any], target: str, configurations: 
 
 
 @pytest.mark.parametrize(("name", "args", "target"), ON_TARGETS)
+def test_an_operator_computes_its_reference(name: str, args: dict[str, Any], target: str) -> None:
+    check_answers(name, args, target, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "target"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] if number % 5 else [])
+        for number, case in enumerate(ON_TARGETS)
+    ],
+)
 def test_an_operator_computes_its_reference_in_any_configuration(
     name: str, args: dict[str, Any], target: str
 ) -> None:

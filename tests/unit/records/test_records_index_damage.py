@@ -95,7 +95,7 @@ SQL = st.sampled_from(sorted(COLUMNS)).flatmap(
 
 
 @given(st.booleans(), BYTES | SQL)
-@settings(max_examples=int(os.environ.get("AUTOTUNE_EXAMPLES", 40)), deadline=None)
+@settings(max_examples=int(os.environ.get("AUTOTUNE_EXAMPLES", 16)), deadline=None)
 def test_an_index_that_was_damaged_anyhow_gives_what_the_log_gives(whole, is_current, damage):
     store, index_of, wanted = whole()
     path = store.path
