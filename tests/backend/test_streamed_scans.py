@@ -73,9 +73,7 @@ def is_another(case: tuple[str, int, int]) -> bool:
 
 @pytest.mark.parametrize(
     ("dtype", "m", "n"),
-    slow_if(
-        is_another, [(t, m, n) for t in ("float32", "float64", "int32") for m, n in SIZES]
-    ),
+    slow_if(is_another, [(t, m, n) for t in ("float32", "float64", "int32") for m, n in SIZES]),
 )
 def test_results_are_the_same_wherever_arrays_lie(dtype: str, m: int, n: int) -> None:
     function = final(*_parts(streamed(m, n, dtype)))

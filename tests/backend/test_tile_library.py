@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.slow_cases import slow
+from support.slow_cases import every
 from support.tile_library import LIBRARY
 from support.tile_slopes import check_gradient
 from support.tile_tools import run
@@ -44,10 +44,8 @@ def test_a_library_function_means_what_numpy_does(name: str) -> None:
 
 
 #: All for CPUs, and some for GPUs: the schedules of either are made by rules.
-COMPILED = [(name, "llvm") for name in LIBRARY] + [
-    (name, "cuda -on=cpu") if number % 3 == 0 else slow((name, "cuda -on=cpu"))
-    for number, name in enumerate(LIBRARY)
-]
+COMPILED = [(name, "llvm") for name in LIBRARY]
+COMPILED += every(3, [(name, "cuda -on=cpu") for name in LIBRARY])
 
 
 @pytest.mark.parametrize(("name", "target"), COMPILED)

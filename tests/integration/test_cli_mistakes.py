@@ -26,7 +26,7 @@ from autotune.cli.main import main
 from autotune.errors import ScheduleError
 
 PLAIN = [mistake for mistake in MISTAKES if not (mistake.setup or mistake.unprivileged)]
-AS_PROCESSES = PLAIN[:: len(PLAIN) // 5]
+AS_PROCESSES = PLAIN[:: len(PLAIN) // 3]
 
 
 def needs_process(mistake: Mistake) -> bool:

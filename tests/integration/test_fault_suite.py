@@ -220,6 +220,7 @@ REFERENCES = {
 LEFT_OUT = {
     *("loop", "sleep"),
     *("abort", "terabyte", "talk", "close_streams", "spawn", "wander", "terminate_group"),
+    *("leave", "threads"),
 }
 
 

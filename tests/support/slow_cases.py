@@ -22,3 +22,8 @@ def slow_names(names: Collection[str], cases: Iterable[str]) -> list[Any]:
     """Return the names of cases, of which some are slow tests."""
     assert {*names} <= {*cases}, "a name is not among the cases"
     return slow_if(names.__contains__, cases)
+
+
+def every(step: int, cases: Iterable[Any]) -> list[Any]:
+    """Return cases of which all but each `step`-th one, from the first on, are slow tests."""
+    return [slow(case) if number % step else case for number, case in enumerate(cases)]

@@ -335,9 +335,7 @@ ALIKE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "made", slow_if(ALIKE.__contains__, REFERENCES), ids=lambda f: f.__name__
-)
+@pytest.mark.parametrize("made", slow_if(ALIKE.__contains__, REFERENCES), ids=lambda f: f.__name__)
 def test_every_configuration_of_a_scan_is_right(made: Callable[[], Made]) -> None:
     task = Task(template_of(made), {}, Target("llvm"))
     rng = np.random.default_rng(0)

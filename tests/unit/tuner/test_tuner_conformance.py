@@ -21,7 +21,7 @@ def runnable(name: str) -> Any:
     except UsageError as error:
         return pytest.param(name, marks=pytest.mark.skip(reason=str(error)))
     # Its other tests are in test_optuna; the samplers that take less time are tried here.
-    return slow(name) if name == "optuna:tpe" else name
+    return slow(name) if name in ("optuna:tpe", "optuna:qmc") else name
 
 
 class TestEveryTuner(TunerSuite):
