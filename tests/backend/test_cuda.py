@@ -12,6 +12,7 @@ from support.cuda_compiler import needs_nvrtc
 from support.cuda_on_host import run_on_host
 from support.gpu_cases import bound, matmul, row_sums, softmax, transpose
 from support.host_cuda import needs_host_compiler
+from support.slow_cases import slow_names
 from support.te_reference import Reference, random_array
 from support.verify import verify
 
@@ -267,7 +268,7 @@ def test_loops_are_unrolled_where_the_schedule_or_registers_ask_for_it() -> None
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", slow_names({"sm_80", "sm_100"}, ARCHITECTURES))
 @pytest.mark.parametrize("name", ["matmul_cuda", "conv2d_cuda", "broadcast_add_cuda"])
 def test_the_benchmarks_structures_compile(name: str, arch: str) -> None:
     task = Task(getattr(structures, name), {}, Target("cuda"))

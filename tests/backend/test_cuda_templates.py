@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.benches import answers_bench, built
 from support.cuda_compiler import needs_nvrtc
+from support.slow_cases import slow_if, slow_names
 from support.verify import verify
 
 from autotune.codegen.cuda.cuda_source import emit
@@ -57,6 +58,8 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"b": 2, "heads": 1, "s": 40, "d": 16, "causal": True},
     ],
 }
+#: Templates whose spaces take seconds to trace; `test_operator_answers` has their defaults.
+LARGE = {"attention"}
 WORKLOADS = [(name, args) for name, workloads in CASES.items() for args in workloads]
 
 
@@ -100,13 +103,17 @@ def compile_for_a_gpu(name: str, args: dict[str, Any], count: int) -> None:
         assert "warning" not in cubin.log, task.space.config(index).values
 
 
-@pytest.mark.parametrize(("name", "args"), WORKLOADS, ids=_words)
+@pytest.mark.parametrize(
+    ("name", "args"),
+    slow_if(lambda case: case[0] in LARGE or case[1].get("dtype") == "int64", WORKLOADS),
+    ids=_words,
+)
 def test_configurations_compute_their_reference(name: str, args: dict[str, Any]) -> None:
     compute(name, args, 2 if args is CASES[name][0] else 1)
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_names(LARGE, CASES))
 def test_configurations_compile(name: str) -> None:
     compile_for_a_gpu(name, CASES[name][0], 1)
 
@@ -124,7 +131,14 @@ def test_many_configurations_compile(name: str, args: dict[str, Any]) -> None:
     compile_for_a_gpu(name, args, 200)
 
 
-@pytest.mark.parametrize("name", CASES)
+@needs_nvrtc
+@pytest.mark.parametrize("name", LARGE)
+def test_the_default_of_a_template_with_a_large_space_compiles(name: str) -> None:
+    final = _task(name, CASES[name][0], on_cpu=False).final_of({})
+    assert "warning" not in gpu_source(final).compiled(ARCH).cubin.log
+
+
+@pytest.mark.parametrize("name", slow_names(LARGE, CASES))
 def test_a_gpu_and_the_cpu_in_its_place_get_the_same_function(name: str) -> None:
     gpu, cpu = (_task(name, CASES[name][0], on_cpu) for on_cpu in (False, True))
     assert gpu.fingerprints == cpu.fingerprints

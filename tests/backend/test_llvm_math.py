@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from support.slow_cases import slow
 
 from autotune.codegen.llvm.math import VECTOR_FUNCTIONS
 from autotune.ir.expr import BinaryOp, Buffer, Call, Const, Expr, Load, SizeVar, Var
@@ -259,7 +260,7 @@ def test_exp_reaches_subnormal_numbers_and_the_largest(dtype: str, low: float, h
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("lanes", [1, 3, 16])
+@pytest.mark.parametrize("lanes", [1, slow(3), 16])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_exp_of_what_is_at_most_0_has_an_own_function(dtype: str, lanes: int, target: str) -> None:
     any_nan = everywhere(dtype, 400_000, np.random.default_rng(9))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.benches import answers_bench, built
 from support.legal_configurations import TRIED
+from support.slow_cases import every
 
 from autotune.errors import UsageError
 from autotune.ir import dtypes
@@ -93,21 +94,26 @@ def check_answers(name: str, args: dict[str, Any], target: str, configurations: 
 
 
 @pytest.mark.parametrize(("name", "args", "target"), ON_TARGETS)
+def test_an_operator_computes_its_reference(name: str, args: dict[str, Any], target: str) -> None:
+    check_answers(name, args, target, 1)
+
+
+@pytest.mark.parametrize(("name", "args", "target"), every(5, ON_TARGETS))
 def test_an_operator_computes_its_reference_in_any_configuration(
     name: str, args: dict[str, Any], target: str
 ) -> None:
     check_answers(name, args, target, 1 + TRIED // 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        (name, dtype)
-        for name, args in dict(WORKLOADS).items()
-        for dtype in types_of(name, args)
-        if dtype != "float32"
-    ],
-)
+IN_TYPES = [
+    (name, dtype)
+    for name, args in dict(WORKLOADS).items()
+    for dtype in types_of(name, args)
+    if dtype != "float32"
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), every(2, IN_TYPES))
 def test_an_operator_computes_its_reference_in_every_type(name: str, dtype: str) -> None:
     check_answers(name, {**dict(WORKLOADS)[name], "dtype": dtype}, "llvm", 1)
 

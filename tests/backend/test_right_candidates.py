@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.benches import answers_bench, built
+from support.slow_cases import slow
 
 from autotune.ir import dtypes
 from autotune.measure.candidate import CandidateError
@@ -171,7 +172,8 @@ def test_no_right_candidate_of_a_template_is_refused(name: str, kind: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("d", "causal", "dtype"), [(9, False, "float32"), (20, True, "float16"), (33, True, "float32")]
+    ("d", "causal", "dtype"),
+    [slow((9, False, "float32")), (20, True, "float16"), slow((33, True, "float32"))],
 )
 def test_a_fused_multiply_add_in_the_argument_of_exp_is_right(d, causal, dtype) -> None:
     # Scores are multiplied by the root of 1 / d, which is rounded.

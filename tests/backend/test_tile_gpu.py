@@ -12,6 +12,7 @@ import pytest
 from support.command_line import QUICK
 from support.cuda_compiler import needs_nvrtc
 from support.fake_machine import COMPILER, FakeMachine
+from support.slow_cases import slow
 from support.tile_gpu_cases import CASES, gpu_task, gradient_of
 from support.tile_programs import PROGRAMS
 from support.tile_tools import bound, floats
@@ -148,7 +149,7 @@ def without_names(text: str) -> list[str]:
     return ["name" if w[0].isalpha() and w not in SHARED else w for w in words]
 
 
-@pytest.mark.parametrize("sizes", [(512, 256, 384), (33, 50, 19)])
+@pytest.mark.parametrize("sizes", [(512, 256, 384), slow(((33, 50, 19),))])
 def test_a_product_gets_the_very_kernel_of_the_operator(sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     template = Task.from_reference("matmul", {"m": m, "n": n, "k": k}, ON_GPU)
@@ -252,6 +253,7 @@ def test_arrays_of_a_gpu_go_in_and_come_out(tmp_path: Path) -> None:
     assert "'A', must be in the memory of cuda:0, got ndarray in the CPU's" in refused
 
 
+@pytest.mark.slow  # files are tuned for CPUs in test_tile_space, operators for GPUs elsewhere
 def test_a_file_is_tuned_for_a_gpu_and_what_was_found_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[..., Any]
 ) -> None:

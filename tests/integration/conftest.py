@@ -26,6 +26,11 @@ def task() -> Task:
     return Task.from_reference(PLAIN, {"n": 64})
 
 
+@pytest.fixture(autouse=True)
+def _quick(quick_fork_servers: None) -> None:
+    """Let no measurer of the tests' own process start its fork server anew."""
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> RecordStore:
     return RecordStore(tmp_path / "log.jsonl")

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.measured import measured
+from support.slow_cases import slow
 
 import autotune
 from autotune.cli.main import main
 from autotune.task.task import Task
 from autotune.tuner.run.compare_with_default import compare_with_default
 from records import RecordStore, RecordWarning
-
-pytestmark = pytest.mark.usefixtures("quick_fork_servers")
 
 TEMPLATE = '''
 from autotune import te
@@ -78,13 +77,13 @@ def test_a_guard_says_how_much_slower_a_configuration_is(task):
     ("fault", "why"),
     [
         ("wrong", "WRONG_ANSWER"),
-        ("nan", "WRONG_ANSWER"),
-        ("kernel_abort", "RUNTIME_DEVICE"),
+        slow(("nan", "WRONG_ANSWER")),
+        slow(("kernel_abort", "RUNTIME_DEVICE")),
         ("kernel_beyond", "RUNTIME_DEVICE|WRONG_ANSWER"),
         ("kernel_leave", "RUNTIME_DEVICE"),
         ("endless", "TIMEOUT"),
         ("segfault", "INSTANTIATION_ERROR|COMPILE_HOST"),
-        ("loop", "TIMEOUT"),
+        slow(("loop", "TIMEOUT")),
     ],
 )
 def test_a_guard_gives_up_a_configuration_that_fails(fault, why):

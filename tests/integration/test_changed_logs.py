@@ -131,6 +131,7 @@ CHANGES = {
 }
 # Others do the same by other calls.
 SLOW = {
+    "emptied", "deleted", "replaced by a link to another log", "appended to with something else",
     "cut inside of its first line", "written over with another log", "replaced by a pipe",
     "replaced by a link to itself", "made read-only", "in a folder that may not be entered",
 }  # fmt: skip

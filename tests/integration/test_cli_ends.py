@@ -12,6 +12,7 @@ from support.command_line import QUICK, SMALL, environment, run_process
 from support.footprint import alive, wait_for
 from support.logged import trials_in
 from support.odd_templates import LINGERING, LOUD
+from support.slow_cases import slow
 
 import autotune
 from autotune.cli.main import main
@@ -33,7 +34,7 @@ def test_a_run_that_is_ended_before_anything_was_measured_claims_nothing(tmp_pat
     assert (process.returncode, err) == (143, "autotune: interrupted\n")
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, slow(signal.SIGHUP)])
 def test_interrupting_a_run_keeps_what_was_measured(tmp_path, how):
     log = tmp_path / "log.jsonl"
     words = ["run", "matmul", *SMALL, "--trials", "5000", "--log", str(log), "--tuner", "random"]

@@ -1,8 +1,9 @@
 """Wrong command lines and inputs: exit code 2 and exactly one plain line on the standard error.
 
-Each is run with pipes and in a pseudo-terminal, by a server that forks; some as processes, too.
-Those that start code of templates take a while: each is run in one of these ways, which alternate,
-and in the other one by the slow tests.
+Most are run in the process of the tests, every eighth in a pseudo-terminal, too, by a server that
+forks. That is done with each that needs a process of its own, as code of templates or another
+environment does: with pipes or in a pseudo-terminal, which alternate. The slow tests run each in
+both ways; some are also run as processes that a user starts.
 """
 
 import os
@@ -19,26 +20,32 @@ from support.command_line import CLOSED, PIPE, Ended, run_process
 from support.command_mistake import MATMUL, Mistake, N
 from support.command_mistakes import MISTAKES
 from support.mistaken_files import TEMPLATES, make_files
+from support.slow_cases import slow
 
 from autotune.cli.main import main
 from autotune.errors import ScheduleError
 
 PLAIN = [mistake for mistake in MISTAKES if not (mistake.setup or mistake.unprivileged)]
-AS_PROCESSES = PLAIN[:: len(PLAIN) // 5]
+AS_PROCESSES = PLAIN[:: len(PLAIN) // 3]
 
 
-def ways() -> list[Any]:
-    """Return the mistakes, each with the ways to run it: whether in a terminal."""
-    cases, terminal = [], False
-    for mistake in MISTAKES:
-        if mistake.printed or any(".py:" in word for word in mistake.words):
-            cases.append(pytest.param(mistake, [terminal], id=f"{mistake}"))
-            other = pytest.param(mistake, [not terminal], marks=pytest.mark.slow, id=f"{mistake}")
-            cases.append(other)
-            terminal = not terminal
-        else:
-            cases.append(pytest.param(mistake, [False, True], id=f"{mistake}"))
-    return cases
+def needs_process(mistake: Mistake) -> bool:
+    """Whether a mistake may change the process that makes it, or may be another one in ours."""
+    own = mistake.setup or mistake.unprivileged or mistake.variables or mistake.printed
+    return bool(own) or any(".py" in word for word in mistake.words)
+
+
+HERE = [mistake for mistake in MISTAKES if not needs_process(mistake)]
+
+
+def ways() -> Iterator[Any]:
+    """Yield the mistakes with the ways to run them as processes: whether in a terminal."""
+    alone = cycle([False, True])
+    for number, mistake in enumerate(MISTAKES):
+        usual = next(alone) if needs_process(mistake) else True if number % 8 == 0 else None
+        for terminal in (False, True):
+            case = (mistake, terminal)
+            yield case if terminal is usual else slow(case)
 
 
 @pytest.fixture(scope="module")
@@ -89,22 +96,28 @@ def test_the_table_is_long_enough():
     assert len({(*m.words, *m.variables.items(), m.setup) for m in MISTAKES}) == len(MISTAKES)
 
 
-@pytest.mark.parametrize(("mistake", "terminals"), ways())
-def test_a_mistake_is_one_line_and_an_exit_code(mistake, terminals, server, folder, unchanged):
+@pytest.mark.parametrize("mistake", HERE, ids=str)
+def test_a_mistake_is_one_line_and_an_exit_code(mistake, folder, unchanged, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
     unchanged.update(mistake.leaves)
-    running = [
-        server.start(
-            mistake.words,
-            folder,
-            terminal=terminal,
-            setup=mistake.setup,
-            variables=mistake.variables,
-            unprivileged=mistake.unprivileged,
-        )
-        for terminal in terminals
-    ]
-    for terminal, command in zip(terminals, running, strict=True):
-        assert_one_line(mistake, command.ended(), terminal)
+    code = main(mistake.words)
+    assert_one_line(mistake, Ended(code, *capsys.readouterr()), terminal=False)
+
+
+@pytest.mark.parametrize(("mistake", "terminal"), list(ways()), ids=str)
+def test_a_process_says_it_in_a_pipe_and_in_a_terminal(
+    mistake, terminal, server, folder, unchanged
+):
+    unchanged.update(mistake.leaves)
+    command = server.start(
+        mistake.words,
+        folder,
+        terminal=terminal,
+        setup=mistake.setup,
+        variables=mistake.variables,
+        unprivileged=mistake.unprivileged,
+    )
+    assert_one_line(mistake, command.ended(), terminal)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +155,14 @@ FULL = "/dev/full"
     ],
     ids=str,
 )
+@pytest.mark.parametrize("alone", [False, slow(True)], ids=["forked", "alone"])
 def test_a_stream_that_is_closed_or_full_is_one_line_or_none(
-    words, streams, code, said, folder, unchanged
+    words, streams, code, said, alone, server, folder, unchanged
 ):
-    ended = run_process(words, folder, streams=streams)
+    if alone:
+        ended = run_process(words, folder, streams=streams)
+    else:
+        ended = server.start(words, folder, streams=streams).ended()
     assert ended.code == code
     assert "Traceback" not in ended.err
     assert "Exception" not in ended.err
@@ -153,7 +170,26 @@ def test_a_stream_that_is_closed_or_full_is_one_line_or_none(
     assert re.search(said, ended.err)
 
 
-@pytest.mark.parametrize("words", [["templates"], ["--help"], ["cache", "info"]], ids=str)
+@pytest.mark.parametrize(
+    ("words", "streams", "code", "said"),
+    [
+        (["frobnicate"], (CLOSED, CLOSED, CLOSED), 2, ""),
+        (["templates"], (os.devnull, CLOSED, PIPE), 2, "cannot write the output: it is closed"),
+        (["--help"], (os.devnull, FULL, PIPE), 2, "No space left"),
+    ],
+    ids=str,
+)
+def test_a_process_whose_streams_are_closed_or_full_does_the_same(
+    words, streams, code, said, folder
+):
+    ended = run_process(words, folder, streams=streams)
+    assert (ended.code, ended.err.count("\n")) == (code, bool(said))
+    assert said in ended.err
+
+
+@pytest.mark.parametrize(
+    "words", [["templates"], slow(["--help"]), slow(["cache", "info"])], ids=str
+)
 def test_a_reader_that_has_gone_away_is_no_mistake(words, folder):
     ours, theirs = os.pipe()
     os.close(ours)

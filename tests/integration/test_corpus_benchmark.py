@@ -172,35 +172,51 @@ def test_no_workload_that_can_be_tuned_is_a_failure(
     assert corpus.main(words) == 1
 
 
-def test_two_names_that_make_the_same_file_are_one_line(tmp_path: Path) -> None:
+def test_two_names_that_make_the_same_file_are_one_line(
+    module: Callable[[str], Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     job = tmp_path / "job.toml"
     job.write_text(JOB.replace('"rows"', '"a-product"'))
-    done = call("--job", str(job))
-    assert done.returncode == 2
-    assert done.stderr.endswith("the name 'a product' or one much like it is given twice\n")
+    assert module("corpus").main(["--job", str(job)]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("the name 'a product' or one much like it is given twice\n")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--only", "3"], r"corpus.py: --only 3: \S+ has the workloads 0 to 2\n"),
-        (["--target", "cuda"], "no GPU to measure on: .*\n"),
         (["--trials", "0"], "corpus.py: .*, workload 'a product': trials must be .*\n"),
         (["--json", "no/folder/x.json"], "corpus.py: --json no/.*: there is no folder no/folder\n"),
         (["--plot", "x.docx"], "corpus.py: .*[Mm]atplotlib.*\n|corpus.py: .*its suffix says .*\n"),
         (["--target", "llvm -threads=0"], "corpus.py: target option -threads is '0': .*\n"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(tmp_path: Path, words: list[str], message: str) -> None:
+def test_what_cannot_be_done_is_one_line(
+    tmp_path: Path,
+    words: list[str],
+    message: str,
+    module: Callable[[str], Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(JOB)
+    assert module("corpus").main(["--job", str(job), *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(message, err)
+
+
+def test_a_gpu_that_is_not_there_is_told_in_one_line_and_by_the_exit_code(tmp_path: Path) -> None:
     job = tmp_path / "job.toml"
     job.write_text(JOB)
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        command("--job", str(job), *words),
+        command("--job", str(job), "--target", "cuda"),
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(message, done.stderr)
+    assert re.fullmatch("no GPU to measure on: .*\n", done.stderr)
 
 
 @pytest.mark.slow

@@ -38,6 +38,19 @@ def made(log):
     return autotune.dispatch("matmul", log, kernels=2)
 
 
+@pytest.fixture
+def asked(made, monkeypatch):
+    """What the command asks for; the dispatch that it gets is made already, which takes seconds."""
+    seen = {}
+
+    def dispatch(*_, **how):
+        seen.update(how)
+        return made
+
+    monkeypatch.setattr("autotune.cli.commands.dispatch.dispatch_template", dispatch)
+    return seen
+
+
 def check_any_size(function):
     rng = np.random.default_rng(0)
     for m, n, k in (*SHAPES, (1, 1, 1), (1, 57, 9), (3, 100, 41), (90, 5, 7), (64, 64, 64)):
@@ -76,17 +89,18 @@ C_PROGRAM = """
 
 int main(void) {
     float a[6] = {1, 2, 3, 4, 5, 6}, b[6] = {1, 0, 0, 1, 1, 1}, c[4];
-    int32_t status = kernel_product(a, b, c, 2, 3, 2, 1);
+    int32_t status = kernel_matmul(a, b, c, 2, 3, 2, 1);
     printf("%d %g %g %g %g\\n", status, c[0], c[1], c[2], c[3]);
     return 0;
 }
 """
 
 
-def test_the_command_prints_losses_and_writes_a_library_for_c(log, tmp_path, capsys):
+def test_the_command_prints_losses_and_writes_a_library_for_c(asked, log, tmp_path, capsys):
     library = tmp_path / "products.so"
     words = ["dispatch", "matmul", "--log", str(log), "--kernels", "2", "--name", "product"]
     assert main([*words, "-o", str(library)]) == 0
+    assert (asked["most"], asked["name"], asked["within"]) == (2, "product", 0.1)
     printed = capsys.readouterr().out
     assert "if unseen" in printed
     assert "kernels for 3 shapes" in printed or "1 kernel for 3 shapes" in printed
@@ -100,7 +114,7 @@ def test_the_command_prints_losses_and_writes_a_library_for_c(log, tmp_path, cap
     assert done.stdout.split() == ["0", "4", "5", "10", "11"]
 
 
-def test_a_dry_run_writes_nothing(log, tmp_path, monkeypatch, capsys):
+def test_a_dry_run_writes_nothing(asked, log, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["dispatch", "matmul", "--log", str(log), "--dry-run", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.footprint import GRACE_S, alive, patience, wait_for
+from support.slow_cases import slow
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.measure import scheduler
@@ -21,8 +22,6 @@ from autotune.measure.result import MeasureInput
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.worker_source import file_text
 from autotune.task.task import Task
-
-pytestmark = pytest.mark.usefixtures("quick_fork_servers")
 
 FAULTY = str(Path(__file__).parent / "faulty_templates" / "faulty.py")
 QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)
@@ -112,7 +111,7 @@ def assert_labelled(fault, bad):
 @pytest.mark.parametrize(
     ("fault", "code", "words"),
     [
-        ("loop", No.BUILD_TIMEOUT, "building took longer than 2 s"),
+        slow(("loop", No.BUILD_TIMEOUT, "building took longer than 2 s")),
         ("sleep", No.BUILD_TIMEOUT, "building took longer than 2 s"),
         ("endless", No.RUN_TIMEOUT, "running took longer than 2 s"),
     ],
@@ -126,7 +125,7 @@ def test_a_hanging_candidate_is_killed_on_time_and_the_others_are_measured(fault
     assert (bad.error.code, bad.error.message) == (code, words)
 
 
-@pytest.mark.parametrize("fault", ["print", "fork", "flee"])
+@pytest.mark.parametrize("fault", ["print", slow("fork"), "flee"])
 def test_a_candidate_that_prints_or_forks_or_flees_is_measured_like_any_other(fault, capfd):
     # "wrong" between them: identical kernels would not be run again.
     found = measure("faulty", {"faults": f"{fault},wrong"}, [0, 2, 1])

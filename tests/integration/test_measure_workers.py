@@ -16,8 +16,6 @@ from autotune.measure.result import MeasureInput
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
 
-pytestmark = pytest.mark.usefixtures("quick_fork_servers")
-
 NAPPING = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:napping"
 QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)
 QUARTER_SECOND = TimingPolicy(repeats=5, min_repeat_ms=50, budget_ms=1000)

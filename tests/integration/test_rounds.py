@@ -11,8 +11,6 @@ from autotune.measure.result import MeasureInput
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
 
-pytestmark = pytest.mark.usefixtures("quick_fork_servers")
-
 FAULTY = str(Path(__file__).parent / "faulty_templates" / "faulty.py")
 QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)
 

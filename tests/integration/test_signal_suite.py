@@ -181,7 +181,7 @@ def test_children_of_each_kind_are_killed_at_50_moments_and_nobody_is_blamed(tmp
 def test_a_tracing_child_that_is_killed_costs_nothing(tmp_path):
     log, token = tmp_path / "log.jsonl", new_token()
     seen = []
-    with start(tmp_path, token, 8, pause_s=0.3) as process:
+    with start(tmp_path, token, 8, pause_s=0.1) as process:
         tuner = psutil.Process(process.pid)
         while process.poll() is None:
             look_for_tracers(tuner, seen)

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.slow_cases import slow
 
 import autotune
 from autotune import te
 from autotune.errors import NoRecordError, UsageError
 from autotune.template import template
 from autotune.tuner.run.events import Finished, Measured, Started
-
-pytestmark = pytest.mark.usefixtures("quick_fork_servers")
 
 FEW: dict[str, Any] = {"trials": 3, "seed": 1}
 
@@ -123,7 +122,7 @@ def run_script(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "text",
     [
-        "print(found(scaled))",
+        slow("print(found(scaled))"),  # as the next one does first
         # What is defined, or changed, between two calls.
         """
         print(found(scaled))

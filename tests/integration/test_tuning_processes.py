@@ -43,13 +43,8 @@ def wait_for_lines(store, count):
     wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= count)
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        pytest.param(signal.SIGKILL, id="kill-9"),
-        pytest.param(signal.SIGINT, id="ctrl-c", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow  # `test_signal_suite` has the same of command lines, at any moment
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["kill-9", "ctrl-c"])
 def test_a_run_killed_in_the_middle_is_completed_by_the_same_command(
     store, how, tmp_path, monkeypatch
 ):

@@ -44,7 +44,7 @@ LINES = {
 
 @pytest.mark.parametrize(
     "line",
-    [pytest.param(x, marks=[pytest.mark.slow] if n % 5 else []) for n, x in enumerate(LINES)],
+    [pytest.param(x, marks=[pytest.mark.slow] if n else []) for n, x in enumerate(LINES)],
 )
 def test_it_is_tuned_one_by_one_after_one_warning_that_names_the_line(
     line: str, call: Any, tmp_path: Path

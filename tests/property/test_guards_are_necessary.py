@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.guards import Guards
+from support.slow_cases import slow, slow_if
 from support.verify import verify
 
 from autotune.task.task import Task
@@ -25,9 +26,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(60, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("template", "args"), CASES)
-@pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell"])
+@pytest.mark.parametrize("count", [3, slow(60)])
+@pytest.mark.parametrize(
+    ("cpu", "template", "args"),
+    [("skylake-avx512", *case) for case in CASES]
+    + slow_if(lambda case: case[1] == "conv2d_nchw", [("haswell", *case) for case in CASES]),
+)
 def test_no_guard_is_left_that_always_holds(
     template: str, args: dict[str, Any], cpu: str, count: int
 ) -> None:

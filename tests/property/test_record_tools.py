@@ -124,7 +124,7 @@ def measured_record(draw):
 
 
 @pytest.mark.parametrize("reuse", ["exact", "any"])
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(records=st.lists(measured_record(), max_size=20), most=st.integers(1, 3))
 def test_a_build_chooses_the_same_record_before_and_after_compacting(reuse, records, most):
     with tempfile.TemporaryDirectory() as folder:

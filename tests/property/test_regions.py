@@ -151,7 +151,7 @@ def examples(count: int) -> Any:
     )
 
 
-@examples(150)
+@examples(60)
 @given(INDICES)
 def test_an_interval_covers_every_touched_point(index: Expr) -> None:
     node = normal(index)
@@ -160,7 +160,7 @@ def test_an_interval_covers_every_touched_point(index: Expr) -> None:
         assert_covers(interval, [node])
 
 
-@examples(60)
+@examples(30)
 @given(st.lists(INDICES, min_size=2, max_size=3))
 def test_a_union_covers_every_touched_point(indices: list[Expr]) -> None:
     relaxer = Relaxer(EXTENTS)

@@ -115,21 +115,21 @@ class Run:
                     raise AssertionError(f"{how}: {where} is\n{got}\ninstead of\n{want}")
 
 
-@examples(40)
+@examples(16)
 @given(st.data())
 def test_a_schedule_computes_what_numpy_computes_and_so_does_the_compiled_code(data: Any) -> None:
     program = data.draw(programs())
     Run(program, data.draw(scheduled(program)), backend=True).check({})
 
 
-@examples(80)
+@examples(40)
 @given(st.data())
 def test_a_schedule_does_not_change_what_is_computed(data: Any) -> None:
     program = data.draw(programs())
     Run(program, data.draw(scheduled(program, threads=True)), backend=False).check({})
 
 
-@examples(15)
+@examples(8)
 @given(st.data())
 def test_a_schedule_of_symbolic_sizes_is_right_at_every_size(data: Any) -> None:
     program, sizes = data.draw(symbolic_programs())

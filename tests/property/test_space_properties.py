@@ -12,7 +12,7 @@ from support.rejections import rejections
 
 from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, ReorderKnob, Space, SplitKnob
 
-STEADY = settings(deadline=None, max_examples=60)  # a busy machine is no failure
+STEADY = settings(deadline=None, max_examples=30)  # a busy machine is no failure
 NAMES = st.lists(st.sampled_from("ijkxyz"), min_size=1, max_size=3, unique=True)
 
 

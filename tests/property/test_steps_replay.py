@@ -35,7 +35,7 @@ def stored(steps: list[Any]) -> list[Any]:
 
 @given(st.data())
 @settings(
-    max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
 )
 def test_replaying_the_steps_of_a_random_schedule_gives_the_same_loops(data: Any) -> None:
     program = data.draw(programs())

@@ -210,7 +210,7 @@ def _expected(recipe: Recipe, arrays: list[Any]) -> Any:
 
 @given(recipes, st.integers(0, 2**32 - 1))
 @settings(
-    max_examples=EXAMPLES or 12,
+    max_examples=EXAMPLES or 6,
     derandomize=not EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.processors import AVX2, HAS_AVX2
+from support.slow_cases import slow
 from support.verify import verify
 
 from autotune.extract.to_loop_nest import LoopNestPlan
@@ -82,7 +83,15 @@ def named(workload: tuple[str, dict[str, Any]]) -> str:
     return f"{name.removeprefix(OWN)}-{'-'.join(map(str, args.values()))}"
 
 
-@pytest.fixture(scope="module", params=WORKLOADS, ids=named)
+#: Numbers of workloads that are left to the slow tests: others differ from them in a size or type.
+ALIKE = {0, 3, 6, 7, 10, 13, 16, 19, 21, 24}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[slow((each,)) if number in ALIKE else each for number, each in enumerate(WORKLOADS)],
+    ids=named,
+)
 def task(request: pytest.FixtureRequest) -> Task:
     name, args = request.param
     return Task.from_reference(name, args, TARGET)

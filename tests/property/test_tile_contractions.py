@@ -68,10 +68,10 @@ def compare(seeds: range) -> collections.Counter[str]:
     return outcomes
 
 
-def test_500_random_contractions_equal_brute_force() -> None:
-    outcomes = compare(range(500))
-    assert outcomes["computed"] > 250
-    assert min(outcomes[kind] for kind in ("empty", "unbounded", "written twice")) > 5
+def test_random_contractions_equal_brute_force() -> None:
+    outcomes = compare(range(200))
+    assert outcomes["computed"] > 100
+    assert min(outcomes[kind] for kind in ("empty", "unbounded", "written twice")) > 2
 
 
 @pytest.mark.slow

@@ -6,10 +6,10 @@ import pytest
 from support.tile_fuzz import fuzz
 
 
-def test_2000_random_texts_end_in_a_program_or_in_a_tile_error() -> None:
-    outcomes = fuzz(2000, seed=1)
+def test_random_texts_end_in_a_program_or_in_a_tile_error() -> None:
+    outcomes = fuzz(600, seed=1)
     assert set(outcomes) == {"not parsed", "not checked", "not bound", "accepted"}
-    assert min(outcomes.values()) > 20
+    assert min(outcomes.values()) > 5
 
 
 @pytest.mark.slow

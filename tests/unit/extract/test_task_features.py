@@ -5,6 +5,7 @@ from threading import Barrier
 import numpy as np
 import pytest
 from support import packed_templates
+from support.slow_cases import slow
 
 from autotune.errors import CodegenError
 from autotune.extract.feature_kernel import ROWS
@@ -96,7 +97,7 @@ def test_no_candidates_give_no_rows():
     ("reference", "limit", "compiled", "on_arrays"),
     [
         ("broadcast_add", LIMIT, True, False),
-        ("packed_conv2d", LIMIT, True, False),
+        slow(("packed_conv2d", LIMIT, True, False)),
         ("packed_conv2d", 3000, True, True),  # as if larger numbers were not exact
         ("packed_conv2d", 2, False, True),  # not even those of the knobs
         ("packed_conv2d", None, False, True),  # as if there were too many of them

@@ -61,7 +61,7 @@ def nests(draw):
     return n, LoopNest(tuple(loops), tuple(accesses))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(case=nests(), layout=st.sampled_from(["itervar", "autotvm08"]), take_log=st.booleans())
 def test_a_batch_equals_its_candidates_bit_for_bit(case, layout, take_log):
     n, nest = case

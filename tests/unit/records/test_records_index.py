@@ -28,7 +28,7 @@ def log(tmp_path):
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=int(os.environ.get("AUTOTUNE_EXAMPLES", 20)), deadline=None)
+@settings(max_examples=int(os.environ.get("AUTOTUNE_EXAMPLES", 10)), deadline=None)
 def test_an_index_that_grows_in_steps_gives_what_the_whole_log_gives(tmp_path_factory, seed):
     random_ = random.Random(seed)
     path = tmp_path_factory.mktemp("logs") / "log.jsonl"

@@ -13,6 +13,7 @@ import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
 import pytest
 from support.legal_configurations import TRIED, default_and_drawn
+from support.slow_cases import slow, slow_names
 
 import autotune
 from autotune import rules, te
@@ -127,7 +128,15 @@ def task_of(
     return Task(Template("computation", "llvm", instance), {}, Target.parse(target))
 
 
-@pytest.mark.parametrize("name", COMPUTATIONS)
+#: Those that are much like another one.
+ALIKE = {
+    "one row of a long prime sum", "thin", "long sum", "both along the sum", "bfloat16",
+    "images of one pixel more than a tile", "1x1 strided", "depthwise strided",
+    "depthwise of a kernel that is taller than a tile",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", slow_names(ALIKE, COMPUTATIONS))
 def test_every_tile_of_a_contraction_computes_the_right_answer(name: str) -> None:
     made = COMPUTATIONS[name]
     task, rng = task_of(made), np.random.default_rng(0)
@@ -180,8 +189,8 @@ def test_a_task_packs_what_it_alone_reads(
         partial(product, 20, 600, 40),
         partial(product, 23, 517, 70, how="tt"),
         partial(product, 8, 100, 40, b=6),
-        partial(product, 9, 530, 64, dtype="float16"),
-        partial(convolution, 1, 80, 5, 5, 300, k=1),
+        slow(partial(product, 9, 530, 64, dtype="float16")),
+        slow(partial(convolution, 1, 80, 5, 5, 300, k=1)),
     ],
     ids=["rows", "transposed", "batches", "float16", "1x1"],
 )
@@ -293,10 +302,10 @@ def test_a_row_may_be_packed_for_a_transposed_matrix() -> None:
     np.testing.assert_array_equal(out, expected(*arrays))
 
 
-def test_a_contraction_has_few_structures() -> None:
-    for name in ("odd", "3x3", "thin"):
-        flags = [k for k in task_of(COMPUTATIONS[name]).space.knobs if not _is_number(k.values)]
-        assert np.prod([len(k.values) for k in flags]) <= 24
+@pytest.mark.parametrize("name", ["odd", slow("3x3"), slow("thin")])
+def test_a_contraction_has_few_structures(name: str) -> None:
+    flags = [k for k in task_of(COMPUTATIONS[name]).space.knobs if not _is_number(k.values)]
+    assert np.prod([len(k.values) for k in flags]) <= 24
 
 
 def _is_number(values: Any) -> bool:
@@ -364,11 +373,11 @@ def test_a_long_row_of_sums_is_divided_into_equal_parts_of_pairs_of_vectors() ->
     ("m", "n", "k", "rows"),
     [
         (8, 4096, 1024, 8),
-        (16, 768, 3072, 8),
-        (5, 3000, 3000, 5),
+        slow((16, 768, 3072, 8)),
+        slow((5, 3000, 3000, 5)),
         (12, 2000, 1500, 6),
         (128, 768, 3072, None),  # so many multiply-adds are worth packing
-        (8, 512, 256, None),  # the matrix is in a cache
+        slow((8, 512, 256, None)),  # the matrix is in a cache
         (16, 2048, 512, None),  # as large as caches that are further away
     ],
 )
@@ -412,7 +421,9 @@ def test_defaults_of_large_matrices_are_configurations(
     assert task.function_of({}).params
 
 
-@pytest.mark.parametrize(("n", "how", "dtype"), [(1033, "nn", "float32"), (2080, "nt", "float16")])
+@pytest.mark.parametrize(
+    ("n", "how", "dtype"), [(1033, "nn", "float32"), slow((2080, "nt", "float16"))]
+)
 def test_a_result_beyond_the_caches_is_right_wherever_its_rows_begin(
     n: int, how: str, dtype: str
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.legal_configurations import TRIED
+from support.slow_cases import slow
 
 import autotune
 from autotune import rules, te
@@ -174,7 +175,10 @@ def times(stmt: Stmt, what: Callable[[Expr], bool]) -> int:
     return sum(times(child, what) for child in child_stmts(stmt))
 
 
-@pytest.mark.parametrize("shape", [(7, 300), (5, 61), (3, 1024), (40, 8), (5, 1023)])
+@pytest.mark.parametrize(
+    "shape",
+    [(7, 300), (40, 8), (5, 1023), *(slow((shape,)) for shape in ((5, 61), (3, 1024)))],
+)
 def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]) -> None:
     check(softmax_of, softmax_expected, *shape)
     task = task_of(softmax_of, *shape, target=Target.of("cuda -arch=sm_90"))
@@ -257,10 +261,10 @@ def windows_expected(x: Any, f: Any) -> Any:
         (row_sums, lambda x: x.sum(axis=1), (3, 9001)),
         (row_sums, lambda x: x.sum(axis=1), (70, 132)),
         (all_of, lambda x: x.max().reshape(1), (30, 301)),
-        (product_of, lambda a, b: np.maximum(a @ b, 0), (17, 9, 600)),
+        slow((product_of, lambda a, b: np.maximum(a @ b, 0), (17, 9, 600))),
         (product_of, lambda a, b: np.maximum(a @ b, 0), (17, 9, 601)),
         (windows, windows_expected, (64, 12, 5)),
-        (windows, windows_expected, (61, 12, 5)),
+        slow((windows, windows_expected, (61, 12, 5))),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -288,7 +292,7 @@ def test_a_long_sum_occupies_all_multiprocessors(
         (product_of, (1024, 1024, 1024), 1),  # as many blocks, each with much to do
         (product_of, (16, 2048, 2048), 8),
         (windows, (64, 64, 28), 4),
-        (windows, (63, 65, 27), 4),
+        slow((windows, (63, 65, 27), 4)),
         (windows, (64, 64, 112), 1),
     ],
 )
@@ -391,7 +395,7 @@ def test_rows_of_any_length_move_in_whole_vectors_but_for_their_ends(
     assert made is row_sums or f"pack<{lanes}>(&Y[" in text
 
 
-@pytest.mark.parametrize("shape", [(6, 3, 5, 15), (5, 1, 15, 15), (3, 2, 3, 2)])
+@pytest.mark.parametrize("shape", [(6, 3, 5, 15), slow(((5, 1, 15, 15),)), (3, 2, 3, 2)])
 def test_rows_of_several_axes_are_kept_in_registers(shape: tuple[int, ...]) -> None:
     check(image_softmax, image_softmax_expected, *shape)
     task = task_of(image_softmax, *shape, target=Target.of("cuda -arch=sm_90"))

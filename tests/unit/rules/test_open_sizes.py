@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from support.legal_configurations import default_and_drawn
+from support.slow_cases import slow
 
 import autotune
 from autotune import te
@@ -23,10 +24,10 @@ from autotune.task.task import Task
 LIKELY = [
     ((512, 512, 512), {}),
     ((7, 1000, 2048), {}),
-    ((64, 768, 768), {}),
+    slow(((64, 768, 768), {})),
     ((33, 100, 30), {"transpose_a": True}),
     ((100, 40, 300), {"transpose_b": True}),
-    ((2, 4096, 1024), {"dtype": "float16"}),
+    slow(((2, 4096, 1024), {"dtype": "float16"})),
     ((48, 64, 80), {"dtype": "int8", "out_dtype": "int32"}),
 ]
 SIZES = [(1, 1, 1), (5, 3, 2), (33, 65, 17), (64, 64, 64), (1, 200, 40), (130, 1, 9), (8, 31, 129)]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from support.legal_configurations import TRIED
+from support.slow_cases import slow, slow_if
 
 import autotune
 from autotune import rules, te
@@ -162,7 +163,9 @@ def task_of(made: Callable[..., Made], args: tuple[Any, ...], target: Target = H
     return Task(Template("computation", "llvm", instance), {}, target)
 
 
-@pytest.mark.parametrize(("made", "args", "reference", "knob"), CASES)
+@pytest.mark.parametrize(
+    ("made", "args", "reference", "knob"), slow_if(lambda case: "int8" in case[1], CASES)
+)
 def test_every_configuration_is_right_and_has_the_rules_knob(
     made: Callable[..., Made], args: tuple[Any, ...], reference: Callable[[Array], Any], knob: str
 ) -> None:
@@ -193,7 +196,9 @@ def test_rules_do_not_fire_where_they_bring_nothing(
     assert not any(name.startswith(knob) for name in task_of(made, args).space.column_names)
 
 
-@pytest.mark.parametrize(("threads", "launches"), [(1, 0), (2, 1), (4, 1), (5, 4), (64, 4)])
+@pytest.mark.parametrize(
+    ("threads", "launches"), [slow((1, 0)), (2, 1), (4, 1), (5, 4), slow((64, 4))]
+)
 def test_few_long_rows_are_computed_row_by_row_if_each_thread_has_two(
     threads: int, launches: int
 ) -> None:
@@ -328,7 +333,7 @@ def test_functions_are_computed_for_several_vectors_at_a_time() -> None:
         assert {v for name, v in values.items() if name.startswith("lanes")} == {vectors * lanes}
 
 
-@pytest.mark.parametrize(("threads", "way"), [(1, "rows"), (2, "rows"), (64, "whole")])
+@pytest.mark.parametrize(("threads", "way"), [slow((1, "rows")), (2, "rows"), (64, "whole")])
 def test_few_long_rows_are_shared_as_long_as_threads_have_several(threads: int, way: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # more threads than this machine has

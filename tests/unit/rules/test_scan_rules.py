@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.legal_configurations import TRIED
+from support.slow_cases import slow_if
 
 import autotune
 from autotune import rules, te
@@ -327,7 +328,14 @@ def template_of(made: Callable[[], Made]) -> Template:
     return Template("computation", "llvm", instance)
 
 
-@pytest.mark.parametrize("made", REFERENCES, ids=lambda f: f.__name__)
+#: Those that are much like another one.
+ALIKE = {
+    product_of_sums, blocked_product_of_all, blocked_product_of_keys_last,
+    cell_with_transposed_weights, long_row_sums_of_squares,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("made", slow_if(ALIKE.__contains__, REFERENCES), ids=lambda f: f.__name__)
 def test_every_configuration_of_a_scan_is_right(made: Callable[[], Made]) -> None:
     task = Task(template_of(made), {}, Target("llvm"))
     rng = np.random.default_rng(0)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pretended.machines import MACHINES, VARIABLE, machine_named
 from support.command_line import ROOT, environment
+from support.slow_cases import slow_names
 
 from autotune.system import host
 
@@ -89,7 +90,11 @@ def on(machine: str, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", [*MACHINES, "long-name+64-cores+container"])
+#: Those that differ from others in a name or a width alone.
+ALIKE = {"short-name", "one-word", "brackets", "sse4", "elsewhere"}
+
+
+@pytest.mark.parametrize("name", [*slow_names(ALIKE, MACHINES), "long-name+64-cores+container"])
 def test_processes_of_a_pretended_machine_and_their_children_see_it(name: str) -> None:
     machine = machine_named(name)
     done = on(name, sys.executable, "-c", IN_A_CHILD)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from support.slow_cases import slow
 
 from autotune.errors import UsageError
 from autotune.testing.tuner_suite import FAILURES, TunerSuite, mixed_space, run, works
@@ -19,7 +20,8 @@ def runnable(name: str) -> Any:
         check_tuner(name)
     except UsageError as error:
         return pytest.param(name, marks=pytest.mark.skip(reason=str(error)))
-    return name
+    # Its other tests are in test_optuna; the samplers that take less time are tried here.
+    return slow(name) if name in ("optuna:tpe", "optuna:qmc") else name
 
 
 class TestEveryTuner(TunerSuite):
