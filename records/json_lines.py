@@ -29,15 +29,6 @@ def parse_plain(line: bytes) -> object | None:
     return found
 
 
-def parse_shallow(text: bytes) -> object | None:
-    """Return what `parse_plain` does; the caller looks how deep it is nested."""
-    try:
-        found: object = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return found
-
-
 def parse_json(line: bytes) -> object:
     """Return the value of a line of JSON.
 
@@ -55,6 +46,14 @@ def parse_json(line: bytes) -> object:
         raise ValueError("it is not text in UTF-8") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"{text.strip()[:_SHOWN]!r} is not JSON") from error
+
+
+def compact_json(data: object) -> str:
+    """Return plain data as JSON."""
+    try:
+        return orjson.dumps(data).decode()
+    except TypeError:  # integers of more than 64 bits, halves of characters
+        return json.dumps(data, separators=(",", ":"), ensure_ascii=False)
 
 
 def canonical_json(data: object) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from records.outline import LineParts, Shared, read_parts
+from records.json_lines import compact_json
 from records.record import Record
 from records.tables.table import Field, as_text
+from records.trial_lines import Shared, Trial, read_trial
 
 BEYOND_64_BITS = -1  # Stands for an index or a seed that no column holds.
 NO_RANK = -1  # Of a trial.
@@ -82,11 +82,20 @@ FIELDS = (
 Column = npt.NDArray[Any] | bytes | tuple[list[str], npt.NDArray[np.int32]]
 
 
+class _Row(NamedTuple):
+    """A record, and where it has what its line keeps in other places."""
+
+    shared: Shared
+    own: Trial | Record
+    number: int  # Of the configuration.
+    values: Mapping[str, Any]
+
+
 class Columns:
     """The columns of `FIELDS` but the log, to which lines are added."""
 
     def __init__(self) -> None:
-        self._rows: list[LineParts] = []
+        self._rows: list[_Row] = []
         self._blocks: dict[str, list[Any]] = {field.name: [] for field in _OWN}
         self._shared: dict[tuple[str | None, ...], int] = {}  # Numbers by texts.
         self._shared_blocks: list[npt.NDArray[np.int32]] = []
@@ -97,15 +106,19 @@ class Columns:
 
     def add_line(self, line: bytes) -> None:
         """Add a line; ValueError or RecursionError if it is no record."""
-        parts = read_parts(line)
-        self._add(parts if isinstance(parts, LineParts) else _parts_of(parts))
+        found = read_trial(line)
+        if isinstance(found, Record):
+            self.add_record(found)
+        else:
+            shared, trial = found
+            self._add(_Row(shared, trial, trial.config.index, trial.config.values))
 
     def add_record(self, record: Record) -> None:
         """Add a record."""
-        self._add(_parts_of(record))
+        self._add(_Row(Shared.of_record(record), record, record.index, record.config["values"]))
 
-    def _add(self, parts: LineParts) -> None:
-        self._rows.append(parts)
+    def _add(self, row: _Row) -> None:
+        self._rows.append(row)
         self.count += 1
         if len(self._rows) >= _BLOCK:
             self._end_block()
@@ -125,7 +138,7 @@ class Columns:
         if not self._rows:
             return
         values = _values_of(self._rows)
-        numbers = [self._number_of(parts.shared) for parts in self._rows]
+        numbers = [self._number_of(row.shared) for row in self._rows]
         self._shared_blocks.append(np.array(numbers, np.int32))
         self._rows = []
         for field in _OWN:
@@ -185,37 +198,24 @@ def _integers(values: Sequence[int]) -> npt.NDArray[np.int64]:
         return np.array([*fits], np.int64)
 
 
-def _parts_of(record: Record) -> LineParts:
-    """Return a record as if its line had been read in parts; it may be of a final comparison."""
-    more = {name: getattr(record, name) for name in _MORE}
-    own = {"config": record.config, "costs_s": record.costs_s, "error": record.error}
-    shared = Shared(record.workload, record.target, record.policy, record.device, record.versions)
-    return LineParts(shared, own, more, b"")
-
-
-_MORE = (
-    "seed", "timestamp", "fingerprints", "build_s", "run_s", "max_error", "raced", "noise", "final",
-)  # fmt: skip
-
-
-def _values_of(rows: Sequence[LineParts]) -> dict[str, Any]:
+def _values_of(rows: Sequence[_Row]) -> dict[str, Any]:
     """Return the values of rows by the names of the columns, None for what is not known."""
-    own, more = [parts.own for parts in rows], [parts.more for parts in rows]
-    errors = [values.get("error") for values in own]
-    finals = [values.get("final") for values in more]
-    prints = [values.get("fingerprints") or {} for values in more]
+    own = [row.own for row in rows]
+    errors = [one.error for one in own]
+    finals = [one.final for one in own]
+    prints = [one.fingerprints or {} for one in own]
     return {
-        "config_index": [values["config"]["index"] for values in own],
-        "config": [_values_text(parts.config, parts.own["config"]["values"]) for parts in rows],
-        **_costs([values.get("costs_s") or () for values in own]),
+        "config_index": [row.number for row in rows],
+        "config": [_json(row.values) for row in rows],
+        **_costs([one.costs_s or () for one in own]),
         **{
             f"error_{name}": [None if error is None else error[name] for error in errors]
             for name in ("code", "stage", "message")
         },
         "comparison": [None if final is None else final["comparison"] for final in finals],
         "rank": [NO_RANK if final is None else final["rank"] for final in finals],
-        "raced": [values.get("raced") is True for values in more],
-        **{name: [values.get(name) for values in more] for name in _NUMBERS},
+        "raced": [one.raced for one in own],
+        **{name: [getattr(one, name) for one in own] for name in _NUMBERS},
         **{
             f"{name}_fingerprint": [texts.get(name) for texts in prints]
             for name in ("space", "template", "code")
@@ -240,19 +240,8 @@ def _costs(costs: Sequence[Sequence[float]]) -> dict[str, npt.NDArray[Any]]:
     return {"cost_s": median, "cost_min_s": least, "cost_max_s": largest, "repeats": repeats}
 
 
-_VALUES = b'"values":'
-
-
-def _values_text(config: bytes, values: Mapping[str, Any]) -> str | None:
-    """Return the knob values as JSON; the text of a line is that already, unless it has escapes."""
-    _, _, text = config.partition(_VALUES)
-    if not (values and text) or _VALUES in text or b"\\" in text or not text.isascii():
-        return _json(values)
-    return text[:-1].decode("ascii")
-
-
 def _json(data: Any) -> str | None:
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False) if data else None
+    return compact_json(data) if data else None
 
 
 def _name(device: Mapping[str, Any]) -> str | None:

@@ -148,6 +148,7 @@ def test_unusual_texts_are_as_everywhere_in_tables(tmp_path):
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
+        ('{"tile":8,"order":"rows"}', '{"tile":8,"order":"rows"}'),
         ('{"values":3}', '{"values":3}'),
         ('{"é":"\\u00e9"}', '{"é":"é"}'),
         ('{"a":1},"values":{"b":2}', '{"b":2}'),

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from records import NewerSchemaError, Record, RecordError
-from records.outline import LineParts, Outline, outlines, read_parts
+from records.outline import Outline, outlines
+from records.trial_lines import read_trial
 
 LINE = {
     "schema": 1,
@@ -54,7 +55,7 @@ def check(line):
 def test_the_outline_of_a_line_is_that_of_its_record():
     check(text_of(LINE))
     check(text_of(LINE) + b"\n")
-    assert isinstance(read_parts(text_of(LINE)), LineParts)  # the quick way was taken
+    assert not isinstance(read_trial(text_of(LINE)), Record)  # the quick way was taken
 
 
 CHANGES = {
@@ -73,6 +74,15 @@ CHANGES = {
     "a value beyond 64 bits": {"config": {"index": 1, "values": {"a": [2**70]}}},
     "text of another script": {"config": {"index": 1, "values": {"größe": "日\ud800"}}},
     "no values": {"config": {"index": 1, "values": {}}},
+    "lists in lists of a knob": {"config": {"index": 1, "values": {"a": [1, [2, None]]}}},
+    "a knob that is a large fraction": {"config": {"index": 1, "values": {"a": 1e300}}},
+    "the largest cost": {"costs_s": [10**18]},
+    "a time that is an integer": {"timestamp": 2**53 + 1},
+    "a seed beyond 64 bits": {"seed": 2**64},
+    "more in an error": {"costs_s": None, "error": {**FAILURE, "line": 3}},
+    "no error": {"error": None, "steps": None, "noise": None},
+    "resources": {"kernels": [{"name": "k", "registers": 32}], "clocks": {"sm_mhz": 1980}},
+    "nothing in final": {"final": None},
 }
 WRONG = {
     "both": {"error": FAILURE},
@@ -92,6 +102,15 @@ WRONG = {
     "raced that is a number": {"raced": 1},
     "an error beyond all numbers": {"max_error": "much"},
     "a final without a rank": {"final": {"comparison": "x"}},
+    "an error that is no text": {"costs_s": None, "error": {**FAILURE, "code": 3}},
+    "a cost beyond the largest": {"costs_s": [10**18 + 1]},
+    "a seed that no float holds": {"seed": 10**400},
+    "a time that no float holds": {"timestamp": 10**400},
+    "a step that no float holds": {"steps": [["split", 10**400]]},
+    "kernels that are an object": {"kernels": {}},
+    "clocks that are a list": {"clocks": []},
+    "no policy": {"policy": None},
+    "a schema that is a fraction": {"schema": 1.0},
     "a newer schema": {"schema": 99},
     "a device that steers a terminal": {"device": {"name": "a\x1bb"}},
 }
@@ -118,7 +137,7 @@ def test_a_line_of_no_record_has_no_outline(change):
 @pytest.mark.parametrize(
     "line",
     [
-        # LineParts of the line stand where they must not, or twice.
+        # Parts of the line stand where they must not, or twice.
         text_of(LINE).replace(b',"seed":7', b',"seed":7,"target":"cuda"'),
         text_of(LINE).replace(b',"seed":7', b',"seed":7,"device":{}'),
         text_of(LINE).replace(b',"seed":7', b',"seed":7,"schema":99'),
@@ -131,6 +150,12 @@ def test_a_line_of_no_record_has_no_outline(change):
         text_of(LINE).replace(b"]]}", b"]]}}"),
         text_of(LINE).replace(b'"k"', b'"k'),
         text_of(LINE).replace(b'"factor",4', b'"factor",NaN'),
+        text_of(LINE).replace(b'"factor",4', b'"factor",1e999'),
+        text_of(LINE).replace(b'"factor",4', b'"factor","\xff"'),
+        text_of(LINE).replace(b'"Intel', b'"\xffIntel'),
+        text_of(LINE).replace(b'"threads":2', b'"threads":1e999'),
+        text_of(LINE).replace(b'"seed":7', b'"seed":"a","seed":7'),
+        text_of(LINE).replace(b'"schema":1,', b""),
         text_of(LINE).replace(b'"factor",4', b'"factor",' + b"[" * 70 + b"]" * 70),
         b"\xef\xbb\xbf" + text_of(LINE),
     ],
@@ -169,6 +194,6 @@ def test_lines_of_no_record_stay_in_their_place_among_outlines():
 
 
 def test_what_lines_share_is_forgotten_before_it_fills_the_memory(monkeypatch):
-    monkeypatch.setattr("records.outline._MOST_REMEMBERED", 3)
+    monkeypatch.setattr("records.trial_lines._MOST_REMEMBERED", 3)
     for n in range(10):
         check(changed({"workload": {"template": f"t{n}", "args": {}}, "steps": [["s", n], ["t"]]}))
