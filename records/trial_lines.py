@@ -36,7 +36,7 @@ _Cost = Annotated[float, Meta(ge=MIN_S, lt=MAX_S)]
 _Scalar = _Int | float | str | bool | None
 
 
-class Config(Struct, forbid_unknown_fields=True, gc=False):
+class TrialConfig(Struct, forbid_unknown_fields=True, gc=False):
     """A configuration, as `Record.config`."""
 
     index: _Int
@@ -52,7 +52,7 @@ class Trial(Struct, forbid_unknown_fields=True, gc=False, kw_only=True):
     policy: Raw
     device: Raw
     versions: Raw
-    config: Config
+    config: TrialConfig
     costs_s: Annotated[list[_Cost], Meta(min_length=1)] | None = None
     error: dict[str, str] | None = None
     seed: _Int
