@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import reprlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from autotune.errors import InstantiationError, UsageError
 from autotune.external.external_kernel import ExternalKernel
 from autotune.external.included_files import headers_of_flags, read, with_included
 from autotune.ir.stmt import CallForm, PrimFunc, Raw
+from autotune.system.words import one_line
 from autotune.target import Target
 from autotune.te.tensor import Tensor
 
@@ -27,6 +29,15 @@ BY_VALUE = frozenset(
 )
 
 _LANGUAGES = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++"}
+
+#: What a kernel has lists of.
+_LISTS = {
+    "inputs": "tensors from te.placeholder",
+    "outputs": "tensors from te.placeholder",
+    "arguments": "tensors and numbers",
+    "scratch": "tensors",
+    "flags": "texts",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,7 @@ class CKernel(ExternalKernel):
         NumPy have their own type, other integers are ``int`` and other floats ``double``.
     scratch : sequence of Tensor
         Inputs that the function may overwrite, such as memory to work in. It gets copies, made when
-        it is bound to arrays: what one call leaves there, the next one finds.
+        it is bound to arrays: each call finds there what the call before has left.
     times_itself : bool
         Whether the function returns the time that it took, in milliseconds, as a ``float``. Then
         this is what counts, and not the time of the call.
@@ -89,16 +100,38 @@ class CKernel(ExternalKernel):
     folder: str = ""
 
     def __post_init__(self) -> None:
+        for name, items in _LISTS.items():
+            object.__setattr__(self, name, self._listed(name, items))
+        for name in ("compiler", "folder"):
+            if not isinstance(getattr(self, name), str):
+                raise self._mistake(name, "text")
+        if not isinstance(self.defines, Mapping):
+            raise self._mistake("defines", "a mapping of names to values")
+        if not isinstance(self.times_itself, (bool, np.bool_)):
+            raise self._mistake("times_itself", "True or False")
         self._check([*self.inputs, *self.outputs], "inputs and outputs", self.defines, "a macro")
         _ = self._call_form
         if not isinstance(self.source, (str, os.PathLike)):
             raise UsageError(f"{self.what}: source must be text or a path, got {self.source!r}")
-        if isinstance(self.flags, str) or not all(isinstance(flag, str) for flag in self.flags):
-            raise UsageError(f"{self.what}: flags must be a list of texts, got {self.flags!r}")
+        if not all(isinstance(flag, str) for flag in self.flags):
+            raise self._mistake("flags", "a list of texts")
         if self.language not in ("", *COMPILERS):
             raise UsageError(f'{self.what}: language must be "c" or "c++", got {self.language!r}')
         if self._language == "c" and not str(self.name).isidentifier():
             raise UsageError(f"{self.what}: the name of a function in C is an identifier")
+
+    def _listed(self, name: str, items: str) -> tuple[Any, ...]:
+        """Return the items of a list, which may be an iterator."""
+        given = getattr(self, name)
+        is_one = isinstance(given, (str, bytes, Mapping, np.ndarray, Tensor))
+        if is_one or not isinstance(given, Iterable):
+            raise self._mistake(name, f"a list of {items}")
+        return tuple(given)
+
+    def _mistake(self, name: str, wanted: str) -> UsageError:
+        """Return the error of an argument that is something else."""
+        shown = _shown(getattr(self, name))
+        return UsageError(f"{self.what}: {name} must be {wanted}, got {shown}")
 
     def refusal(self, target: Target) -> str:
         """Return why a target cannot run it, and which could; empty if it can."""
@@ -155,11 +188,12 @@ class CKernel(ExternalKernel):
         if not (self.arguments or copied or self.scratch or self.times_itself):
             return None
         for tensor in self.scratch:
-            if tensor not in inputs or tensor in self.outputs:
+            known = isinstance(tensor, Tensor) and tensor in inputs
+            if not known or tensor in self.outputs:
                 raise UsageError(f"{self.what}: scratch must be inputs that are no outputs")
         pointers = {t: len(tensors) - 1 - tensors[::-1].index(t) for t in tensors}
-        given = list(self.arguments) or list(pointers)
-        missing = [t.name for t in pointers if t not in given]
+        given = self.arguments or tuple(pointers)
+        missing = [t.name for t in pointers if not any(t is a for a in given)]
         if missing:
             raise UsageError(f"{self.what}: arguments lack {', '.join(missing)}")
         return CallForm(
@@ -177,7 +211,7 @@ class CKernel(ExternalKernel):
         if kind is None or kind not in BY_VALUE:
             raise UsageError(
                 f"{self.what}: arguments are its inputs, its outputs, and numbers (a knob is a "
-                f"macro), got {value!r}"
+                f"macro), got {_shown(value)}"
             )
         plain = value.item() if isinstance(value, np.generic) else value
         if kind == "int32" and not -(2**31) <= plain < 2**31:
@@ -213,3 +247,8 @@ class CKernel(ExternalKernel):
         name = os.path.basename(path)
         text = with_included(read(path, self.what), name, os.path.dirname(path), self.what)
         return f'#line 1 "{name}"\n{text}'
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message, in one line."""
+    return one_line(reprlib.repr(value))

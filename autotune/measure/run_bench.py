@@ -19,7 +19,7 @@ from autotune.measure.checks.check_cases import Accept, AnswerCheck, Given
 from autotune.measure.checks.compare_outputs import OutputCheck
 from autotune.measure.checks.guard_zones import Buffers
 from autotune.measure.checks.prepare_checks import prepare
-from autotune.measure.checks.reference import ReferenceOnDevice
+from autotune.measure.checks.reference import ReferenceOnDevice, read_only
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.roofline import Ceiling, measure_ceiling
 from autotune.measure.timing.interleaved_timing import reallocated, time_interleaved
@@ -66,7 +66,8 @@ class _PreparedCheck:
             for right, allowed in zip(check.expected, check.allowed, strict=True)
         ]
         self._accept = check.accept
-        self._expected = check.expected if check.accept else []
+        self._template = subject.signature.name
+        self._expected = [read_only(right) for right in check.expected] if check.accept else []
 
     @property
     def intact(self) -> bool:
@@ -120,16 +121,23 @@ class _PreparedCheck:
             worst = max(worst or 0.0, verdict.max_error)
         return worst
 
-
     def _ask(self, accept: Accept) -> None:
-        """Raise CandidateError if the template does not accept the outputs."""
+        """Raise CandidateError if the template does not accept the outputs, or fails."""
         kinds = [array.dtype for array in self._expected]
         outputs = map(self._device.download, self.buffers.outputs)
-        found = [out.view(kind) for out, kind in zip(outputs, kinds, strict=True)]
-        said = accept(self._expected, found)
-        if isinstance(said, str) or not said:
-            words = said if isinstance(said, str) else "the template does not accept its answer"
-            raise CandidateError(MeasureErrorNo.WRONG_ANSWER, "check", words)
+        found = [read_only(o.view(kind)) for o, kind in zip(outputs, kinds, strict=True)]
+        code = MeasureErrorNo.WRONG_ANSWER
+        try:
+            said = accept(list(self._expected), found)
+            is_right = not isinstance(said, str) and bool(said)
+        except (Exception, SystemExit) as error:
+            words = f"accept of template {self._template!r} failed: {describe(error)}"
+            hint = "; it may not change its arrays" if "read-only" in words else ""
+            raise CandidateError(code, "check", words + hint) from error
+        if not is_right:
+            lines = said.strip().splitlines() if isinstance(said, str) else []
+            words = lines[0] if lines else "the template does not accept its answer"
+            raise CandidateError(code, "check", words)
 
 
 class RunBench:
@@ -170,9 +178,7 @@ class RunBench:
         self._monitor = _noise_monitor(device)
         self.notes = device.notes  # what could not be had here, a line each
         try:
-            prepared = prepare(
-                subject, self._reference, unscheduled, given, seed, accept
-            )  # fmt: skip
+            prepared = prepare(subject, self._reference, unscheduled, given, seed, accept)
             # What answers are checked with: "given" by the template, "unscheduled" or "none".
             self.reference = prepared.reference
             self.checks = prepared.words  # how precise answers must be, a line each
@@ -313,6 +319,10 @@ class RunBench:
 
     def _bound(self, loaded: Any) -> list[Call]:
         """Return calls of a candidate, on the arrays of each check."""
+        scratch = getattr(loaded, "scratch", ())
+        if scratch:
+            every = [each.buffers for each in self._prepared]
+            return [loaded.bind(*own.arrays, scratch=own.copies(scratch)) for own in every]
         return [self._bind(loaded, each.buffers.arrays) for each in self._prepared]
 
     def _bind(self, loaded: Any, arrays: Sequence[Any]) -> Call:
@@ -381,7 +391,7 @@ class RunBench:
 def _call_on(loaded: Any, arrays: Sequence[Any]) -> Call:
     """Return a call as a program makes it, with its arrays, of a candidate for the CPU.
 
-    One that times itself says so only if it is bound to its arrays.
+    A kernel that times itself is bound to them: only then do its calls return its time.
     """
     if getattr(loaded, "times_itself", False):
         return loaded.bind(*arrays)  # type: ignore[no-any-return]

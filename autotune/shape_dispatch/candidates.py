@@ -17,7 +17,7 @@ from autotune.reuse import choose
 from autotune.reuse.policy import ReusePolicy
 from autotune.task.task import Task
 from autotune.template import Template
-from records.groups import RecordSource
+from records.groups import RecordGroup, RecordSource
 
 # Makes the task of a template from arguments.
 TaskOf = Callable[[Mapping[str, Any]], Task]
@@ -96,8 +96,8 @@ def tuned_shapes(
     found: dict[str, TunedShape] = {}
     for group in source.groups(template.name):
         shared = all(group.args.get(name) == value for name, value in wanted.items())
-        if any(isinstance(value, list) for value in group.args.values()):
-            continue  # of open sizes already
+        if is_of_open_sizes(group):
+            continue
         if group.constant or group.args.keys() != {*required, *defaults} or not shared:
             continue
         task = task_of(group.args)
@@ -108,6 +108,11 @@ def tuned_shapes(
             shape = TunedShape(task.args, choice.config.values)
             found[task.workload.key] = shape
     return list(found.values())
+
+
+def is_of_open_sizes(group: RecordGroup) -> bool:
+    """Whether records are of one kernel for all sizes, tuned for a list of them."""
+    return any(isinstance(value, list) for value in group.args.values())
 
 
 def open_sizes_of(template: Template, shapes: Sequence[TunedShape]) -> tuple[str, ...]:

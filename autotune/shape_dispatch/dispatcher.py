@@ -19,6 +19,7 @@ from autotune.shape_dispatch.candidates import (
     Candidate,
     TaskOf,
     TunedShape,
+    is_of_open_sizes,
     open_sizes_of,
     tuned_shapes,
 )
@@ -160,9 +161,13 @@ def _shapes(
     if source is not None:
         found = tuned_shapes(template, task_of, given, source, policy, notify)
     if len(found) < 2:
+        is_open = source is not None and any(map(is_of_open_sizes, source.groups(template.name)))
+        instead = "`autotune run` makes some"
+        if is_open:
+            instead = "others are of one kernel for all sizes, which `autotune build` builds"
         raise NoRecordError(
             f"dispatch needs records of two shapes of {template.name} at least, there are "
-            f"{len(found)} that can be used; `autotune run` makes some"
+            f"{len(found)} that can be used; {instead}"
         )
     return found
 

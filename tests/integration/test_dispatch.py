@@ -128,6 +128,15 @@ def test_arguments_that_are_set_select_the_shapes(log, capsys):
     assert "two shapes of matmul at least, there are 1" in capsys.readouterr().err
 
 
+def test_records_of_one_kernel_for_all_sizes_are_to_be_built(tmp_path, capsys):
+    log = tmp_path / "open.jsonl"
+    task = Task(find_template("matmul", "llvm"), {"m": [1, 4, 8], "n": 16, "k": 16}, "llvm")
+    RecordStore(log).append([measured(task, task.default_index, 1e-4)])
+    assert main(["dispatch", "matmul", "--log", str(log), "--dry-run"]) == 3
+    said = " ".join(capsys.readouterr().err.split())
+    assert "others are of one kernel for all sizes, which `autotune build` builds" in said
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

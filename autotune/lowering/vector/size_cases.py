@@ -22,7 +22,8 @@ from autotune.ir.ops import binary, const
 from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt
 from autotune.ir.visitor import free_vars, walk, walk_expr
 
-#: Most copies of a function.
+#: Most copies of a function: at least `_FEW` of `rules/contractions/packed_panels.py`, which relies
+#: on a copy for each number of rows.
 _MOST = 16
 
 

@@ -39,6 +39,8 @@ class Buffers:
         self.inputs = [g.array for g in self._guarded if not g.is_output]
         self.outputs = [g.array for g in self._guarded if g.is_output]
         self._sources: list[Copy] = []
+        self._parameters = parameters
+        self._copies: dict[int, _Guarded] = {}  # of inputs, by their positions
 
     @property
     def nbytes(self) -> int:
@@ -55,12 +57,24 @@ class Buffers:
         """Keep the present values of the inputs where no kernel can change them unseen."""
         self._sources = [self._device.keep(array) for array in self.inputs]
 
+    def copies(self, positions: Sequence[int]) -> list[DeviceArray]:
+        """Return copies of inputs between guard zones, which the next candidate may overwrite."""
+        for n in positions:
+            if n not in self._copies:
+                self._copies[n] = _Guarded(self._device, self._parameters[n], self._pattern.array)
+            self._copies[n].array[...] = self.arrays[n]
+        return [self._copies[n].array for n in positions]
+
     def restore(self) -> None:
         """Restore the inputs and all guard zones to their values at the time of `seal`."""
         for array, source in zip(self.inputs, self._sources, strict=True):
             array[...] = source.array
-        for guarded in self._guarded:
+        for guarded in self._all:
             guarded.renew()
+
+    @property
+    def _all(self) -> list[_Guarded]:
+        return [*self._guarded, *self._copies.values()]
 
     @property
     def intact(self) -> bool:
@@ -78,7 +92,7 @@ class Buffers:
 
         Guard zones and inputs must not change; outputs may hold anything.
         """
-        for guarded in self._guarded:
+        for guarded in self._all:
             if (words := guarded.find_damage()) is not None:
                 return words
         inputs = [guarded for guarded in self._guarded if not guarded.is_output]

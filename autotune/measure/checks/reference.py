@@ -124,7 +124,7 @@ class Reference:
         process = os.getpid()
         try:
             with np.errstate(all="ignore"):
-                returned = self._function(*map(_read_only, inputs))
+                returned = self._function(*map(read_only, inputs))
         except Exception as error:
             hint = "; it may not change its inputs, only return new arrays"
             raise UsageError(
@@ -180,7 +180,8 @@ def _as(array: Array, dtype: str) -> Array:
         return np.asarray(array, dtype=dtypes.numpy_dtype(dtype), order="C")
 
 
-def _read_only(array: Array) -> Array:
+def read_only(array: Array) -> Array:
+    """Return a view of an array that cannot be written to."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -39,6 +39,16 @@ _ENTRIES = {
     f"void (*const {_ENTRY})() = reinterpret_cast<void (*)()>(&{{name}});",
 }
 
+# Refuses a function that times itself and returns something else than its time.
+_WHY = '"a function that times itself must return float"'
+_TIMED = {
+    "c": f"_Static_assert(_Generic({{call}}, float: 1, default: 0), {_WHY});",
+    "c++": "template <class... autotune_types>\n"
+    "constexpr bool autotune_timed(float (*)(autotune_types...)) {{ return true; }}\n"
+    "constexpr bool autotune_timed(...) {{ return false; }}\n"
+    f"static_assert(autotune_timed(&{{name}}), {_WHY});",
+}
+
 # What compilers call a preprocessed text.
 _PREPROCESSED = {"c": "cpp-output", "c++": "c++-cpp-output"}
 
@@ -75,6 +85,11 @@ class CSource:
         raw = function.body
         assert isinstance(raw, Raw)
         entry = _ENTRIES[raw.language].format(name=raw.name)
+        if raw.call is not None and raw.call.times_itself:
+            # In C, arguments of some values stand for all: the call is not evaluated.
+            given = ("(void *) 1" if isinstance(a, int) else "1" for a in raw.call.arguments)
+            call = f"{raw.name}({', '.join(given)})"
+            entry = f"{entry}\n{_TIMED[raw.language].format(name=raw.name, call=call)}"
         text = f'#line 1 "macros"\n{raw_text(raw)}\n#line 1 "autotune"\n{entry}\n'
         own = Signature.of(function)
         return cls(own, text, raw.language, raw.command, raw.folder, raw.call)
@@ -272,6 +287,8 @@ class LoadedObject:
         self._form = binary.source.call or CallForm(tuple(range(arrays)))
         #: Whether calls return the milliseconds that the function says it took.
         self.times_itself = self._form.times_itself
+        #: Positions of the inputs that it may overwrite.
+        self.scratch = self._form.scratch
         self._is_plain = self._form.arguments == tuple(range(arrays))
         types = [
             ctypes.c_void_p if isinstance(a, int) else _number_type(a[0])
@@ -290,20 +307,25 @@ class LoadedObject:
         needed, or an output overlaps another argument. Raises UsageError if it returns a time that
         is none.
         """
-        if self._form.copied or self._form.scratch:
+        if self._form.copied or self.scratch:
             self.bind(*arrays)()
         else:
             self._run(self._given(self._checker.values(self._checker.arrays(arrays))))
 
-    def bind(self, *arrays: Any) -> Callable[[], float | None]:
+    def bind(
+        self, *arrays: Any, scratch: Sequence[Array] | None = None
+    ) -> Callable[[], float | None]:
         """Check the arrays once and return a call without arguments, for calls in a row.
 
         The arrays must not be resized while the result is in use. It returns the milliseconds that
         the function says it took, if it times itself.
+
+        `scratch`: copies of the inputs that it may overwrite; by default it makes some.
         """
         held: list[Array] = list(self._checker.arrays(arrays))
-        for position in self._form.scratch:
-            held[position] = held[position].copy()
+        copies = [held[n].copy() for n in self.scratch] if scratch is None else scratch
+        for position, array in zip(self.scratch, copies, strict=True):
+            held[position] = array
         addresses = self._checker.values(held)
         given = [ctypes.c_void_p(a) if type(a) is int else a for a in self._given(addresses)]
         copied = [(addresses[to], addresses[of], held[of].nbytes) for of, to in self._form.copied]

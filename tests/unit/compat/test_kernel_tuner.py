@@ -172,6 +172,22 @@ def test_a_region_becomes_a_timed_function_and_arguments() -> None:
     assert [*arguments["twice"][2:]] == [100, 2.0]
 
 
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("unsigned int *", "uint32"), ("const float*", "float32"), ("long long*", "int64"),
+        ("unsigned char*", "uint8"), ("long unsigned int*", "uint64"), ("bool*", "bool"),
+        ("uint16_t*", "uint16"), ("const double * restrict", "float64"), ("signed*", "int32"),
+    ],
+)  # fmt: skip
+def test_types_of_arrays_may_be_written_in_many_ways(kind: str, dtype: str) -> None:
+    (array,) = directives.allocate_signature_memory({"x": [kind, "100"]})
+    assert (array.dtype.name, array.shape) == (dtype, (100,))
+    if dtype not in ("bool", "float64"):
+        (number,) = directives.allocate_signature_memory({"n": [kind.replace("*", ""), "100"]})
+        assert (number.dtype.name, number) == (dtype, 100)
+
+
 def test_parts_of_a_region_are_told_by_name() -> None:
     assert list(directives.extract_directive_code(REGION, kernel_name="other")) == []
     assert directives.extract_directive_data(REGION)["twice"]["size"] == ["int", "N"]
@@ -183,6 +199,12 @@ def test_parts_of_a_region_are_told_by_name() -> None:
     [
         (lambda: directives.Fortran(), "regions in Fortran"),
         (lambda: directives.parse_size("M", ["#define N 1"]), "the size 'M' of a region is no"),
+        (lambda: directives.allocate_signature_memory({"x": ["Point*", 4]}), "of type 'Point\\*'"),
+        (lambda: directives.allocate_signature_memory({"x": ["float**", 4]}), "of type 'float"),
+        (lambda: directives.allocate_signature_memory({"x": ["long double", 4]}), "'long double'"),
+        (lambda: directives.allocate_signature_memory({"x": ["unsigned float", 4]}), "unsigned"),
+        (lambda: directives.allocate_signature_memory({"x": ["", 4]}), "of type ''"),
+        (lambda: directives.allocate_signature_memory({"n": ["char", 200]}), "not hold 200"),
         (
             lambda: directives.extract_directive_code("#pragma tuner start f x(int:1)\n"),
             "has no '#pragma tuner stop'",

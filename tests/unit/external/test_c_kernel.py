@@ -165,7 +165,7 @@ def test_what_is_missing_is_told_in_one_line(given: tuple[Any, ...], message: st
 def test_kernels_are_copied() -> None:
     kernel = autotune.CKernel("f", "\n", **arrays(4))
     assert copy.copy(kernel) == kernel
-    assert dataclasses.replace(kernel, flags=[]).flags == []
+    assert dataclasses.replace(kernel, flags=[]).flags == ()
 
 
 @needs_cc

@@ -71,19 +71,49 @@ def test_it_gets_right_and_found_outputs_and_decides() -> None:
 
 @pytest.mark.parametrize(
     ("says", "message"),
-    [("row 3 is not sorted", "row 3 is not sorted"), (None, "does not accept its answer")],
+    [
+        ("row 3 is not sorted", "row 3 is not sorted"),
+        ("\nrow 3 is not sorted:\n7 0 1\n", "row 3 is not sorted:"),
+        (None, "the template does not accept its answer"),
+        ("", "the template does not accept its answer"),
+        ("\n", "the template does not accept its answer"),
+    ],
 )
-def test_it_may_say_what_is_wrong(says: Any, message: str) -> None:
-    with pytest.raises(CandidateError, match=message):
+def test_it_may_say_what_is_wrong_in_a_line(says: Any, message: str) -> None:
+    with pytest.raises(CandidateError, match=f"^{message}$"):
         bench(lambda right, found: says).run(writes(2))
 
 
-def test_what_it_raises_fails_the_candidate() -> None:
-    def fails(right: Any, found: Any) -> bool:
-        raise ValueError("no such row")
+@pytest.mark.parametrize("says", ["raises", "is neither true nor false"])
+def test_where_it_fails_the_record_names_it(says: str) -> None:
+    def fails(right: Any, found: Any) -> Any:
+        if says != "raises":
+            return found[0] == right[0]
+        raise ValueError("no such row:\n7")
 
-    with pytest.raises(CandidateError, match="ValueError: no such row"):
+    with pytest.raises(CandidateError, match=r"^accept of template .twice. failed: ValueE") as it:
         bench(fails).run(writes(2))
+    assert (it.value.code, it.value.stage) == ("WRONG_ANSWER", "check")
+    assert "\n" not in it.value.message
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_it_may_not_change_the_arrays(which: int) -> None:
+    def changes(*outputs: Any) -> bool:
+        outputs[which][0][0] -= 1
+        return True
+
+    with pytest.raises(CandidateError, match="read-only; it may not change its arrays"):
+        bench(changes).run(writes(2))
+
+
+def test_it_gets_the_right_outputs_each_time() -> None:
+    def empties(right: Any, found: Any) -> bool:
+        return bool((right.pop() == found.pop()).all())
+
+    own = bench(empties)
+    for _ in range(2):
+        own.run(writes(2))
 
 
 def test_an_input_that_was_changed_is_told_first() -> None:

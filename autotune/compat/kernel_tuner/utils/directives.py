@@ -23,11 +23,13 @@ _DEFINE = re.compile(r"#\s*define\s+(\w+)\s+(\S+)")
 _PARALLEL = re.compile(r"#\s*pragma\s+acc\s+parallel\b")
 _DATA_CLAUSE = re.compile(r"\b(copy|copyin|copyout|create|no_create|present|deviceptr|attach)\(")
 
-#: NumPy's types by those of C; arrays of other types are bytes.
+#: NumPy's types by those of C, without the words that leave them as they are.
 _DTYPES = {
-    "float": "float32", "double": "float64", "char": "int8", "short": "int16", "int": "int32",
-    "long": "int64", "unsigned": "uint32", "size_t": "uint64",
+    "float": "float32", "double": "float64", "bool": "bool", "char": "int8", "short": "int16",
+    "": "int32", "long": "int64", "size_t": "uint64", "ptrdiff_t": "int64",
+    **{f"{u}int{bits}_t": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
 }  # fmt: skip
+_QUALIFIERS = {"int", "signed", "unsigned", "const", "volatile", "restrict", "__restrict__"}
 
 #: Integers in new arrays are less than this.
 _LARGEST_INTEGER = 1024
@@ -268,13 +270,30 @@ def allocate_signature_memory(
 
 
 def _allocated(kind: str, size: int) -> Any:
-    dtype = np.dtype(_DTYPES.get(kind.replace("*", "").strip(), "int8"))
+    dtype = _dtype(kind)
+    largest = 1 if dtype.kind == "b" else np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
     if "*" not in kind:
+        if size > largest:
+            raise UsageError(f"a region has a number of type {kind!r}, which does not hold {size}")
         return dtype.type(size)
     rng = np.random.default_rng()
     if dtype.kind == "f":
         return rng.random(size, dtype=dtype)
-    return rng.integers(min(_LARGEST_INTEGER, int(np.iinfo(dtype).max)), size=size, dtype=dtype)
+    return rng.integers(min(_LARGEST_INTEGER, int(largest) + 1), size=size, dtype=dtype)
+
+
+def _dtype(kind: str) -> np.dtype[Any]:
+    """Return NumPy's type for one of C, or for what a pointer points to; UsageError without one."""
+    words = set(kind.replace("*", " ", 1).split())
+    found = _DTYPES.get(" ".join(words - _QUALIFIERS)) if words else None
+    if found is not None and "unsigned" in words:
+        found = f"u{found}" if found.startswith("int") else None
+    if found is None:
+        raise UsageError(
+            f"a region has something of type {kind!r}: known are numbers such as 'unsigned int', "
+            "'double' and 'size_t', and pointers to them"
+        )
+    return np.dtype(found)
 
 
 def process_directives(
