@@ -54,7 +54,6 @@ class Cache:
             "kernel_name": problem.name,
             "problem_size": "callable" if callable(problem_size) else problem_size,
             "tune_params_keys": list(problem.parameters),
-            "tune_params": problem.parameters,
             "objective": "time",
         }
         self._pending: dict[str, Result] = {}
@@ -152,7 +151,12 @@ class Cache:
 
     def _write(self, entries: Mapping[str, Any]) -> None:
         # Kernel Tuner reads the end of a cache that nobody writes to as "}\n}".
-        head = json.dumps(self._head, default=_as_json, indent="")
+        choices = {n: {str(v): v for v in own} for n, own in self._problem.parameters.items()}
+        for name, own in choices.items():
+            rows = (entry for entry in entries.values() if isinstance(entry, dict))
+            own.update((str(row[name]), row[name]) for row in rows if name in row)
+        every = {name: list(own.values()) for name, own in choices.items()}
+        head = json.dumps({**self._head, "tune_params": every}, default=_as_json, indent="")
         lines = ",\n".join(
             f"{json.dumps(key)}: {json.dumps(entry, default=_as_json)}"
             for key, entry in entries.items()

@@ -278,7 +278,9 @@ def test_a_call_gets_the_results_of_its_own_space_and_keeps_the_others(written: 
     assert list(cache.results([])) == ["2,x"]
     assert not cache.results(restrictions_of(["a > 2"], ["a", "kind"]))
     cache.add({"3,x": {"a": 3, "kind": "x", "time": 1.0}})
-    assert list(json.loads(written.read_text())["cache"]) == ["1,x", "2,x", "3,x"]
+    document = json.loads(written.read_text())
+    assert list(document["cache"]) == ["1,x", "2,x", "3,x"]
+    assert document["tune_params"] == {"a": [2, 3, 1], "kind": ["x"]}
 
 
 def test_calls_that_share_a_cache_keep_each_others_results(tmp_path: Path) -> None:
