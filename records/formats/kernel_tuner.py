@@ -39,9 +39,9 @@ _BETWEEN = re.compile(r'\}\s*+,\s*+(?=")')
 _DECODER = json.JSONDecoder()
 _MAX_DAMAGED = 1000
 
-# What an entry has beside the knobs.
-_FIELDS = {"time", "times", "error", "timestamp", "compile_time", *_RUN_TIMES, "strategy_time"}
-_FIELDS |= {"framework_time"}
+#: What an entry has beside the knobs.
+FIELDS = {"time", "times", "error", "timestamp", "compile_time", *_RUN_TIMES, "strategy_time"}
+FIELDS |= {"framework_time"}
 
 # What a failure is called there.
 _FAILED_AS = {
@@ -200,7 +200,7 @@ def why_not(record: Record) -> str | None:
     shape = shape_of(values)
     if shape is None:
         return "a knob that is a list of lists"
-    if _FIELDS & expanded(values)[1](values).keys():
+    if FIELDS & expanded(values)[1](values).keys():
         return "a knob named like what Kernel Tuner measures"
     return None
 

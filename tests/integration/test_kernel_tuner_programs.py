@@ -19,6 +19,9 @@ from autotune.compat.kernel_tuner.util import (
     RuntimeFailedConfig,
 )
 from autotune.compat.kernel_tuner.utils.directives import Code, Cxx, OpenMP, process_directives
+from autotune.errors import UsageError
+from autotune.tuner.run.events import Measured
+from autotune.tuning import tune
 
 pytestmark = needs_cxx
 
@@ -136,6 +139,25 @@ def test_a_cache_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     again, env = tuned(cache="add.json")
     assert again == after
     assert env["best_config"] == min(after, key=lambda result: result["time"])
+
+
+def test_results_are_in_the_cache_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def watched(*args: Any, callbacks: Any, **more: Any) -> Any:
+        def look(event: Any) -> None:
+            if isinstance(event, Measured):
+                seen.append(len(json.loads(Path("add.json").read_text())["cache"]))
+
+        return tune(*args, callbacks=[*callbacks, look], **more)
+
+    monkeypatch.setattr("autotune.compat.kernel_tuner.interface.tune", watched)
+    with pytest.raises(UsageError, match="metric 'bad' fails: ZeroDivisionError"):
+        tuned(cache="add", metrics={"bad": lambda p: 1 / 0})
+    assert seen[0] == 1
+    monkeypatch.setattr("autotune.compat.kernel_tuner.interface.tune", None)
+    results, _ = tuned(cache="add", metrics={"good": "2 * time"})
+    assert [result["good"] / result["time"] for result in results] == [2, 2, 2]
 
 
 @pytest.mark.filterwarnings("ignore")  # of that package

@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 import math
-import operator
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
+from autotune.compat.kernel_tuner.arguments import (
+    answers_of,
+    arguments_of,
+    check_folder,
+    check_number,
+    check_texts,
+    check_type,
+    parameters_of,
+    refuse,
+    search_of,
+)
+from autotune.compat.kernel_tuner.cache import Cache
 from autotune.compat.kernel_tuner.problem import VERIFY, Array, Problem, flat, key_of, write_problem
 from autotune.compat.kernel_tuner.restrictions import (
     RestrictedTemplate,
     Restriction,
     is_legal,
-    negated,
     restrictions_of,
+    unknown,
 )
 from autotune.compat.kernel_tuner.results import (
-    Cache,
     Metrics,
     Result,
     add_metrics,
     best_of,
+    check_metrics,
     is_larger_better,
     results_of,
     totals_of,
@@ -47,7 +58,6 @@ from autotune.compat.kernel_tuner.sources import (
 )
 from autotune.compat.kernel_tuner.util import ErrorConfig
 from autotune.errors import UsageError
-from autotune.external.c_kernel import BY_VALUE
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.function_source import text_with_what_it_uses
 from autotune.runtime.cpu.c_compiler import (
@@ -58,21 +68,12 @@ from autotune.runtime.cpu.c_compiler import (
 )
 from autotune.system.host import processor_name
 from autotune.target import Target
-from autotune.tuner.factory import TUNERS
+from autotune.tuner.run.events import Event, Measured
 from autotune.tuning import tune
 from records.storage.append_only_log import RecordStore
 
-#: Strategies of Kernel Tuner, and the tuner that takes the place of each.
-STRATEGIES = {
-    "brute_force": "grid", "random_sample": "random", "genetic_algorithm": "genetic",
-    "greedy_ils": "local", "greedy_mls": "local", "ordered_greedy_mls": "local", "mls": "local",
-    "bayes_opt": "model",
-}  # fmt: skip
-
-#: Measurements of a strategy, if `max_fevals` does not say how many.
-MEASUREMENTS = 100
-
 _MOST_TEXTS = 100_000  # Configurations whose texts are made in advance.
+_MOST_CHECKED = 10_000  # Configurations that restrictions are tried with in advance.
 _FOREVER_MS = 1e9
 
 Params = Mapping[str, Any]
@@ -122,7 +123,7 @@ def tune_kernel(
     Parameters
     ----------
     kernel_name, kernel_source, problem_size, arguments, tune_params, ...
-        As of Kernel Tuner; docs/compat.md has a table. What can have no meaning here is refused;
+        As in Kernel Tuner; docs/compat.md has a table. What can have no meaning here is refused;
         what is about devices and grids of threads changes nothing.
     folder : path, optional
         Where the arguments and the log of records are kept; by default they are temporary.
@@ -144,48 +145,50 @@ def tune_kernel(
     """
     begin = time.perf_counter()
     gpu_only = {"smem_args": smem_args, "cmem_args": cmem_args, "texmem_args": texmem_args}
-    _refuse({**gpu_only, "observers": observers, "simulation_mode": simulation_mode})
+    refuse({**gpu_only, "observers": observers, "simulation_mode": simulation_mode})
     objective = objective or "time"
-    larger = is_larger_better(objective, objective_higher_is_better)
+    check_number("atol", atol, 0)
+    check_type("objective", objective, str, "the name of a metric")
+    if folder is not None:
+        check_folder(folder)
     problem = _problem(
         kernel_name, kernel_source, arguments, tune_params, lang, compiler, compiler_options
     )
-    search = _search(strategy, strategy_options, objective, problem)
+    search = search_of(strategy, strategy_options, objective, problem)
+    chosen = check_metrics(metrics, objective, problem.parameters)
+    larger = is_larger_better(objective, objective_higher_is_better)
+    answers = answers_of(answer, problem)
     rules = restrictions_of(restrictions, list(problem.parameters))
-    known = None if cache is None else Cache(cache, problem, problem_size)
-    results = {} if known is None else dict(known.results)
-    if results:
-        rules.append(_unknown(list(problem.parameters), results))
-    answers = _answers(answer, problem)
+    for params in itertools.islice(_configurations(problem), _MOST_CHECKED):
+        is_legal(rules, params)  # tells now of one that fails
     whole = replace(
         problem,
         text=_texts(problem, kernel_source, defines, rules),
         outputs=_outputs(problem, answers, verify is not None),
         answered=list(answers),
-        atol=atol,
+        atol=float(atol),
         verify="" if verify is None else _verify_text(verify),
     )
+    known = None if cache is None else Cache(cache, whole, problem_size, arguments)
+    results = {} if known is None else known.results(rules)
+    any_left = not results or _any_left(whole, rules, results)
+    if results:
+        rules = [*rules, unknown(problem.parameters, results.values())]
+    options = {
+        **search,
+        "policy": _policy(iterations),
+        "timeout": timeout,
+        "progress": False if quiet else None,
+    }
     with tempfile.TemporaryDirectory() if folder is None else nullcontext(os.fspath(folder)) as at:
         place = write_problem(Path(at).absolute(), whole, arguments, answers)
-        path = place / "log.jsonl"
-        try:
-            if not results or _any_left(whole, rules):
-                tune(
-                    RestrictedTemplate.of(whole, rules),
-                    {"problem": str(place)},
-                    log=path,
-                    policy=_policy(iterations),
-                    timeout=timeout,
-                    progress=False if quiet else None,
-                    **search,
-                )
-        finally:
-            trials = [r for r in RecordStore(path).load() if is_legal(rules, r.config["values"])]
-            results.update(results_of(trials))
-            for result in results.values():
-                add_metrics(result, metrics or {})
-            if known is not None and results:
-                known.write(results, processor_name())
+        new = _measured(whole, rules, place, known, options if any_left else None)
+    results.update(new)
+    for result in results.values():
+        add_metrics(result, chosen)
+    if known is not None and chosen:
+        known.add(results)
+        known.flush()
     listed = list(results.values())
     env: dict[str, Any] = {
         "device_name": processor_name(),
@@ -198,8 +201,40 @@ def tune_kernel(
     if best is not None:
         env["best_config"] = best
     if not quiet:
-        print(_told(best, listed, [*problem.parameters, "time", *(metrics or ())]))
+        print(_told(best, listed, [*problem.parameters, "time", *chosen]))
     return listed, env
+
+
+def _measured(
+    problem: Problem,
+    rules: Sequence[Restriction],
+    place: Path,
+    known: Cache | None,
+    options: Mapping[str, Any] | None,
+) -> dict[str, Result]:
+    """Measure configurations, and return their results, which a cache gets as they come.
+
+    `place`: the folder of the problem; its log may have some of them.
+    `options`: of `tune`; None if there is nothing to measure.
+    """
+    log = place / "log.jsonl"
+
+    def on_event(event: Event) -> None:
+        if known is not None and isinstance(event, Measured):
+            known.add(results_of([event.record]))
+
+    try:
+        if options is not None:
+            template = RestrictedTemplate.of(problem, rules)
+            tune(template, {"problem": str(place)}, log=log, callbacks=[on_event], **options)
+        trials = [r for r in RecordStore(log).load() if is_legal(rules, r.config["values"])]
+        found = results_of(trials)
+        if known is not None:
+            known.add(found)
+    finally:
+        if known is not None:
+            known.flush()
+    return found
 
 
 def run_kernel(
@@ -229,7 +264,7 @@ def run_kernel(
     Parameters
     ----------
     kernel_name, kernel_source, problem_size, arguments, params, ...
-        As of Kernel Tuner; `params` has a value of each parameter.
+        As in Kernel Tuner; `params` has a value of each parameter.
 
     Returns
     -------
@@ -243,7 +278,8 @@ def run_kernel(
     CompileError
         If the compiler refuses the text.
     """
-    _refuse({"smem_args": smem_args, "cmem_args": cmem_args, "texmem_args": texmem_args})
+    refuse({"smem_args": smem_args, "cmem_args": cmem_args, "texmem_args": texmem_args})
+    check_type("params", params, Mapping, "a dict")
     choices = {name: [value] for name, value in params.items()}
     problem = _problem(
         kernel_name, kernel_source, arguments, choices, lang, compiler, compiler_options
@@ -263,16 +299,6 @@ def run_kernel(
     ]
 
 
-def _refuse(given: Mapping[str, Any]) -> None:
-    """Raise UsageError if an argument is given that has no meaning here."""
-    for name, value in given.items():
-        if value:
-            raise UsageError(
-                f"{name} is not supported: docs/compat.md lists the arguments that have a meaning "
-                "for kernels in C"
-            )
-
-
 def _problem(
     name: str,
     source: Any,
@@ -283,12 +309,14 @@ def _problem(
     options: Sequence[str] | None,
 ) -> Problem:
     """Return what is known of a kernel before its text and its answers are."""
+    check_type("kernel_name", name, str, "a text")
+    check_type("compiler", compiler, (str, NoneType), "a text")
+    if options is not None:
+        check_texts("compiler_options", options)
     check_language(lang, source)
     chosen, flags = compiler_of(compiler, options)
     if not is_generated(source):
         flags += openmp_flags(text_of(source), flags)
-    if not isinstance(choices, Mapping):
-        raise UsageError(f"tune_params must be a dict of lists, got {choices!r}")
     return Problem(
         name,
         "",
@@ -296,50 +324,11 @@ def _problem(
         chosen,
         flags,
         os.getcwd(),
-        {str(key): _choices(key, values) for key, values in choices.items()},
+        parameters_of(choices),
         {"kernel_tuner": 1},
-        [_argument(n, given) for n, given in enumerate(arguments)],
+        arguments_of(arguments),
         [],
     )
-
-
-def _choices(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return the values of a parameter as plain ones, each once."""
-    found = [v.item() if isinstance(v, np.generic) else v for v in values]
-    for value in found:
-        if not isinstance(value, (bool, int, float, str)):
-            raise UsageError(f"tune_params: {name} has {value!r}, which is no number and no text")
-    return list(dict.fromkeys(found))
-
-
-def _argument(number: int, given: Any) -> tuple[str, Any]:
-    """Return dtype and shape of an array, or dtype and value of a number."""
-    if isinstance(given, np.ndarray):
-        return given.dtype.name, list(given.shape)
-    if isinstance(given, np.generic) and given.dtype.name in BY_VALUE:
-        return given.dtype.name, given.item()
-    raise UsageError(
-        f"arguments: {number} must be an array or a number of NumPy, such as numpy.int32(3), got "
-        f"{given!r}"
-    )
-
-
-def _answers(answer: Sequence[Any] | None, problem: Problem) -> dict[int, Array]:
-    """Return the right values of arrays, by position; what is left out at the end has none."""
-    found: dict[int, Array] = {}
-    for n, (right, own) in enumerate(
-        itertools.zip_longest(answer or [], problem.arguments, fillvalue=None)
-    ):
-        if own is None:
-            raise UsageError(f"answer has {len(answer or [])} items, and arguments fewer")
-        if right is None or n not in problem.arrays:
-            continue
-        if np.size(right) != math.prod(own[1]):
-            raise UsageError(
-                f"answer: item {n} has {np.size(right)} elements, the argument {math.prod(own[1])}"
-            )
-        found[n] = np.asarray(right)
-    return found
 
 
 def _outputs(problem: Problem, answers: Mapping[int, Array], verified: bool) -> list[int]:
@@ -359,46 +348,36 @@ def _texts(
     rules: Sequence[Restriction],
 ) -> str | dict[str, str]:
     """Return the text; that of each configuration if macros alone do not tell them apart."""
+    check_type("defines", defines, (Mapping, NoneType), "a dict")
     if not is_generated(source) and defines is None:
         return text_of(source)
-    if math.prod(map(len, problem.parameters.values())) > _MOST_TEXTS:
+    if _size(problem) > _MOST_TEXTS:
         raise UsageError(
             f"texts are made for {_MOST_TEXTS} configurations at most: give a text that uses the "
             "parameters as macros"
         )
     return {
         key_of(params): generated_text(source, defines, problem.defines, params)
-        for params in _configurations(problem, rules)
+        for params in _configurations(problem)
+        if is_legal(rules, params)
     }
 
 
-def _configurations(problem: Problem, rules: Sequence[Restriction]) -> list[dict[str, Any]]:
+def _size(problem: Problem) -> int:
+    return math.prod(map(len, problem.parameters.values()))
+
+
+def _configurations(problem: Problem) -> Iterator[dict[str, Any]]:
     rows = itertools.product(*problem.parameters.values())
-    every = (dict(zip(problem.parameters, row, strict=True)) for row in rows)
-    return [params for params in every if is_legal(rules, params)]
+    return (dict(zip(problem.parameters, row, strict=True)) for row in rows)
 
 
-def _any_left(problem: Problem, rules: Sequence[Restriction]) -> bool:
+def _any_left(problem: Problem, rules: Sequence[Restriction], known: Container[str]) -> bool:
     """Whether a configuration is to be measured still; of a large space it is taken to be so."""
-    size = math.prod(map(len, problem.parameters.values()))
-    return size > _MOST_TEXTS or bool(_configurations(problem, rules))
-
-
-def _unknown(names: Sequence[str], known: Mapping[str, Result]) -> Restriction:
-    """Return what keeps configurations away whose results are known."""
-    rows = [{name: result[name] for name in names} for result in known.values()]
-
-    def holds(values: Params) -> Any:
-        found = [
-            functools.reduce(operator.and_, (values[n] == value for n, value in row.items()))
-            for row in rows
-        ]
-        while len(found) > 1:  # by halves, so that the expression is not deep
-            pairs = itertools.zip_longest(found[::2], found[1::2], fillvalue=False)
-            found = [a | b for a, b in pairs]
-        return negated(found[0])
-
-    return Restriction("its result is not known yet", holds)
+    return _size(problem) > _MOST_TEXTS or any(
+        key_of(params) not in known and is_legal(rules, params)
+        for params in _configurations(problem)
+    )
 
 
 def _verify_text(verify: Callable[..., Any]) -> str:
@@ -416,25 +395,6 @@ def _verify_text(verify: Callable[..., Any]) -> str:
 def _policy(iterations: int) -> TimingPolicy:
     """Return how each configuration is timed: one call for each of the times."""
     return TimingPolicy(repeats=iterations, min_repeat_ms=0.0, budget_ms=_FOREVER_MS, race=0.0)
-
-
-def _search(
-    strategy: str | None, options: Mapping[str, Any] | None, objective: str, problem: Problem
-) -> dict[str, Any]:
-    """Return the arguments of `tune` that say how to search."""
-    given, name = dict(options or {}), strategy or "brute_force"
-    tuner = STRATEGIES.get(name, name if name in TUNERS else None)
-    if tuner is None:
-        known = ", ".join([*STRATEGIES, *TUNERS])
-        raise UsageError(f"strategy {name!r} is not supported: choose one of {known}")
-    if objective != "time" and tuner != "grid":
-        raise UsageError(
-            f"strategy {name!r} searches for the least time, not for {objective!r}: brute_force "
-            "finds the best of any objective"
-        )
-    size = math.prod(map(len, problem.parameters.values()))
-    most = given.get("max_fevals", size if tuner == "grid" else MEASUREMENTS)
-    return {"tuner": tuner, "trials": min(int(most), size), "time": given.get("time_limit")}
 
 
 def _told(best: Result | None, results: Sequence[Result], names: Sequence[str]) -> str:

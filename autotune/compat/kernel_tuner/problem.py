@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from autotune import te
 from autotune.external.c_kernel import CKernel
 from autotune.system.user_modules import load_object
 from autotune.template import Knobs, template
+from records.storage.files import replacing
 
 Array = npt.NDArray[Any]
 
@@ -116,11 +117,18 @@ def write_problem(
         digest.update(array.view(np.uint8).data)
     place = folder / f"{problem.name}-{digest.hexdigest()}"
     place.mkdir(parents=True, exist_ok=True)
-    (place / "problem.json").write_text(text, encoding="utf-8")
-    (place / "verify.py").write_text(problem.verify, encoding="utf-8")
+    _write(place / "problem.json", lambda path: path.write_text(text, encoding="utf-8"))
+    _write(place / "verify.py", lambda path: path.write_text(problem.verify, encoding="utf-8"))
     for name, array in named.items():
-        np.save(place / f"{name}.npy", array)
+        _write(place / f"{name}.npy", functools.partial(np.save, arr=array))
     return place
+
+
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file as a whole, unless it is there: workers of other calls may have mapped it."""
+    if not path.exists():
+        with replacing(path) as partial:
+            write(partial)
 
 
 def flat(array: Array) -> Array:

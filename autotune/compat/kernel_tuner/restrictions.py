@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from autotune.compat.kernel_tuner.problem import Problem, kernel, plain
-from autotune.errors import UsageError
+from autotune.errors import AutotuneError, InstantiationError, UsageError, error_text
 from autotune.external.c_kernel import CKernel
+from autotune.system.words import one_line
 from autotune.template import Knobs, Template
 from autotune.trace.symbolic_values import SymbolicInt
 from search_spaces import SpaceError
@@ -38,6 +40,8 @@ class Restriction:
 
     text: str
     holds: Condition
+    #: What messages call it.
+    name: str
 
 
 def restrictions_of(given: Any, names: Sequence[str]) -> list[Restriction]:
@@ -52,12 +56,13 @@ def restrictions_of(given: Any, names: Sequence[str]) -> list[Restriction]:
 
 
 def _restriction(given: Any, number: int, names: Sequence[str]) -> Restriction:
+    name = f"restriction {number}"
     if isinstance(given, str):
-        return _of_text(given, names)
+        return _of_text(given, name, names)
     chosen = names
     if isinstance(given, tuple) and len(given) >= 2 and callable(given[0]):
         given, chosen = given[0], list(given[1])
-        return Restriction(f"restriction {number}", lambda p: given(**{n: p[n] for n in chosen}))
+        return Restriction(name, lambda p: given(**{n: p[n] for n in chosen}), name)
     if not callable(given) or type(given).__module__.startswith("constraint"):
         raise UsageError(
             f"restrictions are texts, functions of a dict, or functions with the names of their "
@@ -66,13 +71,11 @@ def _restriction(given: Any, number: int, names: Sequence[str]) -> Restriction:
     parameters = list(inspect.signature(given).parameters)
     by_name = all(name in names for name in parameters)
     if by_name:
-        return Restriction(
-            f"restriction {number}", lambda p: given(**{n: p[n] for n in parameters})
-        )
-    return Restriction(f"restriction {number}", given)
+        return Restriction(name, lambda p: given(**{n: p[n] for n in parameters}), name)
+    return Restriction(name, given, name)
 
 
-def _of_text(text: str, names: Sequence[str]) -> Restriction:
+def _of_text(text: str, name: str, names: Sequence[str]) -> Restriction:
     try:
         root = parse_expression(text)
     except SpaceError as error:
@@ -80,7 +83,7 @@ def _of_text(text: str, names: Sequence[str]) -> Restriction:
     unknown = [name for name in names_of(root) if name not in names]
     if unknown:
         raise UsageError(f"restriction {text!r}: there is no parameter {unknown[0]!r}")
-    return Restriction(text, functools.partial(_condition, root))
+    return Restriction(text, functools.partial(_condition, root), f"{name}, {text!r},")
 
 
 def _condition(node: ast.expr, values: Mapping[str, Any]) -> Any:
@@ -151,6 +154,59 @@ def _decided(values: Mapping[str, Any], node: ast.expr) -> dict[str, Any]:
     return {name: plain(values[name]) for name in names_of(node)}
 
 
+def unknown(parameters: Mapping[str, list[Any]], known: Iterable[Mapping[str, Any]]) -> Restriction:
+    """Return what keeps the configurations away that are known.
+
+    `parameters`: the choices of each.
+    """
+    rows = frozenset(tuple(row[name] for name in parameters) for row in known)
+
+    def holds(values: Mapping[str, Any]) -> Any:
+        own = tuple(values[name] for name in parameters)
+        if not any(isinstance(value, SymbolicInt) for value in own):
+            return own not in rows
+        return negated(_are_among(own, list(parameters.values()), rows))
+
+    text = "its result is not known yet"
+    return Restriction(text, holds, text)
+
+
+def _are_among(
+    values: Sequence[Any], choices: Sequence[list[Any]], rows: frozenset[tuple[Any, ...]]
+) -> Any:
+    """Return whether values, some of them symbols, are a row: short where rows are regular."""
+    if not values:
+        return bool(rows)
+    rests: dict[Any, set[tuple[Any, ...]]] = {}
+    for first, *rest in rows:
+        rests.setdefault(first, set()).add(tuple(rest))
+    firsts: dict[frozenset[tuple[Any, ...]], set[Any]] = {}
+    for first, several in rests.items():
+        firsts.setdefault(frozenset(several), set()).add(first)
+    return _any([
+        _is_among(values[0], choices[0], own) & _are_among(values[1:], choices[1:], rest)
+        for rest, own in firsts.items()
+    ])  # fmt: skip
+
+
+def _is_among(value: Any, choices: list[Any], own: Collection[Any]) -> Any:
+    """Return whether a value is one of some choices: of a symbol, by the runs that they form."""
+    if not isinstance(value, SymbolicInt):
+        return value in own
+    runs = [
+        list(run) for is_own, run in itertools.groupby(sorted(choices), own.__contains__) if is_own
+    ]
+    return _any([(value >= run[0]) & (value <= run[-1]) for run in runs])
+
+
+def _any(found: list[Any]) -> Any:
+    """Return whether one of several conditions holds, by halves, so that none is deep."""
+    while len(found) > 1:
+        pairs = itertools.zip_longest(found[::2], found[1::2], fillvalue=False)
+        found = [a | b for a, b in pairs]
+    return found[0] if found else False
+
+
 @dataclass(frozen=True)
 class RestrictedTemplate(Template):
     """The template of a problem in the process that searches, which alone knows restrictions.
@@ -171,14 +227,30 @@ class RestrictedTemplate(Template):
         made: CKernel = super().described(cfg, *args, **kwargs)
         values = {name: cfg[name] for name in cfg}
         for restriction in self.restrictions:
-            condition = restriction.holds(values)
+            try:
+                condition = restriction.holds(values)
+            except (AutotuneError, ZeroDivisionError):
+                raise
+            except Exception as error:
+                if is_legal(self.restrictions, {name: plain(v) for name, v in values.items()}):
+                    raise  # symbols alone make it fail
+                raise InstantiationError("another restriction refuses it") from error
             cfg.add_constraint(_truth(condition), restriction.text)
         return made
 
 
 def is_legal(restrictions: Sequence[Restriction], values: Mapping[str, Any]) -> bool:
-    """Whether plain values keep all restrictions; what is divided by 0 does not."""
-    try:
-        return all(bool(one.holds(values)) for one in restrictions)
-    except ZeroDivisionError:
-        return False
+    """Whether plain values keep all restrictions; what is divided by 0 does not.
+
+    Raises UsageError if a restriction fails otherwise, unless one before it refuses the values.
+    """
+    for one in restrictions:
+        try:
+            if not one.holds(values):
+                return False
+        except ZeroDivisionError:
+            return False
+        except Exception as error:
+            why = f"{type(error).__name__}: {one_line(error_text(error))}"
+            raise UsageError(f"{one.name} fails for {dict(values)}: {why}") from error
+    return True

@@ -1,26 +1,25 @@
-"""Results as Kernel Tuner returns and caches them, made from records."""
+"""Results as Kernel Tuner returns them, made from records; their metrics and totals."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+import ast
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from autotune.compat.kernel_tuner.problem import Problem, key_of
+from autotune.compat.kernel_tuner.arguments import RESERVED, check_type
+from autotune.compat.kernel_tuner.problem import key_of
 from autotune.compat.kernel_tuner.util import (
     CompilationFailedConfig,
     ErrorConfig,
     InvalidConfig,
     RuntimeFailedConfig,
 )
-from autotune.errors import UsageError
+from autotune.errors import UsageError, error_text
+from autotune.system.words import one_line
 from records import Record
-from records.formats.kernel_tuner import SCHEMA_VERSION, document_of, parse_document
-from records.storage.files import replacing
+from records.formats.kernel_tuner import document_of
 from search_spaces import SpaceError
 from search_spaces.expression import evaluate, names_of, parse_expression
 
@@ -37,15 +36,18 @@ _LARGER |= {"TB/s": True, "GFLOPS/W": True, "GFLOP/J": True}
 
 _PARTS = ("compile", "verification", "benchmark", "strategy", "framework")
 
+#: What results have that can be an objective, or in a metric.
+_NUMBERS = ("time", *(f"{part}_time" for part in _PARTS))
+
 
 def results_of(records: Iterable[Record]) -> dict[str, Result]:
     """Return a result for each configuration measured, in order, by its key."""
     trials = {key_of(r.config["values"]): r for r in records if r.is_trial}
     document = document_of(trials.values()) if trials else {"cache": {}}
-    return {key: _read(entry) for key, entry in document["cache"].items()}
+    return {key: read_entry(entry) for key, entry in document["cache"].items()}
 
 
-def _read(entry: Mapping[str, Any]) -> Result:
+def read_entry(entry: Mapping[str, Any]) -> Result:
     """Return an entry of a cache with what failed as objects, as programs look for these."""
     return {
         name: _FAILED[value]() if isinstance(value, str) and value in _FAILED else value
@@ -53,25 +55,58 @@ def _read(entry: Mapping[str, Any]) -> Result:
     }
 
 
+def check_metrics(metrics: Any, objective: str, parameters: Collection[str]) -> Metrics:
+    """Return the metrics that an argument gives.
+
+    Raises UsageError if one is neither a function nor an expression of what there is, has the name
+    of something else, or the objective is not among them.
+    """
+    found = {} if metrics is None else metrics
+    check_type("metrics", found, Mapping, "a dict of texts and functions")
+    known = [*parameters, *_NUMBERS]
+    for name, metric in found.items():
+        check_type("metrics: a name", name, str, "a text")
+        if name in RESERVED or name in parameters:
+            raise UsageError(f"metric {name!r}: that is what results call something else")
+        if not callable(metric):
+            check_type(f"metric {name!r}", metric, str, "a text or a function")
+            unknown = [n for n in names_of(_expression(name, metric)) if n not in known]
+            if unknown:
+                raise UsageError(f"metric {name!r}: there is no {unknown[0]!r} in the results")
+        known.append(name)
+    if objective not in (*_NUMBERS, *found):
+        raise UsageError(f"objective {objective!r} is no metric and not among the results")
+    return found
+
+
 def add_metrics(result: Result, metrics: Metrics) -> None:
     """Compute the metrics of a configuration that has a time, in order; each may use others.
 
-    Raises UsageError if one is neither a function nor an expression of what there is.
+    Raises UsageError if one fails.
     """
     if isinstance(result["time"], ErrorConfig):
         return
     for name, metric in metrics.items():
-        if callable(metric):
-            result[name] = metric(result)
-            continue
         try:
-            root = parse_expression(metric)
-            found = evaluate(root, {n: np.asarray(result[n]) for n in names_of(root)})
-        except SpaceError as error:
-            raise UsageError(f"metric {name!r}: {error}") from error
-        except KeyError as error:
-            raise UsageError(f"metric {name!r}: there is no {error} in the results") from None
-        result[name] = found.value.item()
+            result[name] = metric(result) if callable(metric) else _evaluated(name, metric, result)
+        except UsageError:
+            raise
+        except Exception as error:
+            why = f"{type(error).__name__}: {one_line(error_text(error))}"
+            raise UsageError(f"metric {name!r} fails: {why}") from error
+
+
+def _evaluated(name: str, metric: str, result: Result) -> Any:
+    root = _expression(name, metric)
+    found = evaluate(root, {n: np.asarray(result[n]) for n in names_of(root)})
+    return found.value.item()
+
+
+def _expression(name: str, metric: str) -> ast.expr:
+    try:
+        return parse_expression(metric)
+    except SpaceError as error:
+        raise UsageError(f"metric {name!r}: {error}") from error
 
 
 def is_larger_better(objective: str, given: bool | None) -> bool:
@@ -82,10 +117,11 @@ def is_larger_better(objective: str, given: bool | None) -> bool:
 
 
 def best_of(results: Sequence[Result], objective: str, larger: bool) -> Result | None:
-    """Return the best result; None if none worked. UsageError if they lack the objective."""
+    """Return the best result; None if none worked. UsageError if an objective is no number."""
     worked = [result for result in results if not isinstance(result["time"], ErrorConfig)]
-    if any(objective not in result for result in worked):
-        raise UsageError(f"objective {objective!r} is no metric and not among the results")
+    for found in (result.get(objective) for result in worked):
+        if not isinstance(found, (int, float, np.number)):
+            raise UsageError(f"objective {objective!r} is {found!r}, which is no number")
     choose = max if larger else min
     return choose(worked, key=lambda result: result[objective], default=None)
 
@@ -95,57 +131,3 @@ def totals_of(results: Sequence[Result], elapsed_s: float) -> dict[str, float]:
     sums = {part: sum(result.get(f"{part}_time", 0) for result in results) for part in _PARTS}
     totals = {f"total_{part}_time": found for part, found in sums.items()}
     return {**totals, "overhead_time": max(0.0, 1e3 * elapsed_s - sum(sums.values()))}
-
-
-class Cache:
-    """A cache file, which is read at the beginning and replaced at the end.
-
-    `path`: the file, whose ending .json may be left out.
-
-    Raises UsageError if there is another file, or one of another kernel, problem or space.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], problem: Problem, problem_size: Any) -> None:
-        self.path = Path(path) if str(path).endswith(".json") else Path(f"{path}.json")
-        self.parameters = list(problem.parameters)
-        self._head = {
-            "schema_version": SCHEMA_VERSION,
-            "device_name": "",
-            "kernel_name": problem.name,
-            "problem_size": "callable" if callable(problem_size) else problem_size,
-            "tune_params_keys": self.parameters,
-            "tune_params": problem.parameters,
-            "objective": "time",
-        }
-        self.results: dict[str, Result] = {}
-        if not self.path.exists():
-            return
-        found = parse_document(self.path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or not isinstance(found.get("cache"), dict):
-            raise UsageError(f"cache: {self.path} is no cache of Kernel Tuner")
-        own = json.loads(json.dumps(self._head, default=_as_json))
-        for name in ("kernel_name", "problem_size", "tune_params_keys"):
-            if found.get(name) != own[name]:
-                raise UsageError(
-                    f"cache: {self.path} has the {name} {found.get(name)!r}, not {own[name]!r}: "
-                    "choose another file"
-                )
-        self._head["device_name"] = found.get("device_name", "")
-        self.results = {key: _read(entry) for key, entry in found["cache"].items()}
-
-    def write(self, results: Mapping[str, Result], device: str) -> None:
-        """Write results by their keys."""
-        # Kernel Tuner reads the end of a cache that nobody writes to as "}\\n}".
-        head = json.dumps({**self._head, "device_name": device}, default=_as_json, indent="")
-        entries = ",\n".join(
-            f"{json.dumps(key)}: {json.dumps(entry, default=_as_json)}"
-            for key, entry in results.items()
-        )
-        with replacing(self.path) as partial:
-            text = f'{head.removesuffix("}").rstrip()},\n"cache": {{\n{entries}}}\n}}'
-            partial.write_text(text, encoding="utf-8")
-
-
-def _as_json(value: Any) -> Any:
-    """Return NumPy's numbers and arrays as Python's; the text of anything else."""
-    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else str(value)

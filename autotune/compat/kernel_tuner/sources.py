@@ -37,8 +37,8 @@ def text_of(source: Any, params: Mapping[str, Any] | None = None) -> str:
     if _is_file(source):
         try:
             return Path(source).read_text(encoding="utf-8")
-        except OSError as error:
-            why = error.strerror or error
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or error
             raise UsageError(f"kernel_source: cannot read {os.fspath(source)}: {why}") from error
     if not isinstance(source, str):
         raise UsageError(f"kernel_source must be a text, a file or a function, got {source!r}")
@@ -60,11 +60,13 @@ def language_of(source: Any, compiler: str) -> str:
 
 def check_language(lang: str | None, source: Any) -> None:
     """Raise UsageError unless a kernel is in C or C++."""
+    if lang is not None and not isinstance(lang, str):
+        raise UsageError(f'lang must be a text such as "C", got {lang!r}')
     if lang is None and is_generated(source):
         raise UsageError('lang must be given with a function that makes the text, as in lang="C"')
     text = "" if lang is not None else text_of(source).lower()
     found = "CUDA" if "__global__" in text else "OpenCL" if "__kernel" in text else lang or "C"
-    if found.upper() != "C":
+    if found.upper() not in ("C", "C++"):
         advice = "write a template that returns an autotune.rtc.RawKernel (docs/rtc.md)"
         raise UsageError(
             f"kernels in {found} cannot be tuned by this call, only those in C and C++"

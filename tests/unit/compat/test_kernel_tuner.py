@@ -12,14 +12,21 @@ import pytest
 
 from autotune.compat import kernel_tuner
 from autotune.compat.kernel_tuner import run_kernel, tune_kernel, wrappers
-from autotune.compat.kernel_tuner.problem import Problem, key_of
-from autotune.compat.kernel_tuner.restrictions import RestrictedTemplate, is_legal, restrictions_of
-from autotune.compat.kernel_tuner.results import Cache, add_metrics, best_of, is_larger_better
+from autotune.compat.kernel_tuner.cache import Cache
+from autotune.compat.kernel_tuner.problem import Problem, key_of, write_problem
+from autotune.compat.kernel_tuner.restrictions import (
+    RestrictedTemplate,
+    is_legal,
+    restrictions_of,
+    unknown,
+)
+from autotune.compat.kernel_tuner.results import add_metrics, best_of, is_larger_better
 from autotune.compat.kernel_tuner.sources import compiler_of, generated_text
 from autotune.compat.kernel_tuner.util import CompilationFailedConfig, ErrorConfig
 from autotune.compat.kernel_tuner.utils import directives
 from autotune.errors import UsageError
 from autotune.task.task import Task
+from records import RecordWarning
 
 CHOICES = {"a": [1, 2, 3, 4, 6, 8], "b": [1, 2, 4], "kind": ["x", "y"], "on": [True, False]}
 
@@ -235,8 +242,8 @@ def test_metrics_are_functions_or_expressions_of_what_comes_before() -> None:
     failed = {"time": CompilationFailedConfig()}
     add_metrics(failed, {"rate": "8 / time"})
     assert failed == {"time": "CompilationFailedConfig"}
-    with pytest.raises(UsageError, match="metric 'x': there is no 'missing'"):
-        add_metrics({"time": 1.0}, {"x": "missing"})
+    with pytest.raises(UsageError, match="metric 'x' fails: ZeroDivisionError: division by zero"):
+        add_metrics({"time": 1.0}, {"x": lambda r: 1 / 0})
 
 
 def test_the_best_is_by_objective_and_never_a_failure() -> None:
@@ -252,23 +259,108 @@ def test_the_best_is_by_objective_and_never_a_failure() -> None:
         is_larger_better("own", None)
 
 
-def test_a_cache_is_read_as_it_was_written(tmp_path: Path) -> None:
-    own = problem(parameters={"a": [1, 2], "kind": ["x"]})
-    results: list[dict[str, Any]] = [
-        {"a": 1, "kind": "x", "time": 0.5, "times": [0.5], "rate": np.float32(2)},
-        {"a": 2, "kind": "x", "time": CompilationFailedConfig()},
-    ]
-    Cache(tmp_path / "c", own, (4, 2)).write(dict(zip(["1,x", "2,x"], results, strict=True)), "cpu")
-    text = (tmp_path / "c.json").read_text()
+ROWS: dict[str, dict[str, Any]] = {
+    "1,x": {"a": 1, "kind": "x", "time": 0.5, "times": [0.5], "rate": np.float32(2)},
+    "2,x": {"a": 2, "kind": "x", "time": CompilationFailedConfig()},
+}
+
+
+def cache_of(path: Path, size: Any = 4, x: float = 0.0, **changed: Any) -> Cache:
+    own = problem(**{"parameters": {"a": [1, 2], "kind": ["x"]}, **changed})
+    return Cache(path, own, size, [np.full(4, x, "float32")])
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    cache = cache_of(tmp_path / "c")
+    cache.add(ROWS)
+    cache.flush()
+    return tmp_path / "c.json"
+
+
+def rewritten(path: Path, **changed: Any) -> Path:
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, **changed}))
+    return path
+
+
+def test_a_cache_is_read_as_it_was_written(written: Path) -> None:
+    text = written.read_text()
     assert text.endswith("}}\n}")  # what Kernel Tuner takes for a closed file
     document = json.loads(text)
-    assert (document["kernel_name"], document["problem_size"]) == ("f", [4, 2])
+    assert (document["kernel_name"], document["problem_size"]) == ("f", 4)
     assert list(document["cache"]) == ["1,x", "2,x"]
-    again = Cache(tmp_path / "c.json", own, (4, 2)).results
+    again = cache_of(written).results([])
+    assert again == ROWS
     assert isinstance(again["2,x"]["time"], CompilationFailedConfig)
-    assert again["1,x"]["rate"] == 2
-    with pytest.raises(UsageError, match=r"has the problem_size .4, 2., not 5: choose another"):
-        Cache(tmp_path / "c.json", own, 5)
+
+
+def test_a_call_gets_the_results_of_its_own_space_and_keeps_the_others(written: Path) -> None:
+    cache = cache_of(written, parameters={"a": [2, 3], "kind": ["x"]})
+    assert list(cache.results([])) == ["2,x"]
+    assert not cache.results(restrictions_of(["a > 2"], ["a", "kind"]))
+    cache.add({"3,x": {"a": 3, "kind": "x", "time": 1.0}})
+    document = json.loads(written.read_text())
+    assert list(document["cache"]) == ["1,x", "2,x", "3,x"]
+    assert document["tune_params"] == {"a": [2, 3, 1], "kind": ["x"]}
+
+
+def test_calls_that_share_a_cache_keep_each_others_results(tmp_path: Path) -> None:
+    one, other = cache_of(tmp_path / "c"), cache_of(tmp_path / "c")
+    one.add({"1,x": ROWS["1,x"]})
+    other.add({"2,x": ROWS["2,x"]})
+    one.add({"1,x": ROWS["1,x"]})
+    one.flush()
+    assert cache_of(tmp_path / "c").results([]) == ROWS
+
+
+@pytest.mark.parametrize(
+    "changed", [{"text": "other"}, {"flags": ["-O3"]}, {"x": 1.0}, {"compiler": "clang++"}]
+)
+def test_a_cache_of_another_source_is_refused(written: Path, changed: dict[str, Any]) -> None:
+    cache = cache_of(written, **changed)
+    with pytest.raises(UsageError, match="of another text, other options or arguments: choose"):
+        cache.results([])
+
+
+def test_a_cache_of_something_else_is_refused(written: Path) -> None:
+    with pytest.raises(UsageError, match=r"has the problem_size 4, not .5, 2.: choose another"):
+        cache_of(written, (5, 2))
+    with pytest.raises(UsageError, match=r"has the device_name 'Another', not .*: choose another"):
+        cache_of(rewritten(written, device_name="Another"))
+    written.write_bytes(b"\xff")
+    with pytest.raises(UsageError, match=r"cannot read .*c.json: 'utf-8' codec"):
+        cache_of(written)
+
+
+def test_entries_that_are_no_results_are_passed_over(written: Path) -> None:
+    known = json.loads(written.read_text())["cache"]
+    odd = {"3": 3, "4": {"a": 1, "kind": "x"}, "5": {"time": 1.0}, "6": {**ROWS["2,x"], "time": ""}}
+    cache = cache_of(rewritten(written, cache={**known, **odd}))
+    with pytest.warns(RecordWarning, match=r"skipped 4 of 6 \(entry 3, 4, 5"):
+        assert cache.results([]) == ROWS
+
+
+def test_what_is_known_is_found_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [row for n, row in enumerate(rows()) if n % 7 and row["a"] != 3]
+    monkeypatch.setattr("autotune.compat.kernel_tuner.problem._read", lambda _: problem())
+    template = RestrictedTemplate.of(problem(), [unknown(CHOICES, known)])
+    task = Task(template, {"problem": "none"})
+    left = {
+        key_of(task.space.config(i).values) for i in range(len(task.space)) if not task.refusal(i)
+    }
+    assert left == {*map(key_of, rows())} - {*map(key_of, known)}
+    assert not task.untraceable
+
+
+def test_arrays_that_workers_may_have_mapped_stay(tmp_path: Path) -> None:
+    x = np.arange(4, dtype="float32")
+    (place,) = {write_problem(tmp_path, problem(), [x], {}) for _ in range(2)}
+    before = (place / "argument0.npy").stat()
+    write_problem(tmp_path, problem(), [x], {})
+    after = (place / "argument0.npy").stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+    np.testing.assert_array_equal(np.load(place / "argument0.npy"), x)
 
 
 # -- refused ---------------------------------------------------------------------------------------
@@ -287,7 +379,46 @@ REFUSED = [
     ({"arguments": [np.int32(3)]}, "a kernel needs an array among its arguments"),
     ({"answer": [X[:3]]}, "answer: item 0 has 3 elements, the argument 4"),
     ({"answer": [X, None]}, "answer has 2 items, and arguments fewer"),
+    ({"answer": X}, "answer must be a list with an array or None for each argument, got array"),
+    ({"answer": 3}, "answer must be a list"),
+    ({"arguments": None}, "arguments must be a list of arrays and numbers of NumPy, got None"),
     ({"tune_params": {"a": [(1, 2)]}}, "tune_params: a has .1, 2."),
+    ({"tune_params": ["a"]}, "tune_params must be a dict of lists"),
+    ({"tune_params": {"block": 4}}, "tune_params: block must be a list, got 4"),
+    ({"tune_params": {"block": "14"}}, "tune_params: block must be a list, got '14'"),
+    ({"tune_params": {"block": []}}, "tune_params: block has no values"),
+    ({"tune_params": {"a": ["1", "1,2"], "b": ["2,3", "3"]}}, "a has '1,2': a value has no comma"),
+    ({"tune_params": {"a": [1, "1"]}}, "a has 1 and '1', too alike"),
+    ({"tune_params": {"a": [1, True]}}, "a has 1 and True, too alike"),
+    ({"tune_params": {"times": [1]}}, "times is what results call something else"),
+    ({"defines": ["block"]}, "defines must be a dict"),
+    ({"lang": 3}, "lang must be a text"),
+    ({"kernel_name": None}, "kernel_name must be a text"),
+    ({"compiler_options": "-O3"}, "compiler_options must be a list of texts, got '-O3'"),
+    ({"atol": "x"}, "atol must be a number >= 0, got 'x'"),
+    ({"atol": -1}, "atol must be a number >= 0, got -1"),
+    ({"observers": np.ones(3)}, "observers is not supported"),
+    ({"strategy_options": [1]}, "strategy_options must be a dict"),
+    ({"strategy_options": {"popsize": 3}}, "strategy_options: 'popsize' is not supported"),
+    ({"strategy_options": {"max_fevals": "x"}}, "max_fevals must be a whole number >= 1, got 'x'"),
+    ({"folder": 3}, "folder must be the path of a folder, got 3"),
+    ({"folder": __file__}, "folder: .*test_kernel_tuner.py is a file"),
+    ({"cache": 3}, "cache must be the path of a file, got 3"),
+    ({"cache": ""}, "cache: '' is no name of a file"),
+    ({"cache": "/tmp"}, "cache: '/tmp' is no name of a file"),
+    ({"cache": "nodir/c"}, "cache: there is no folder .*nodir"),
+    ({"metrics": {"g": "1/tim"}}, "metric 'g': there is no 'tim' in the results"),
+    ({"metrics": {"g": "1/"}}, "metric 'g': .* is no expression"),
+    ({"metrics": {"g": 3}}, "metric 'g' must be a text or a function, got 3"),
+    ({"metrics": ["a"]}, "metrics must be a dict"),
+    ({"metrics": {"time": "2 * a"}}, "metric 'time': that is what results call something else"),
+    ({"metrics": {"a": "2 * time"}}, "metric 'a': that is what results call something else"),
+    ({"objective": "GB/s"}, "objective 'GB/s' is no metric and not among the results"),
+    (
+        {"tune_params": {"a": [1, 2]}, "restrictions": ["a > 0", lambda p: p["b"] > 1]},
+        "restriction 2 fails for {'a': 1}: KeyError: 'b'",
+    ),
+    ({"restrictions": ["a < 'x'"]}, "restriction 1, \"a < 'x'\", fails for {'a': 1}: TypeError"),
     ({"verify": lambda answer, result, atol: True}, "define it with def"),
 ]
 
@@ -308,3 +439,16 @@ def test_missing_names_say_where_the_others_are() -> None:
         _ = kernel_tuner.store_results
     with pytest.raises(UsageError, match="smem_args is not supported"):
         run_kernel("f", "", 1, [X], {}, smem_args={"size": 1})
+    with pytest.raises(UsageError, match="params must be a dict, got None"):
+        run_kernel("f", "", 1, [X], None)  # type: ignore[arg-type]
+
+
+def test_a_restriction_need_not_work_where_one_before_it_refuses() -> None:
+    own = restrictions_of(["a > 2", lambda p: {3: True, 4: False, 6: True, 8: True}[p["a"]]], ["a"])
+    assert [a for a in CHOICES["a"] if is_legal(own, {"a": a})] == [3, 6, 8]
+
+
+def test_sources_that_are_no_text_are_told(tmp_path: Path) -> None:
+    (tmp_path / "f.cpp").write_bytes(b"\xff")
+    with pytest.raises(UsageError, match=r"cannot read .*f.cpp: 'utf-8' codec"):
+        tune_kernel("f", tmp_path / "f.cpp", 4, [X], {"a": [1]})
