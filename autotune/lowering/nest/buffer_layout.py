@@ -140,7 +140,7 @@ class StorageLayout:
 
     def _region_shape(self, stage: Stage) -> tuple[Expr, ...]:
         assert isinstance(stage.op, ComputeOp)
-        return tuple(_ceiling(self.bounds.ranges[axis].extent) for axis in stage.op.axis)
+        return tuple(_stored_length(self.bounds.ranges[axis].extent) for axis in stage.op.axis)
 
     def _declare(self, tensor: Tensor, shape: tuple[Expr, ...], stage: Stage | None) -> None:
         """Make the buffer of a tensor and note the strides of its dimensions, row-major.
@@ -289,22 +289,22 @@ def ring_steps(op: ScanOp) -> int:
     return op.first if alone else op.first + 1
 
 
-def _ceiling(extent: Expr) -> Expr:
+def _stored_length(extent: Expr) -> Expr:
     """Return a size that an extent does not exceed: without sizes of calls, if minima show one.
 
     Strides are known then, and what is small is on the stack.
     """
-    limit = _without_sizes(extent)
+    limit = _upper_limit(extent)
     return extent if limit is None else limit
 
 
-def _without_sizes(size: Expr) -> Expr | None:
+def _upper_limit(size: Expr) -> Expr | None:
     """Return an upper limit of a size without sizes of calls, or None if none is seen."""
     if not is_sized(size):
         return size
     if not isinstance(size, BinaryOp) or size.op not in ("min", "max", "+", "*"):
         return None
-    parts = [_without_sizes(part) for part in size.children]
+    parts = [_upper_limit(part) for part in size.children]
     known = [part for part in parts if part is not None]
     if size.op == "min" and known:
         return functools.reduce(functools.partial(binary, "min"), known)
