@@ -227,3 +227,20 @@ def test_lanes_behind_a_loaded_vector_are_shifted_in_registers(by: int, dtype: s
     function = PrimFunc("shifted", (a, out), frozenset([out]), body)
     kernel = agree(function, [values(dtype, 32)], values(dtype, 32, 1))
     assert "llvm.masked.load" not in kernel.source
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_own_memory_in_the_cache_is_read_past_its_end_rather_than_under_a_mask(stride: int) -> None:
+    """out[v] = row[last + stride v] where the row has it, else 0."""
+    n, last = 1000, 1000 - 5 * stride
+    a, out = buffer("A", "float32", n), buffer("out", "float32", 8)
+    row = buffer("row", "float32", n, scope="local")
+
+    def element(v: Expr) -> Stmt:
+        at = v * stride + last
+        return Store(out, v, ops.if_then_else(at < n, Load(row, at), ZERO))
+
+    body = seq(loop(n, lambda i: Store(row, i, Load(a, i)), SERIAL, "i"), loop(8, element))
+    function = PrimFunc("end", (a, out), frozenset([out]), Allocate(row, body))
+    kernel = agree(function, [values("float32", n)], np.ones(8, "float32"))
+    assert "masked" not in kernel.source

@@ -107,7 +107,7 @@ def test_padding_and_strides_touch_nothing_outside(stride: int, guarded: bool) -
     function = PrimFunc("padded", (a, out), frozenset([out]), loop(16, element))
     kernel = agree(function, [values("float32", n)], np.ones(16, "float32"))
     assert serial_loops(kernel) == []
-    assert ("masked.load" if stride == 1 else "masked.gather") in kernel.source
+    assert ("masked.load" if stride > 0 else "masked.gather") in kernel.source
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

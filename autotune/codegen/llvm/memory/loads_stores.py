@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from autotune.codegen.llvm.conversions import Conversions
 from autotune.codegen.llvm.function_builder import FunctionBuilder
@@ -18,6 +18,9 @@ from autotune.codegen.llvm.memory.memory_versions import MemoryVersions
 from autotune.codegen.llvm.vector_ops import LaneMasks, Mask, VectorOps, constants
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load
+
+#: Greatest distance of lanes at which all elements in between are read under a mask.
+_NEAR: Final = 4
 
 
 def whole_lanes(lanes: int) -> int:
@@ -64,6 +67,8 @@ class LoadsStores:
             return self._shuffled(load, base, offsets)
         if consecutive:
             return self._masked_load(load, base, mask)
+        if isinstance(offsets, range) and 1 < offsets.step <= _NEAR:
+            return self._masked_shuffled(load, base, offsets, mask)
         return self._gather(load, mask)
 
     def _load_uniform(self, load: Load, index: Linear) -> str:
@@ -153,6 +158,29 @@ class LoadsStores:
                 chunk = self.load_consecutive(load.buffer, base + constant(low + start), width)
                 result = self._picked(kind, result, chunk, inside, width)
             left = {i: p for i, p in left.items() if i not in inside}
+        return result
+
+    def _masked_shuffled(self, load: Load, base: Linear, offsets: range, mask: Mask) -> str:
+        """Load the active lanes, at a constant distance, as few masked vectors."""
+        lanes = load.lanes
+        kind, result = llvm_type(load.dtype, lanes), ""
+        for start in range(0, lanes * offsets.step, lanes):
+            inside = {i: p - start for i, p in enumerate(offsets) if start <= p < start + lanes}
+            if not inside:
+                continue
+            picks = [lanes] * lanes  # of no lane
+            for lane, place in inside.items():
+                picks[place] = lane
+            active = self.builder.define(
+                f"shufflevector <{lanes} x i1> {mask.ref}, <{lanes} x i1> zeroinitializer, "
+                f"<{lanes} x i32> {constants('i32', picks)}"
+            )
+            index = base + constant(start)
+            pointer = self.addresses.address(load.buffer, index)
+            align = self.addresses.alignment(load.buffer, index)
+            chunk = self._masked("load", load.dtype, lanes, pointer, align, active)
+            chunk = self.conversions.from_memory(chunk, load.dtype, lanes)
+            result = self._picked(kind, result, chunk, inside, lanes)
         return result
 
     def _picked(

@@ -18,6 +18,11 @@ from autotune.ir.expr import Buffer
 STACK_BYTES = 16 * 1024
 #: Limit of a function's stack allocations together, in bytes.
 TOTAL_STACK_BYTES = 64 * 1024
+#: Bytes behind a stack allocation that does not become registers: inactive lanes of vectors at the
+#: end of its last row are read there, which is faster than a mask.
+SLACK_BYTES = 512
+#: Size in bytes from which on it does not.
+_IN_MEMORY = 2048
 
 
 @dataclass(eq=False, repr=False)
@@ -64,7 +69,8 @@ class StackFrame:
         fits = size.is_const and size.const <= STACK_BYTES
         if fits and self._stack_bytes + size.const <= TOTAL_STACK_BYTES:
             self._stack_bytes += size.const
-            count = size.const // dtypes.itemsize(buffer.dtype)
+            slack = SLACK_BYTES if size.const > _IN_MEMORY else 0
+            count = (size.const + slack) // dtypes.itemsize(buffer.dtype)
             kind = f"[{max(1, count)} x {memory_type(buffer.dtype)}]"
             self.addresses.own(buffer, self.alloca(prefix, kind, ALIGNMENT), private=count)
             return
