@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -78,9 +79,14 @@ def types_of(name: str, args: dict[str, Any]) -> tuple[str, ...]:
     return dtypes.NUMBERS if name in OF_NUMBERS and args.get("how") != "mean" else dtypes.FLOATS
 
 
+@functools.cache  # Several tests look at one task, and exploring its space takes long.
+def _traced(name: str, args: tuple[tuple[str, Any], ...], target: str) -> Task:
+    return Task.from_reference(name, dict(args), target)
+
+
 def check_answers(name: str, args: dict[str, Any], target: str, configurations: int) -> None:
     """Run the default configuration and some random ones; a wrong answer raises."""
-    task = Task.from_reference(name, args, target)
+    task = _traced(name, tuple(args.items()), target)
     bench = answers_bench(task)
     assert bench.reference == "given"
     chosen = [task.default_values]
