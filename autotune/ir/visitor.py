@@ -228,7 +228,7 @@ class Rewriter:
         """Rewrite the operands only."""
         if not node.children:
             return node
-        return node.with_children(tuple(self.expr(child) for child in node.children))
+        return node.with_children(tuple(map(self.expr, node.children)))
 
     def stmt(self, node: Stmt) -> Stmt:
         """Return the rewritten statement."""
