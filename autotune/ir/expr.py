@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.interning import interned
+from autotune.ir.interning import find, interned
 
 if TYPE_CHECKING:
     from autotune.ir.axes import Combiner, IterVar
@@ -94,9 +95,9 @@ class Expr(Operators):
 
     def with_children(self, children: tuple[Expr, ...]) -> Expr:
         """Return this node over other operands (itself if they are the same)."""
-        if all(new is old for new, old in zip(children, self.children, strict=True)):
-            return self
-        return self._rebuild(children)
+        own = self.children
+        same = len(children) == len(own) and all(map(operator.is_, children, own))
+        return self if same else self._rebuild(children)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         raise NotImplementedError
@@ -137,18 +138,21 @@ class Const(Expr):
     def __new__(cls, value: Any, dtype: str) -> Const:
         """Intern the constant; floats are rounded to `dtype`, integers are kept exact."""
         python: int | float | bool
-        if dtypes.is_float(dtypes.check(dtype)):
-            python = float(dtypes.rounded(value, dtype))
-            tag: object = python.hex()
-        elif dtype == dtypes.BOOL:
-            python = tag = bool(value)
-        else:
+        tag: object
+        if dtypes.is_integer(dtype):
             python = tag = int(value)
-
-        def fill(node: Const) -> None:
+        elif dtypes.is_float(dtypes.check(dtype)):
+            python = float(dtypes.rounded(value, dtype))
+            tag = python.hex()
+        else:
+            python = tag = bool(value)
+        key = cls, tag, dtype
+        node: Const | None = find(key)
+        if node is None:
+            node = object.__new__(cls)
             node.value, node.dtype, node.lanes, node.children = python, dtype, 1, ()
-
-        return interned(cls, (tag, dtype), fill)
+            node = interned(key, node)
+        return node
 
 
 def is_const(node: object, value: float) -> bool:
@@ -217,17 +221,19 @@ class BinaryOp(Expr):
 
     def __new__(cls, op: str, a: Expr, b: Expr) -> BinaryOp:
         """Intern the node; both operands have one type and one number of lanes."""
-        if a.dtype != b.dtype or a.lanes != b.lanes:
-            raise IRError(f"operands of {op!r} differ in type: {a.dtype} and {b.dtype}")
-
-        def fill(node: BinaryOp) -> None:
+        key = cls, op, id(a), id(b)
+        node: BinaryOp | None = find(key)
+        if node is None:
+            if a.dtype != b.dtype or a.lanes != b.lanes:
+                raise IRError(f"operands of {op!r} differ in type: {a.dtype} and {b.dtype}")
             if op not in cls.OPS:
                 raise IRError(f"unknown operation {op!r}")
+            node = object.__new__(cls)
             node.op, node.a, node.b, node.children = op, a, b, (a, b)
             node.lanes = a.lanes
             node.dtype = a.dtype if op in ARITHMETIC else dtypes.BOOL
-
-        return interned(cls, (op, id(a), id(b)), fill)
+            node = interned(key, node)
+        return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return BinaryOp(self.op, *children)
@@ -241,11 +247,13 @@ class Not(Expr):
 
     def __new__(cls, a: Expr) -> Not:
         """Intern the node."""
-
-        def fill(node: Not) -> None:
+        key = cls, id(a)
+        node: Not | None = find(key)
+        if node is None:
+            node = object.__new__(cls)
             node.a, node.children, node.dtype, node.lanes = a, (a,), dtypes.BOOL, a.lanes
-
-        return interned(cls, (id(a),), fill)
+            node = interned(key, node)
+        return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Not(*children)
@@ -261,15 +269,17 @@ class Select(Expr):
 
     def __new__(cls, condition: Expr, true: Expr, false: Expr) -> Select:
         """Intern the node."""
-        if true.dtype != false.dtype:
-            raise IRError(f"branches of select differ in type: {true.dtype} and {false.dtype}")
-
-        def fill(node: Select) -> None:
+        key = cls, id(condition), id(true), id(false)
+        node: Select | None = find(key)
+        if node is None:
+            if true.dtype != false.dtype:
+                raise IRError(f"branches of select differ in type: {true.dtype} and {false.dtype}")
+            node = object.__new__(cls)
             node.condition, node.true, node.false = condition, true, false
             node.children = (condition, true, false)
             node.dtype, node.lanes = true.dtype, true.lanes
-
-        return interned(cls, (id(condition), id(true), id(false)), fill)
+            node = interned(key, node)
+        return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Select(*children)
@@ -283,11 +293,13 @@ class Cast(Expr):
 
     def __new__(cls, dtype: str, a: Expr) -> Cast:
         """Intern the node."""
-
-        def fill(node: Cast) -> None:
+        key = cls, dtype, id(a)
+        node: Cast | None = find(key)
+        if node is None:
+            node = object.__new__(cls)
             node.a, node.children, node.dtype, node.lanes = a, (a,), dtypes.check(dtype), a.lanes
-
-        return interned(cls, (dtype, id(a)), fill)
+            node = interned(key, node)
+        return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Cast(self.dtype, *children)
@@ -301,12 +313,14 @@ class Call(Expr):
 
     def __new__(cls, name: str, args: tuple[Expr, ...], dtype: str) -> Call:
         """Intern the node."""
-
-        def fill(node: Call) -> None:
+        key = cls, name, dtype, *map(id, args)
+        node: Call | None = find(key)
+        if node is None:
+            node = object.__new__(cls)
             node.name, node.children, node.dtype = name, args, dtypes.check(dtype)
             node.lanes = max((arg.lanes for arg in args), default=1)
-
-        return interned(cls, (name, dtype, *map(id, args)), fill)
+            node = interned(key, node)
+        return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Call(self.name, children, self.dtype)
@@ -320,11 +334,13 @@ class Read(Expr):
 
     def __new__(cls, tensor: Any, indices: tuple[Expr, ...]) -> Read:
         """Intern the node; `tensor` is a `te.Tensor`."""
-
-        def fill(node: Read) -> None:
+        key = cls, id(tensor), *map(id, indices)
+        node: Read | None = find(key)
+        if node is None:
+            node = object.__new__(cls)
             node.tensor, node.children, node.dtype, node.lanes = tensor, indices, tensor.dtype, 1
-
-        return interned(cls, (id(tensor), *map(id, indices)), fill)
+            node = interned(key, node)
+        return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Read(self.tensor, children)
@@ -349,15 +365,16 @@ class Reduce(Expr):
         index: int = 0,
     ) -> Reduce:
         """Intern the node."""
-
-        def fill(node: Reduce) -> None:
+        key = cls, id(combiner), *map(id, sources), "over", *map(id, axes), id(condition), index
+        node: Reduce | None = find(key)
+        if node is None:
+            node = object.__new__(cls)
             node.combiner, node.sources, node.axes = combiner, sources, axes
             node.condition, node.index = condition, index
             node.children = (*sources, condition)
             node.dtype, node.lanes = sources[index].dtype, 1
-
-        key = (id(combiner), *map(id, sources), "over", *map(id, axes), id(condition), index)
-        return interned(cls, key, fill)
+            node = interned(key, node)
+        return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Reduce(self.combiner, children[:-1], self.axes, children[-1], self.index)
@@ -372,12 +389,14 @@ class Load(Expr):
 
     def __new__(cls, buffer: Buffer, index: Expr) -> Load:
         """Intern the node."""
-
-        def fill(node: Load) -> None:
+        key = cls, id(buffer), id(index)
+        node: Load | None = find(key)
+        if node is None:
+            node = object.__new__(cls)
             node.buffer, node.index, node.children = buffer, index, (index,)
             node.dtype, node.lanes = buffer.dtype, index.lanes
-
-        return interned(cls, (id(buffer), id(index)), fill)
+            node = interned(key, node)
+        return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Load(self.buffer, *children)
@@ -392,12 +411,14 @@ class Ramp(Expr):
 
     def __new__(cls, base: Expr, stride: Expr, lanes: int) -> Ramp:
         """Intern the node."""
-
-        def fill(node: Ramp) -> None:
+        key = cls, id(base), id(stride), lanes
+        node: Ramp | None = find(key)
+        if node is None:
+            node = object.__new__(cls)
             node.base, node.stride, node.children = base, stride, (base, stride)
             node.dtype, node.lanes = base.dtype, lanes
-
-        return interned(cls, (id(base), id(stride), lanes), fill)
+            node = interned(key, node)
+        return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Ramp(children[0], children[1], self.lanes)
@@ -411,11 +432,13 @@ class Broadcast(Expr):
 
     def __new__(cls, value: Expr, lanes: int) -> Broadcast:
         """Intern the node."""
-
-        def fill(node: Broadcast) -> None:
+        key = cls, id(value), lanes
+        node: Broadcast | None = find(key)
+        if node is None:
+            node = object.__new__(cls)
             node.value, node.children, node.dtype, node.lanes = value, (value,), value.dtype, lanes
-
-        return interned(cls, (id(value), lanes), fill)
+            node = interned(key, node)
+        return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Broadcast(children[0], self.lanes)

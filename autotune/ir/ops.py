@@ -62,7 +62,9 @@ def _matched(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Convert two operands to one type; a bare Python number takes the other's type."""
     x: Expr
     y: Expr
-    if isinstance(a, _SCALARS) and not isinstance(b, _SCALARS):
+    if isinstance(a, Expr) and isinstance(b, Expr):
+        x, y = a, b
+    elif isinstance(a, _SCALARS) and not isinstance(b, _SCALARS):
         y = convert(b)
         x = const(a, _scalar_type(a, y.dtype))
     elif isinstance(b, _SCALARS) and not isinstance(a, _SCALARS):

@@ -111,23 +111,35 @@ def _parts(stmt: Stmt, fields: tuple[str, ...]) -> tuple[Any, ...]:
     return found
 
 
-def with_parts(stmt: Stmt, expr: Callable[[Expr], Expr], inside: Callable[[Stmt], Stmt]) -> Stmt:
-    """Return a statement with its expressions and statements replaced (itself if none is new)."""
+def with_parts(
+    stmt: Stmt, expr: Callable[[Expr], Expr] | None, inside: Callable[[Stmt], Stmt]
+) -> Stmt:
+    """Return a statement with its expressions and statements replaced (itself if none is new).
+
+    If `expr` is None the expressions stay.
+    """
     changed: dict[str, Any] = {}
-    new: Callable[[Any], Any]
-    for fields, new in ((stmt.EXPRS, expr), (stmt.STMTS, inside)):
-        for field in fields:
-            old = getattr(stmt, field)
-            if isinstance(old, tuple):
-                parts = tuple(map(new, old))
-                if not all(map(operator.is_, parts, old)):
-                    changed[field] = parts
-            elif old is not None and (part := new(old)) is not old:
-                changed[field] = part
+    if expr is not None:
+        _replace_fields(stmt, stmt.EXPRS, expr, changed)
+    _replace_fields(stmt, stmt.STMTS, inside, changed)
     if not changed:
         return stmt
     found: Any = replace(stmt, **changed)  # type: ignore[type-var]  # all are dataclasses
     return seq(*found.stmts) if isinstance(found, Seq) else found
+
+
+def _replace_fields(
+    stmt: Stmt, fields: tuple[str, ...], new: Callable[[Any], Any], changed: dict[str, Any]
+) -> None:
+    """Add the fields of a statement to `changed` that get another value."""
+    for field in fields:
+        old = getattr(stmt, field)
+        if isinstance(old, tuple):
+            parts = tuple(map(new, old))
+            if not all(map(operator.is_, parts, old)):
+                changed[field] = parts
+        elif old is not None and (part := new(old)) is not old:
+            changed[field] = part
 
 
 def loads(stmt: Stmt) -> list[Load]:
@@ -228,7 +240,7 @@ class Rewriter:
         """Rewrite the operands only."""
         if not node.children:
             return node
-        return node.with_children(tuple(self.expr(child) for child in node.children))
+        return node.with_children(tuple(map(self.expr, node.children)))
 
     def stmt(self, node: Stmt) -> Stmt:
         """Return the rewritten statement."""
@@ -249,7 +261,7 @@ class StmtRewriter(Rewriter):
 
     def rebuild_stmt(self, node: Stmt) -> Stmt:
         """Rewrite only the statements inside `node`."""
-        return super().rebuild_stmt(node) if node.STMTS else node
+        return with_parts(node, None, self.stmt) if node.STMTS else node
 
 
 Change = Callable[[Stmt], Stmt | None]  # What takes the place of a statement; None if nothing does.

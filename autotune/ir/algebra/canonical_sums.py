@@ -54,26 +54,29 @@ def sum_of(term: Term) -> Sum:
 
 def add(a: Sum, b: Sum, factor: int = 1) -> Sum:
     """Return a + factor * b: terms that differ only in scale are merged or cancel."""
+    base = a.base + factor * b.base
+    if not b.terms:
+        return Sum(a.terms, base)
     terms = list(a.terms)
     for term in b.terms:
         _insert(terms, term if factor == 1 else term.times(factor))
-    return Sum(tuple(t for t in terms if t.scale), a.base + factor * b.base)
+    return Sum(tuple([t for t in terms if t.scale]), base)
 
 
 def _insert(terms: list[Term], new: Term) -> None:
     """Add `new`, merging it with an equal term."""
     if new.scale == 0:
         return
-    start = next((i for i, t in enumerate(terms) if t.atom is new.atom), len(terms))
-    for i in range(start, len(terms)):
-        term = terms[i]
-        if term.atom is not new.atom or new.lower > term.lower:
+    met = False
+    for i, term in enumerate(terms):
+        same = term.atom is new.atom
+        if same and term.lower == new.lower and term.upper == new.upper:
+            terms[i] = Term(term.atom, term.lower, term.upper, term.scale + new.scale)
+            return
+        if (same and new.lower > term.lower) or (met and not same):
             terms.insert(i, new)
             return
-        if term.lower == new.lower and term.upper == new.upper:
-            merged = term.scale + new.scale
-            terms[i] = term._replace(scale=merged)
-            return
+        met = same
     terms.append(new)
 
 

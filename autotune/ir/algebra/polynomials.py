@@ -49,13 +49,18 @@ def _is_atom(node: Expr) -> bool:
 def add(a: Mapping[_Term, int], b: Mapping[_Term, int], factor: int = 1) -> dict[_Term, int]:
     """Return a + factor * b, polynomials or any other sums of terms with coefficients."""
     total = dict(a)
+    add_to(total, b, factor)
+    return total
+
+
+def add_to(total: dict[_Term, int], b: Mapping[_Term, int], factor: int = 1) -> None:
+    """Add factor * b to a sum of terms with coefficients."""
     for monomial, coefficient in b.items():
         value = total.get(monomial, 0) + factor * coefficient
         if value:
             total[monomial] = value
         else:
             total.pop(monomial, None)
-    return total
 
 
 @functools.lru_cache(maxsize=1 << 13)

@@ -151,9 +151,9 @@ class ConditionRewriter(Substitution):
         super().__init__(known)
         self._choices = choices
 
-    def visit_Store(self, node: Store) -> Stmt:
-        """Rewrite a store whose value contains conditions."""
-        return self.rebuild_stmt(node) if self._choices.of(node) else node
+    def stmt(self, node: Stmt) -> Stmt:
+        """Rewrite a statement in which something is tested."""
+        return node if self._choices.is_plain(node) else super().stmt(node)
 
     def visit_If(self, node: If) -> Stmt:
         """Keep one branch if the condition is known."""

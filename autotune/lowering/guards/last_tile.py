@@ -61,7 +61,7 @@ class _LastTiles:
     def _tiles(self, loop: For) -> Iterator[tuple[Expr, int]]:
         """Yield the numbers of tiles of which a guard leaves out part of the last one, with it."""
         simplifier = self._prover.simplifier
-        for stmt, loops in inside(loop.body, {}):
+        for stmt, loops in inside(loop.body, {}, self._prover.choices.is_plain):
             fixed = {var for var, inner in loops.items() if inner.kind in FIXED}
             for part, over in self._prover.choices.parts_of(stmt):
                 if over is None or not _depends(over, loop.var):

@@ -65,9 +65,16 @@ class Sizes:
 
     def __init__(self) -> None:
         self._exprs: dict[Expr, int] = {}
+        self._stmts: dict[Stmt, int] = {}
 
     def of(self, stmt: Stmt) -> int:
         """Return the number of nodes of a statement."""
+        found = self._stmts.get(stmt)
+        if found is None:
+            found = self._stmts[stmt] = self._of(stmt)
+        return found
+
+    def _of(self, stmt: Stmt) -> int:
         total = 1 + sum(map(self.of, child_stmts(stmt)))
         if isinstance(stmt, For):
             if stmt.kind in _UNROLLED and isinstance(stmt.extent, Const):

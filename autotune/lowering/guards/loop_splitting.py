@@ -5,7 +5,7 @@ Loops are visited innermost first; a subclass of `Splitter` transforms each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import not_
@@ -17,6 +17,7 @@ from autotune.ir.ops import binary, cast, const
 from autotune.ir.stmt import NOTHING, Allocate, For, LoopKind, Produce, Seq, Stmt, is_empty
 from autotune.ir.visitor import (
     Rewriter,
+    Substitution,
     child_stmts,
     free_vars,
     substitute,
@@ -107,9 +108,9 @@ class Splitter:
         """Return the guards that a loop handles; those that prevent vectors come first."""
         found: dict[Expr, Guards] = {}
         longest = self._longest(loop.body)
-        for stmt, inner in inside(loop.body, {}):
+        for stmt, inner in inside(loop.body, {}, self.choices.is_plain):
             for part, over in self.choices.parts_of(stmt):
-                if over is not None:
+                if over is not None and any(v is loop.var for v in self._variables_of(over)):
                     within = {var: longest[var] for var in inner}
                     self._collect(loop, part, over, within, found)
         return sorted(found.values(), key=lambda guards: guards.is_exact)
@@ -134,11 +135,7 @@ class Splitter:
         inner: Mapping[Var, For],
         found: dict[Expr, Guards],
     ) -> None:
-        variables = self._variables.get(over)
-        if variables is None:
-            variables = self._variables[over] = free_vars(over)
-        if not any(var is loop.var for var in variables):
-            return
+        variables = self._variables_of(over)
         within = [inner[var] for var in variables if var in inner]
         by_threads = not self.threads.isdisjoint(variables)
         if any(x.kind not in FIXED for x in within):
@@ -158,6 +155,12 @@ class Splitter:
         guards.is_exact = guards.is_exact and not within and not by_threads
         guards.is_here = guards.is_here and not inner
         guards.of_threads = guards.of_threads or by_threads
+
+    def _variables_of(self, over: Expr) -> list[Var]:
+        found = self._variables.get(over)
+        if found is None:
+            found = self._variables[over] = free_vars(over)
+        return found
 
     def extremes(self, over: Expr, loops: list[For]) -> tuple[Expr, Expr] | None:
         """Return bounds of the values over all iterations of some loops: the most, the least.
@@ -200,7 +203,7 @@ class Splitter:
         """Whether a statement tests some of the conditions."""
         return any(
             part in guards.conditions
-            for inner in walk(stmt)
+            for inner, _ in inside(stmt, {}, self.choices.is_plain)
             for part, _ in self.choices.parts_of(inner)
         )
 
@@ -286,7 +289,7 @@ class _Replaced(Rewriter):
 
     def __init__(self, mapping: Mapping[Var, Expr], simplifier: Simplifier) -> None:
         super().__init__()
-        self.mapping = mapping
+        self.replaced = Substitution(mapping).expr
         self.simplifier = simplifier
 
     def visit_For(self, node: For) -> Stmt:
@@ -295,7 +298,7 @@ class _Replaced(Rewriter):
         return node.with_body(self.stmt(node.body), extent)
 
     def expr(self, node: Expr) -> Expr:
-        new = substitute(node, self.mapping)
+        new = self.replaced(node)
         return node if new is node else self.simplifier.expr(new)
 
 
@@ -306,9 +309,18 @@ def _is_private(loop: For) -> bool:
     return not any(access.buffer.scope == "shared" for access in accesses(loop.body))
 
 
-def inside(stmt: Stmt, loops: Mapping[Var, For]) -> Iterator[tuple[Stmt, Mapping[Var, For]]]:
-    """Yield each statement with the loops between it and the root."""
+def inside(
+    stmt: Stmt,
+    loops: Mapping[Var, For],
+    is_passed: Callable[[Stmt], bool] = lambda stmt: False,
+) -> Iterator[tuple[Stmt, Mapping[Var, For]]]:
+    """Yield each statement with the loops between it and the root.
+
+    `is_passed`: whether a statement is passed over, with all in it.
+    """
+    if is_passed(stmt):
+        return
     yield stmt, loops
     within = {**loops, stmt.var: stmt} if isinstance(stmt, For) else loops
     for child in child_stmts(stmt):
-        yield from inside(child, within)
+        yield from inside(child, within, is_passed)

@@ -54,14 +54,18 @@ class Prover(StmtRewriter):
             return None
         if self.at_most_zero(over):
             return True
-        below = binary("-", const(1), over)
-        return False if self.at_most_zero(below) else None
+        below = add(Sum((), 1), self.simplifier.form(over), -1)
+        return False if self._at_most_zero(below) else None
 
     def at_most_zero(self, node: Expr) -> bool:
         """Whether an integer is provably at most 0."""
         if isinstance(node, Const):
             return node.value <= 0
-        goal = self.simplifier.form(node)
+        return self._at_most_zero(self.simplifier.form(node))
+
+    def _at_most_zero(self, goal: Sum) -> bool:
+        if self.simplifier.sum_bounds(goal)[1] <= 0:
+            return True
         facts = [form for form in map(self.simplifier.form, self.facts) if form.terms]
         ends = {t: None for fact in facts for t in fact.terms if isinstance(t.atom, SizeVar)}
         return self._below(goal, 1, [*facts, *self._divisions((*goal.terms, *ends))], STEPS)

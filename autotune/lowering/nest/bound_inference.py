@@ -6,6 +6,7 @@ are min(factor, extent), and guards exclude iterations beyond the end.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence, Set
 
 from autotune.errors import LoweringError
@@ -15,7 +16,7 @@ from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import IterVar, Range, same_index
 from autotune.ir.expr import Const, Expr, SizeVar, Var, is_const
 from autotune.ir.ops import binary, cast, const
-from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.ir.visitor import Substitution, free_vars, reads, substitute
 from autotune.lowering.nest.digit_indices import without_digits
 from autotune.lowering.nest.regions import Interval, Relaxer, as_index, union
 from autotune.lowering.nest.stage_placement import (
@@ -259,8 +260,11 @@ class Bounds:
         extents = {axis.var: as_index(self.ranges[axis].extent) for _, axis in loop_path(reader)}
         ranged = {*relaxed, *(var for thread in same.values() for var in free_vars(thread))}
 
+        over_loops = Substitution(values).expr
+
+        @functools.cache  # several reads have the same index in some dimension
         def index_of(index: Expr) -> Expr:
-            value = rejoined(as_index(substitute(index, values)), relaxed.keys())
+            value = rejoined(as_index(over_loops(index)), relaxed.keys())
             value = without_digits(value, extents)
             return rejoined(substitute(value, same), ranged)
 

@@ -112,6 +112,7 @@ class Relaxer:
         self.extents = dict(extents)
         self._simplifier = Simplifier()
         self._memo: dict[Expr, Interval | None] = {}
+        self._ranging: dict[Expr, bool] = {}
 
     def interval(self, node: Expr) -> Interval | None:
         """Return the interval of `node`, or None if none is known."""
@@ -120,7 +121,10 @@ class Relaxer:
         return self._memo[node]
 
     def _ranges(self, node: Expr) -> bool:
-        return any(v in self.extents for v in free_vars(node))
+        found = self._ranging.get(node)
+        if found is None:
+            found = self._ranging[node] = any(v in self.extents for v in free_vars(node))
+        return found
 
     def _of_poly(self, poly: Poly, dtype: str) -> Interval | None:
         fixed: Poly = {}

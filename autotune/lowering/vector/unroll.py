@@ -70,7 +70,7 @@ class _Unroll:
             counts.append(count)
             return marked
 
-        marked = with_parts(stmt, lambda expr: expr, inside)
+        marked = with_parts(stmt, None, inside)
         return marked, reduce(_Count.__add__, counts, _Count())
 
     def _loop(self, loop: For, rule: _Rule) -> tuple[Stmt, _Count]:

@@ -140,6 +140,8 @@ def _check_accesses(loop: For, states: Mapping[str, bool]) -> None:
 
 def _apart(loop: For, states: Mapping[str, bool]) -> set[Buffer]:
     """Return the arrays with steps in which iterations access disjoint elements."""
+    if not states:
+        return set()
     found = [access for access in accesses(loop.body) if access.buffer.name in states]
     apart = DependenceTest({loop.var: loop.extent}, states)
     buffers = {access.buffer for access in found}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
 from types import FrameType
 
 import pytest
 from support.interrupts import interrupted_at_each_moment
 
+from autotune.errors import IRError
 from autotune.ir import interning
-from autotune.ir.expr import Expr, Var
-from autotune.ir.interning import _table, interned, purge_dead_entries
+from autotune.ir.expr import BinaryOp, Expr, Var
+from autotune.ir.interning import _table, find, interned, purge_dead_entries
 
 X = Var("i")
 
@@ -23,11 +25,16 @@ class Node:
     name: str
 
 
-def node(name: str) -> Node:
-    def fill(new: Node) -> None:
-        new.name = name
-
-    return interned(Node, (name,), fill)
+def node(name: str, meanwhile: Callable[[], object] = lambda: None) -> Node:
+    """Return the node of a name; `meanwhile` is called while it is made."""
+    key = Node, name
+    found: Node | None = find(key)
+    if found is None:
+        found = Node()
+        found.name = name
+        meanwhile()
+        found = interned(key, found)
+    return found
 
 
 def test_expressions_nobody_holds_are_forgotten() -> None:
@@ -64,31 +71,20 @@ def test_no_python_code_runs_as_an_expression_dies_where_an_interrupt_would_be_l
 
 def test_of_two_threads_that_make_a_node_at_once_the_later_gets_that_of_the_other() -> None:
     background: list[Node] = []
-
-    def fill(new: Node) -> None:
-        background.append(node("both"))
-        new.name = "both"
-
-    assert interned(Node, ("both",), fill) is background[0]
+    assert node("both", lambda: background.append(node("both"))) is background[0]
     assert node("both") is background[0]
 
 
 def test_a_node_that_dies_while_it_is_made_again_leaves_its_place() -> None:
-    def fill(new: Node) -> None:
-        node("gone")  # made and given up: its entry is still there
-        new.name = "gone"
-
-    made = interned(Node, ("gone",), fill)
+    # made and given up meanwhile: its entry is still there
+    made = node("gone", lambda: node("gone") and None)
     assert node("gone") is made
 
 
 def test_what_cannot_be_made_is_not_in_the_table() -> None:
-    def fill(new: Node) -> None:
-        raise ValueError("refused")
-
-    with pytest.raises(ValueError, match="refused"):
-        interned(Node, ("refused",), fill)
-    assert (Node, "refused") not in _table
+    with pytest.raises(IRError):
+        BinaryOp("no operation", X, X)
+    assert find((BinaryOp, "no operation", id(X), id(X))) is None
 
 
 def test_an_interrupt_at_any_moment_leaves_the_table_whole() -> None:

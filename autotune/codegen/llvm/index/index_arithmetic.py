@@ -10,7 +10,7 @@ from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.index.linear_forms import Atom, Linear, constant
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
-from autotune.ir.algebra.polynomials import add
+from autotune.ir.algebra.polynomials import add, add_to
 from autotune.ir.expr import (
     ARITHMETIC,
     BinaryOp,
@@ -84,7 +84,7 @@ class IndexArithmetic:
         for part, coefficient in parts.items():
             form = self.form(part, lane)
             const += coefficient * form.const
-            terms = add(terms, form.terms, coefficient)
+            add_to(terms, form.terms, coefficient)
         return Linear(terms, const)
 
     def _parts(self, expr: Expr) -> tuple[dict[Expr, int], int]:
