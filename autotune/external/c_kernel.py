@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autotune.errors import InstantiationError, UsageError
+from autotune.external.call_form import call_form
 from autotune.external.external_kernel import ExternalKernel
 from autotune.external.included_files import headers_of_flags, read, with_included
 from autotune.ir.stmt import CallForm, PrimFunc, Raw
@@ -22,11 +23,6 @@ from autotune.te.tensor import Tensor
 
 #: The compilers by default, by language.
 COMPILERS = {"c": "cc", "c++": "c++"}
-
-#: Types of numbers that functions in C take by value.
-BY_VALUE = frozenset(
-    ("bool", "float32", "float64", *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)))
-)
 
 _LANGUAGES = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++"}
 
@@ -183,40 +179,7 @@ class CKernel(ExternalKernel):
     @property
     def _call_form(self) -> CallForm | None:
         """How it is called; None if it takes pointers to inputs and then to outputs."""
-        inputs, tensors = list(self.inputs), list(self.tensors)
-        copied = [t for t in inputs if t in self.outputs]
-        if not (self.arguments or copied or self.scratch or self.times_itself):
-            return None
-        for tensor in self.scratch:
-            known = isinstance(tensor, Tensor) and tensor in inputs
-            if not known or tensor in self.outputs:
-                raise UsageError(f"{self.what}: scratch must be inputs that are no outputs")
-        pointers = {t: len(tensors) - 1 - tensors[::-1].index(t) for t in tensors}
-        given = self.arguments or tuple(pointers)
-        missing = [t.name for t in pointers if not any(t is a for a in given)]
-        if missing:
-            raise UsageError(f"{self.what}: arguments lack {', '.join(missing)}")
-        return CallForm(
-            tuple(pointers[a] if isinstance(a, Tensor) and a in pointers else self._number(a)
-                  for a in given),
-            tuple((inputs.index(t), pointers[t]) for t in copied),
-            tuple(pointers[t] for t in self.scratch),
-            bool(self.times_itself),
-        )  # fmt: skip
-
-    def _number(self, value: Any) -> tuple[str, int | float]:
-        """Return an argument by value after its type."""
-        kind = {bool: "bool", int: "int32", float: "float64"}.get(type(value))
-        kind = value.dtype.name if isinstance(value, np.generic) else kind
-        if kind is None or kind not in BY_VALUE:
-            raise UsageError(
-                f"{self.what}: arguments are its inputs, its outputs, and numbers (a knob is a "
-                f"macro), got {_shown(value)}"
-            )
-        plain = value.item() if isinstance(value, np.generic) else value
-        if kind == "int32" and not -(2**31) <= plain < 2**31:
-            raise UsageError(f"{self.what}: {plain} is no int: give numpy.int64({plain})")
-        return kind, plain
+        return call_form(self, self.arguments, self.scratch, self.times_itself)
 
     def _plain_defines(self) -> dict[str, Any]:
         """Return the macros; flags are 0 and 1, as C has no other words for them."""

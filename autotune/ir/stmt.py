@@ -247,14 +247,17 @@ class Raw(Stmt):
     given: tuple[int, int] = (0, 1)
     #: Language of the text: "cuda", "c", "c++" or "python".
     language: str = "cuda"
-    #: Of a text in C or C++: its compiler, and the options for it.
+    #: Of a text in C or C++: its compiler, and the options for it; in CUDA C++ the options.
     command: tuple[str, ...] = ()
     #: Where relative paths in the options begin.
     folder: str = ""
     #: Identity of the files that the options let it include; empty without any.
     headers: str = ""
-    #: How a function in C is called; None if it takes a pointer to each of the parameters.
+    #: How a function in C, or each kernel of a text, is called; None if it takes a pointer to each
+    #: of the parameters.
     call: CallForm | None = None
+    #: Whether the device header stands before a text in CUDA C++.
+    header: bool = True
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -82,10 +82,15 @@ class _PreparedCheck:
         self.buffers.find_damage()
         self.buffers.restore()
 
-    def check(self, call: Call) -> float | None:
-        """Run once, on poisoned outputs if their right values are known; return the error."""
+    def check(self, call: Call, copied: Sequence[tuple[int, int]] = ()) -> float | None:
+        """Run once, on poisoned outputs if their right values are known; return the error.
+
+        copied: pairs of an input, and an output that begins with its values.
+        """
         for output, check in zip(self.buffers.outputs, self._checks, strict=False):
             check.poison(output)
+        for given, output in copied:
+            self.buffers.arrays[output][...] = self.buffers.arrays[given]
         self._device.wait()
         call()
         self._device.wait()
@@ -269,11 +274,12 @@ class RunBench:
         """
         with self._as_candidate_error():
             self._monitor.sample()
-            calls = self._bound(loaded)
-            errors = self._check(calls)
+            calls, copied = self._bound(loaded), getattr(loaded, "copied", ())
+            errors = self._check(calls, copied)
             timed = self._time(calls[-1], incumbent_s, self._loop([loaded]))
             clocks = self._device.clocks()
-            errors.append(self._prepared[-1].compare_outputs())
+            last = self._prepared[-1]
+            errors.append(last.check(calls[-1], copied) if copied else last.compare_outputs())
         return RunResult(timed.costs_s, _largest(errors), timed.raced, self._monitor.noise, clocks)
 
     def enter(self, loaded: Any) -> float | None:
@@ -282,7 +288,7 @@ class RunBench:
         CandidateError as `run`.
         """
         with self._as_candidate_error():
-            return _largest(self._check(self._bound(loaded)))
+            return _largest(self._check(self._bound(loaded), getattr(loaded, "copied", ())))
 
     def round(
         self, loaded: Sequence[Any], seconds: float, seed: int, bound: bool = False
@@ -333,8 +339,11 @@ class RunBench:
             return loaded.bind(*arrays)
         return self._device.bind(loaded, arrays)
 
-    def _check(self, calls: Iterable[Call]) -> list[float | None]:
-        return [each.check(call) for each, call in zip(self._prepared, calls, strict=True)]
+    def _check(
+        self, calls: Iterable[Call], copied: Sequence[tuple[int, int]]
+    ) -> list[float | None]:
+        each = zip(self._prepared, calls, strict=True)
+        return [prepared.check(call, copied) for prepared, call in each]
 
     @contextlib.contextmanager
     def _as_candidate_error(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from autotune.errors import UsageError
+from autotune.external.call_form import call_form
 from autotune.external.external_kernel import ExternalKernel, Rule, buffer_of
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.expr import Buffer, Expr, Var, is_const
@@ -63,6 +64,17 @@ class RawKernel(ExternalKernel):
     before : sequence of KernelLaunch
         Other kernels of the text, with the same parameters, that each call launches before, in
         order: each begins when the one before it has ended.
+    arguments : sequence of Tensor or number
+        What the kernel takes, in order, if not what `text` says: a pointer to each tensor, and
+        numbers of NumPy by value. A tensor among inputs and outputs is an array that the kernel
+        changes in place: it gets the values of its input before it is checked, and keeps what
+        calls leave in it while it is timed.
+    scratch : sequence of Tensor
+        Inputs that the kernel may overwrite: it gets copies of them.
+    flags : sequence of str
+        Options of NVRTC.
+    header : bool
+        Whether the device header stands before the text.
     """
 
     kind: ClassVar[str] = "raw kernel"
@@ -78,10 +90,17 @@ class RawKernel(ExternalKernel):
     reduction_length: int = 1
     workspace: Sequence[Tensor] = ()
     before: Sequence[KernelLaunch] = ()
+    arguments: Sequence[Any] = ()
+    scratch: Sequence[Tensor] = ()
+    flags: Sequence[str] = ()
+    header: bool = True
 
     def __post_init__(self) -> None:
         tensors = [*self.inputs, *self.outputs, *self.workspace]
         self._check(tensors, "inputs, outputs and workspace", self.defines, "a macro")
+        form = call_form(self, self.arguments, self.scratch)
+        if form is not None and self.workspace:
+            raise UsageError(f"{self.what}: one with workspace has no arguments and no scratch")
 
     def refusal(self, target: Target) -> str:
         """Return why a target cannot run it, and which could; empty if it can."""
@@ -112,7 +131,16 @@ class RawKernel(ExternalKernel):
             raw = Raw(launch.name, "", (), ())
             if not nests:
                 text, given = self._with_fixed(self.text, self.defines)
-                raw = Raw(launch.name, text, tuple(sizes), tuple(sizes.values()), given)
+                raw = Raw(
+                    launch.name,
+                    text,
+                    tuple(sizes),
+                    tuple(sizes.values()),
+                    given,
+                    command=tuple(self.flags),
+                    call=call_form(self, self.arguments, self.scratch),
+                    header=self.header,
+                )
             nests.append(self._nest(launch, raw, rules))
         body = nests[0] if len(nests) == 1 else Seq(tuple(nests))
         body = allocated([buffer_of(tensor) for tensor in self.workspace], body)

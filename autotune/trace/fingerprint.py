@@ -161,6 +161,8 @@ class _Code(_Lines):
                 self.lines.append(f"raw {name!r} {macros} {text!r}")
                 if node.language != "cuda":  # the only one of earlier records
                     self.lines.append(f"in {node.language} by {node.command}")
+                elif node.command or not node.header:
+                    self.lines.append(f"with {node.command}, header {node.header}")
                 if node.headers:
                     self.lines.append(f"including {node.headers}")
                 if node.call is not None:

@@ -135,7 +135,7 @@ def test_a_cache_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     after, _ = tuned(cache="add.json")
     assert after[:2] == before
     assert [result["step"] for result in after[2:]] == [1]
-    monkeypatch.setattr("autotune.compat.kernel_tuner.interface.tune", None)
+    monkeypatch.setattr("autotune.compat.kernel_tuner.measuring.tune", None)
     again, env = tuned(cache="add.json")
     assert again == after
     assert env["best_config"] == min(after, key=lambda result: result["time"])
@@ -151,11 +151,11 @@ def test_results_are_in_the_cache_as_they_come(monkeypatch: pytest.MonkeyPatch) 
 
         return tune(*args, callbacks=[*callbacks, look], **more)
 
-    monkeypatch.setattr("autotune.compat.kernel_tuner.interface.tune", watched)
+    monkeypatch.setattr("autotune.compat.kernel_tuner.measuring.tune", watched)
     with pytest.raises(UsageError, match="metric 'bad' fails: ZeroDivisionError"):
         tuned(cache="add", metrics={"bad": lambda p: 1 / 0})
     assert seen[0] == 1
-    monkeypatch.setattr("autotune.compat.kernel_tuner.interface.tune", None)
+    monkeypatch.setattr("autotune.compat.kernel_tuner.measuring.tune", None)
     results, _ = tuned(cache="add", metrics={"good": "2 * time"})
     assert [result["good"] / result["time"] for result in results] == [2, 2, 2]
 

@@ -1,8 +1,8 @@
-"""Kernel Tuner's `tune_kernel` and `run_kernel` for kernels in C and C++, over `autotune.tune`.
+"""Kernel Tuner's `tune_kernel` and `run_kernel` for kernels in C, C++ and CUDA C++.
 
 In: a program of which only the import lines change, to ``from autotune.compat.kernel_tuner import
-tune_kernel``. Out: its list of results and its environment, and its cache files. Read
-`interface.py` first. docs/compat.md lists what is not here.
+tune_kernel``. It is over `autotune.tune`. Out: its list of results and its environment, and its
+cache files. Read `interface.py` first. docs/compat.md lists what is not here.
 """
 
 from __future__ import annotations

@@ -7,54 +7,72 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from autotune.compat.kernel_tuner.problem import Array, Problem
 from autotune.errors import UsageError
-from autotune.external.c_kernel import BY_VALUE
-from autotune.tuner.factory import TUNERS
+from autotune.external.call_form import BY_VALUE
 from records.formats.kernel_tuner import FIELDS
-
-#: Strategies of Kernel Tuner, and the tuner that takes the place of each.
-STRATEGIES = {
-    "brute_force": "grid", "random_sample": "random", "genetic_algorithm": "genetic",
-    "greedy_ils": "local", "greedy_mls": "local", "ordered_greedy_mls": "local", "mls": "local",
-    "bayes_opt": "model",
-}  # fmt: skip
-
-#: Measurements of a strategy, if `max_fevals` does not say how many.
-MEASUREMENTS = 100
 
 #: What an entry of a cache says of its source.
 SOURCE = "autotune"
 
+#: What results of failures have beside "time", as there since 1.1.
+ERROR = "__error__"
+
 #: What results have beside parameters and metrics.
-RESERVED = frozenset((*FIELDS, SOURCE))
+RESERVED = frozenset((*FIELDS, SOURCE, ERROR))
 
 
-def refuse(given: Mapping[str, Any]) -> None:
-    """Raise UsageError if an argument is given that has no meaning here."""
+def refuse(given: Mapping[str, Any], is_cuda: bool = False) -> None:
+    """Raise UsageError if an argument is given that has no meaning here.
+
+    `is_cuda`: whether it would be for a kernel in CUDA C++.
+    """
     for name, value in given.items():
         empty = isinstance(value, (bool, list, tuple, dict)) and not value
         if value is not None and not empty:
             raise UsageError(
                 f"{name} is not supported: docs/compat.md lists the arguments that have a meaning "
-                "for kernels in C"
+                f"for kernels in {'CUDA C++' if is_cuda else 'C'}"
             )
+
+
+def objective_of(
+    objective: Any, higher: bool | None, objectives: Any
+) -> tuple[str, bool | None]:
+    """Return the objective, and whether it is better when it is larger if that is given.
+
+    Raises UsageError if there are several.
+    """
+    check_type("objectives", objectives, (Mapping, NoneType), "a dict")
+    if isinstance(objective, (list, tuple)) and len(objective) == 1:
+        objective = objective[0]
+        higher = higher[0] if isinstance(higher, (list, tuple)) and len(higher) == 1 else higher
+    if objectives:
+        if len(objectives) > 1:
+            raise UsageError(
+                f"objectives: {', '.join(map(str, objectives))} are several: choose one as "
+                "objective, and have the others as metrics"
+            )
+        ((objective, higher),) = objectives.items()
+    check_type("objective", objective or "time", str, "the name of a metric")
+    return objective or "time", higher
 
 
 def check_type(name: str, value: Any, kinds: type | tuple[type, ...], expected: str) -> None:
     """Raise UsageError unless an argument is of a type."""
     if not isinstance(value, kinds):
-        raise UsageError(f"{name} must be {expected}, got {_shown(value)}")
+        raise UsageError(f"{name} must be {expected}, got {shown(value)}")
 
 
 def check_texts(name: str, value: Any) -> None:
     """Raise UsageError unless an argument is a list of texts."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
-        raise UsageError(f"{name} must be a list of texts, got {_shown(value)}")
+        raise UsageError(f"{name} must be a list of texts, got {shown(value)}")
 
 
 def check_number(name: str, value: Any, least: float, whole: bool = False) -> None:
@@ -63,7 +81,7 @@ def check_number(name: str, value: Any, least: float, whole: bool = False) -> No
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
     if not is_number or not least <= value < math.inf:
         what = "whole number" if whole else "number"
-        raise UsageError(f"{name} must be a {what} >= {least}, got {_shown(value)}")
+        raise UsageError(f"{name} must be a {what} >= {least}, got {shown(value)}")
 
 
 def check_folder(folder: Any) -> None:
@@ -120,7 +138,7 @@ def _argument(number: int, given: Any) -> tuple[str, Any]:
         return given.dtype.name, given.item()
     raise UsageError(
         f"arguments: {number} must be an array or a number of NumPy, such as numpy.int32(3), got "
-        f"{_shown(given)}"
+        f"{shown(given)}"
     )
 
 
@@ -142,37 +160,7 @@ def answers_of(answer: Sequence[Any] | None, problem: Problem) -> dict[int, Arra
     return found
 
 
-def search_of(
-    strategy: str | None, options: Mapping[str, Any] | None, objective: str, problem: Problem
-) -> dict[str, Any]:
-    """Return the arguments of `tune` that say how to search."""
-    given, name = {} if options is None else options, strategy or "brute_force"
-    check_type("strategy", name, str, "a name")
-    tuner = STRATEGIES.get(name, name if name in TUNERS else None)
-    if tuner is None:
-        known = ", ".join([*STRATEGIES, *TUNERS])
-        raise UsageError(f"strategy {name!r} is not supported: choose one of {known}")
-    if objective != "time" and tuner != "grid":
-        raise UsageError(
-            f"strategy {name!r} searches for the least time, not for {objective!r}: brute_force "
-            "finds the best of any objective"
-        )
-    check_type("strategy_options", given, Mapping, "a dict")
-    for option in given:
-        if option not in ("max_fevals", "time_limit"):
-            raise UsageError(
-                f"strategy_options: {option!r} is not supported: max_fevals and time_limit are"
-            )
-    size = math.prod(map(len, problem.parameters.values()))
-    most = given.get("max_fevals", size if tuner == "grid" else MEASUREMENTS)
-    check_number("strategy_options: max_fevals", most, 1, whole=True)
-    limit = given.get("time_limit")
-    if limit is not None:
-        check_number("strategy_options: time_limit", limit, 0)
-    return {"tuner": tuner, "trials": min(int(most), size), "time": limit}
-
-
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a value in one line that is not long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -20,7 +20,6 @@ from autotune.compat.kernel_tuner.results import Result, read_entry
 from autotune.compat.kernel_tuner.util import ErrorConfig
 from autotune.errors import UsageError
 from autotune.external.included_files import with_included
-from autotune.system.host import processor_name
 from records.formats.kernel_tuner import SCHEMA_VERSION, parse_document
 from records.formats.malformed import MALFORMED, as_number, as_object
 from records.formats.skipped import SkippedParts
@@ -36,7 +35,7 @@ class Cache:
     `path`: the file, whose ending .json may be left out.
     `problem`: with its texts, which entries are compared with.
 
-    Raises UsageError if there is another file, or one of another kernel, problem or processor.
+    Raises UsageError if there is another file, or one of another kernel, problem or device.
     """
 
     def __init__(
@@ -45,20 +44,23 @@ class Cache:
         problem: Problem,
         problem_size: Any,
         arguments: Sequence[Any],
+        device_name: str,
+        objective: str = "time",
     ) -> None:
         self.path = _checked(path)
         self._problem = problem
         self._head = {
             "schema_version": SCHEMA_VERSION,
-            "device_name": processor_name(),
+            "device_name": device_name,
             "kernel_name": problem.name,
             "problem_size": "callable" if callable(problem_size) else problem_size,
             "tune_params_keys": list(problem.parameters),
-            "objective": "time",
+            "objective": objective,
         }
         self._pending: dict[str, Result] = {}
         self._next_s = 0.0
-        options = [problem.language, problem.compiler, problem.flags, problem.arguments]
+        options: list[Any] = [problem.language, problem.compiler, problem.flags, problem.arguments]
+        options += [problem.launch] if problem.launch else []
         self._options = hashlib.blake2b(json.dumps(options).encode(), digest_size=12)
         for n in problem.arrays:
             self._options.update(flat(arguments[n]).view(np.uint8).data)

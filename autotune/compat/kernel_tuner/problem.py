@@ -1,6 +1,6 @@
 """The template of a kernel that was given to `tune_kernel`: what workers know of it is in a folder.
 
-`write_problem` writes the folder; workers load this file and nothing else of this package.
+`write_problem` writes the folder, which workers read by this file.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,7 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune import te
+from autotune.compat.kernel_tuner.expressions import plain
+from autotune.compat.kernel_tuner.launches import Launch
+from autotune.compat.kernel_tuner.user_functions import told
 from autotune.external.c_kernel import CKernel
+from autotune.external.included_files import with_included
+from autotune.rtc import RawKernel
 from autotune.system.user_modules import load_object
 from autotune.template import Knobs, template
 from records.storage.files import replacing
@@ -29,6 +35,9 @@ _PART = 1 << 14  # Elements that are compared at once.
 
 #: What the user's comparison is called in its file.
 VERIFY = "autotune_verify"
+
+#: What the reason begins with where it fails itself.
+VERIFY_FAILS = "verify "
 
 
 @dataclass(frozen=True)
@@ -56,50 +65,106 @@ class Problem:
     atol: float = 1e-6
     #: The text of a module with the user's comparison, `VERIFY`; "" for that of NumPy.
     verify: str = ""
+    #: What messages call that.
+    verify_name: str = ""
+    #: Of a kernel in CUDA C++: how it is launched, as the fields of `Launch`; for launches that
+    #: functions give, that of each configuration by its key.
+    launch: dict[str, Any] = field(default_factory=dict)
+    #: What configurations begin a search; that of the first values if it is empty.
+    first: dict[str, Any] = field(default_factory=dict)
 
     @property
     def arrays(self) -> list[int]:
         """Positions of the arrays."""
         return [n for n, (_, shape) in enumerate(self.arguments) if isinstance(shape, list)]
 
-    def kernel(self, values: Mapping[str, Any], times_itself: bool) -> CKernel:
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is in CUDA C++."""
+        return self.language == "cuda"
+
+    def launch_macros(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the macros of the launch of a configuration; none of a kernel in C."""
+        return self._launch(values).macros(values) if self.launch else {}
+
+    def _launch(self, values: Mapping[str, Any]) -> Launch:
+        one = self.launch if "divisors" in self.launch else self.launch[_decided_key(values)]
+        return Launch(**one)
+
+    def kernel(self, values: Mapping[str, Any], times_itself: bool) -> CKernel | RawKernel:
         """Return the kernel of a configuration, or of all with symbols for values."""
         text, defines = self.text, {**self.defines, **values}
         if isinstance(text, dict):
-            text, defines = text[key_of({name: plain(v) for name, v in values.items()})], {}
+            text, defines = text[_decided_key(values)], {}
         tensors = {
             n: te.placeholder((max(1, int(np.prod(shape))),), dtype, name=f"argument{n}")
             for n, (dtype, shape) in enumerate(self.arguments)
             if n in self.arrays
         }
-        numbers = (
-            tensors.get(n, None if n in tensors else np.dtype(dtype).type(value))
+        arguments = [
+            tensors[n] if n in tensors else np.dtype(dtype).type(value)
             for n, (dtype, value) in enumerate(self.arguments)
-        )
+        ]
+        common: dict[str, Any] = {
+            "inputs": list(tensors.values()),
+            "outputs": [tensors[n] for n in self.outputs],
+            "flags": self.flags,
+            "arguments": arguments,
+            "scratch": [tensor for n, tensor in tensors.items() if n not in self.outputs],
+        }
+        if self.is_cuda:
+            return self._cuda_kernel(text, defines, values, common)
         return CKernel(
             self.name,
             text,
-            inputs=list(tensors.values()),
-            outputs=[tensors[n] for n in self.outputs],
             defines=defines,
-            flags=self.flags,
             compiler=self.compiler,
             language=self.language,
-            arguments=list(numbers),
-            scratch=[tensor for n, tensor in tensors.items() if n not in self.outputs],
             times_itself=times_itself,
             folder=self.folder,
+            **common,
         )
+
+    def _cuda_kernel(
+        self,
+        text: str,
+        defines: dict[str, Any],
+        values: Mapping[str, Any],
+        common: Mapping[str, Any],
+    ) -> RawKernel:
+        """Return the kernel with its launch; it is called by the values of the parameters."""
+        launch = self._launch(values)
+        grid, block, shared = launch.at(values)
+        if not isinstance(self.text, dict):
+            defines = {**launch.macros(values), **defines}
+        whole = with_included(text, "text", self.folder, f"kernel {self.name!r}")
+        name = with_parameters(self.name, values)
+        return RawKernel(
+            name,
+            whole,
+            grid=grid,
+            block=block,
+            shared_memory=shared,
+            defines={n: int(v) if isinstance(v, bool) else v for n, v in defines.items()},
+            header=False,
+            **common,
+        )
+
+
+def with_parameters(text: str, params: Mapping[str, Any]) -> str:
+    """Return a text in which names of parameters are replaced by their values."""
+    return re.sub(
+        r"\w+", lambda found: str(plain(params[found[0]])) if found[0] in params else found[0], text
+    )
+
+
+def _decided_key(values: Mapping[str, Any]) -> str:
+    return key_of({name: plain(v) for name, v in values.items()})
 
 
 def key_of(values: Mapping[str, Any]) -> str:
     """Return what a configuration is called in a cache."""
     return ",".join(map(str, values.values()))
-
-
-def plain(value: Any) -> Any:
-    """Return a knob's value as a plain one, which decides a symbol."""
-    return value if isinstance(value, (bool, float, str)) else int(value)
 
 
 def write_problem(
@@ -171,7 +236,11 @@ def accept(expected: Sequence[Array], found: Sequence[Array], *, problem: str) -
             answers[n] = right.reshape(shape) if n in own.answered else None
             results[n] = output.reshape(shape)
         given = answers if own.answered else None
-        return bool(verify(given, results, atol=own.atol)) or "verify says that the answer is wrong"
+        try:
+            is_right = bool(verify(given, results, atol=own.atol))
+        except (Exception, SystemExit) as error:
+            return f"{VERIFY_FAILS}{own.verify_name!r} fails: {told(error)}"
+        return is_right or "verify says that the answer is wrong"
     for n, right, output in zip(own.outputs, expected, found, strict=True):
         if n not in own.answered:
             continue
@@ -194,9 +263,12 @@ def _wrong(right: Array, found: Array, atol: float) -> Array:
     ])  # fmt: skip
 
 
-@template("kernel_tuner", "llvm", reference=answers_of, inputs=arrays_of, accept=accept)
-def kernel(cfg: Knobs, problem: str) -> CKernel:
+@template("kernel_tuner", None, reference=answers_of, inputs=arrays_of, accept=accept)
+def kernel(cfg: Knobs, problem: str) -> CKernel | RawKernel:
     """Return a kernel that was given to `tune_kernel`, read from its folder."""
     own = _read(problem)
-    choices = own.parameters.items()
-    return own.kernel({name: cfg.define_knob(name, values) for name, values in choices}, True)
+    values = {
+        name: cfg.define_knob(name, choices, own.first.get(name))
+        for name, choices in own.parameters.items()
+    }
+    return own.kernel(values, not own.is_cuda)

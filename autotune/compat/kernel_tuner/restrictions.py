@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 import itertools
-import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-import numpy as np
-
-from autotune.compat.kernel_tuner.problem import Problem, kernel, plain
-from autotune.errors import AutotuneError, InstantiationError, UsageError, error_text
+from autotune.compat.kernel_tuner.expressions import negated, parsed, plain, truth, value_of
+from autotune.compat.kernel_tuner.problem import Problem, kernel
+from autotune.compat.kernel_tuner.user_functions import told
+from autotune.errors import AutotuneError, InstantiationError, UsageError
 from autotune.external.c_kernel import CKernel
-from autotune.system.words import one_line
+from autotune.rtc import RawKernel
 from autotune.template import Knobs, Template
 from autotune.trace.symbolic_values import SymbolicInt
-from search_spaces import SpaceError
-from search_spaces.expression import names_of, parse_expression
 
 Condition = Callable[[Mapping[str, Any]], Any]
-
-_ARITHMETIC: dict[type, Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Pow: operator.pow, ast.USub: operator.neg, ast.UAdd: operator.pos,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Gt: operator.gt, ast.GtE: operator.ge,
-}  # fmt: skip
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
-
 
 @dataclass(frozen=True)
 class Restriction:
@@ -76,82 +62,8 @@ def _restriction(given: Any, number: int, names: Sequence[str]) -> Restriction:
 
 
 def _of_text(text: str, name: str, names: Sequence[str]) -> Restriction:
-    try:
-        root = parse_expression(text)
-    except SpaceError as error:
-        raise UsageError(f"restrictions: {error}") from error
-    unknown = [name for name in names_of(root) if name not in names]
-    if unknown:
-        raise UsageError(f"restriction {text!r}: there is no parameter {unknown[0]!r}")
-    return Restriction(text, functools.partial(_condition, root), f"{name}, {text!r},")
-
-
-def _condition(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """Return a condition for values that may be symbols, which it decides as little as it can."""
-    match node:
-        case ast.BoolOp(op=op, values=parts):
-            join = operator.and_ if isinstance(op, ast.And) else operator.or_
-            return functools.reduce(join, (_truth(_condition(part, values)) for part in parts))
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return negated(_truth(_condition(operand, values)))
-        case ast.IfExp(test=test, body=body, orelse=orelse):
-            return _condition(body if _condition(test, values) else orelse, values)
-        case ast.Compare(left=left, ops=ops, comparators=others):
-            own = _decided(values, node) if _needs_numbers(node) else values
-            sides = [left, *others[:-1]]
-            found = (_compared(op, a, b, own) for op, a, b in zip(ops, sides, others, strict=True))
-            return functools.reduce(operator.and_, found)
-    return _number(node, _decided(values, node) if _needs_numbers(node) else values)
-
-
-def _truth(value: Any) -> Any:
-    """Return a condition for what may be a number."""
-    if isinstance(value, np.bool_):
-        return bool(value)
-    is_number = isinstance(value, (SymbolicInt, int, float)) and not isinstance(value, bool)
-    return value != 0 if is_number else value
-
-
-def negated(condition: Any) -> Any:
-    """Return the opposite of a condition, which may be a symbol."""
-    return not condition if isinstance(condition, bool) else ~condition
-
-
-def _compared(op: ast.cmpop, left: ast.expr, right: ast.expr, values: Mapping[str, Any]) -> Any:
-    one = _number(left, values)
-    if isinstance(right, (ast.List, ast.Tuple)):
-        equal = (one == _number(item, values) for item in right.elts)
-        found = functools.reduce(operator.or_, equal, False)
-        return found if isinstance(op, ast.In) else negated(found)
-    return _ARITHMETIC[type(op)](one, _number(right, values))
-
-
-def _number(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.Name(id=name):
-            return values[name]
-        case ast.UnaryOp(op=op, operand=a) if not isinstance(op, ast.Not):
-            return _ARITHMETIC[type(op)](_number(a, values))
-        case ast.BinOp(left=a, op=op, right=b):
-            return _ARITHMETIC[type(op)](_number(a, values), _number(b, values))
-        case ast.Call(func=ast.Name(id=name), args=args):
-            return _FUNCTIONS[name](*(_number(arg, values) for arg in args))
-    return _condition(node, values)
-
-
-def _needs_numbers(node: ast.expr) -> bool:
-    """Whether an expression has what symbols cannot do: fractions, powers, functions."""
-    return any(
-        isinstance(n, (ast.Div, ast.Pow, ast.Call))
-        or (isinstance(n, ast.Constant) and type(n.value) is float)
-        for n in ast.walk(node)
-    )
-
-
-def _decided(values: Mapping[str, Any], node: ast.expr) -> dict[str, Any]:
-    return {name: plain(values[name]) for name in names_of(node)}
+    root = parsed(text, "restrictions", names)
+    return Restriction(text, functools.partial(value_of, root), f"{name}, {text!r},")
 
 
 def unknown(parameters: Mapping[str, list[Any]], known: Iterable[Mapping[str, Any]]) -> Restriction:
@@ -222,9 +134,9 @@ class RestrictedTemplate(Template):
         own = {each.name: getattr(kernel, each.name) for each in fields(kernel)}
         return cls(**{**own, "name": problem.name}, restrictions=tuple(restrictions))
 
-    def described(self, cfg: Knobs, *args: Any, **kwargs: Any) -> CKernel:
+    def described(self, cfg: Knobs, *args: Any, **kwargs: Any) -> CKernel | RawKernel:
         """Return the kernel, once its knobs are restricted."""
-        made: CKernel = super().described(cfg, *args, **kwargs)
+        made: CKernel | RawKernel = super().described(cfg, *args, **kwargs)
         values = {name: cfg[name] for name in cfg}
         for restriction in self.restrictions:
             try:
@@ -235,7 +147,7 @@ class RestrictedTemplate(Template):
                 if is_legal(self.restrictions, {name: plain(v) for name, v in values.items()}):
                     raise  # symbols alone make it fail
                 raise InstantiationError("another restriction refuses it") from error
-            cfg.add_constraint(_truth(condition), restriction.text)
+            cfg.add_constraint(truth(condition), restriction.text)
         return made
 
 
@@ -251,6 +163,5 @@ def is_legal(restrictions: Sequence[Restriction], values: Mapping[str, Any]) -> 
         except ZeroDivisionError:
             return False
         except Exception as error:
-            why = f"{type(error).__name__}: {one_line(error_text(error))}"
-            raise UsageError(f"{one.name} fails for {dict(values)}: {why}") from error
+            raise UsageError(f"{one.name} fails for {dict(values)}: {told(error)}") from error
     return True

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from autotune.compat.kernel_tuner.arguments import RESERVED, check_type
+from autotune.compat.kernel_tuner.arguments import ERROR, RESERVED, check_type
 from autotune.compat.kernel_tuner.problem import key_of
+from autotune.compat.kernel_tuner.user_functions import called
 from autotune.compat.kernel_tuner.util import (
     CompilationFailedConfig,
     ErrorConfig,
     InvalidConfig,
     RuntimeFailedConfig,
 )
-from autotune.errors import UsageError, error_text
-from autotune.system.words import one_line
+from autotune.errors import UsageError
 from records import Record
 from records.formats.kernel_tuner import document_of
 from search_spaces import SpaceError
@@ -49,10 +50,13 @@ def results_of(records: Iterable[Record]) -> dict[str, Result]:
 
 def read_entry(entry: Mapping[str, Any]) -> Result:
     """Return an entry of a cache with what failed as objects, as programs look for these."""
-    return {
+    found = {
         name: _FAILED[value]() if isinstance(value, str) and value in _FAILED else value
         for name, value in entry.items()
     }
+    if isinstance(found.get("time"), ErrorConfig):
+        found[ERROR] = found["time"]
+    return found
 
 
 def check_metrics(metrics: Any, objective: str, parameters: Collection[str]) -> Metrics:
@@ -87,13 +91,8 @@ def add_metrics(result: Result, metrics: Metrics) -> None:
     if isinstance(result["time"], ErrorConfig):
         return
     for name, metric in metrics.items():
-        try:
-            result[name] = metric(result) if callable(metric) else _evaluated(name, metric, result)
-        except UsageError:
-            raise
-        except Exception as error:
-            why = f"{type(error).__name__}: {one_line(error_text(error))}"
-            raise UsageError(f"metric {name!r} fails: {why}") from error
+        evaluate_it = metric if callable(metric) else partial(_evaluated, name, metric)
+        result[name] = called(f"metric {name!r}", evaluate_it, result)
 
 
 def _evaluated(name: str, metric: str, result: Result) -> Any:
@@ -131,3 +130,17 @@ def totals_of(results: Sequence[Result], elapsed_s: float) -> dict[str, float]:
     sums = {part: sum(result.get(f"{part}_time", 0) for result in results) for part in _PARTS}
     totals = {f"total_{part}_time": found for part, found in sums.items()}
     return {**totals, "overhead_time": max(0.0, 1e3 * elapsed_s - sum(sums.values()))}
+
+
+def summary(best: Result | None, results: Sequence[Result], names: Sequence[str]) -> str:
+    """Return the line that ends a call."""
+    if best is not None:
+        shown = ", ".join(f"{name}={_short(best[name])}" for name in names)
+        return f"best performing configuration: {shown}"
+    failed = [result for result in results if isinstance(result["time"], ErrorConfig)]
+    why = failed[0].get("error", {}).get("message", "") if failed else ""
+    return f"no configuration worked{why and f'; first: {why}'}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

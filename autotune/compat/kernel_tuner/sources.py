@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from autotune.compat.kernel_tuner.problem import with_parameters
+from autotune.compat.kernel_tuner.user_functions import called
 from autotune.errors import UsageError
 from records.caller_warnings import warn
 
@@ -25,6 +27,17 @@ _OPTIONS = {
 }  # fmt: skip
 
 
+#: What names of parameters have that are numbers of `#pragma unroll`.
+UNROLL = "loop_unroll_factor"
+
+#: Options of nvcc that are about the host, or about the architecture, which is that of the GPU; and
+#: those of them whose value is the next one.
+_FOR_NVCC = (
+    "-O|--optimize|-arch|--gpu-arch|-code|-gencode|--generate-code|-Xcompiler|-ccbin|-x|-m64"
+)
+_WITH_VALUE = ("-Xcompiler", "-ccbin", "-x", "-gencode", "-arch", "-code", "-O")
+
+
 def text_of(source: Any, params: Mapping[str, Any] | None = None) -> str:
     """Return the text of a kernel: given, in a file, the first of a list, or made for parameters.
 
@@ -33,7 +46,7 @@ def text_of(source: Any, params: Mapping[str, Any] | None = None) -> str:
     if isinstance(source, (list, tuple)) and source:
         source = source[0]
     if callable(source):
-        source = source(params)
+        source = called("kernel_source", source, dict(params or {}))
     if _is_file(source):
         try:
             return Path(source).read_text(encoding="utf-8")
@@ -58,20 +71,48 @@ def language_of(source: Any, compiler: str) -> str:
     return "c" if is_c else "c++"
 
 
-def check_language(lang: str | None, source: Any) -> None:
-    """Raise UsageError unless a kernel is in C or C++."""
+def checked_language(lang: Any, source: Any) -> str:
+    """Return "CUDA" or "C" for the language of a kernel, which its text says if no argument does.
+
+    Raises UsageError if it is in another.
+    """
     if lang is not None and not isinstance(lang, str):
         raise UsageError(f'lang must be a text such as "C", got {lang!r}')
     if lang is None and is_generated(source):
         raise UsageError('lang must be given with a function that makes the text, as in lang="C"')
     text = "" if lang is not None else text_of(source).lower()
     found = "CUDA" if "__global__" in text else "OpenCL" if "__kernel" in text else lang or "C"
+    if found.upper() in ("CUDA", "CUPY", "NVCUDA"):
+        return "CUDA"
     if found.upper() not in ("C", "C++"):
-        advice = "write a template that returns an autotune.rtc.RawKernel (docs/rtc.md)"
         raise UsageError(
-            f"kernels in {found} cannot be tuned by this call, only those in C and C++"
-            + (f": {advice}" if found.upper() in ("CUDA", "CUPY", "NVCUDA") else "")
+            f"kernels in {found} cannot be tuned by this call, only those in C, C++ and CUDA C++"
         )
+    return "C"
+
+
+def nvrtc_flags(options: Sequence[str] | None, folder: str) -> list[str]:
+    """Return options of nvcc for NVRTC, with a warning of those that it has no meaning for.
+
+    `folder`: where relative paths begin.
+    """
+    kept: list[str] = []
+    dropped: list[str] = []
+    values = iter(options or ())
+    for flag in values:
+        if flag in _WITH_VALUE:
+            dropped += [flag, next(values, "")]
+        elif re.match(_FOR_NVCC, flag):
+            dropped.append(flag)
+        elif flag in ("-I", "--include-path"):
+            kept.append(f"-I{os.path.join(folder, next(values, ''))}")
+        elif flag.startswith("-I"):
+            kept.append(f"-I{os.path.join(folder, flag[2:])}")
+        else:
+            kept.append(flag)
+    if dropped:
+        warn(f"compiler_options: {' '.join(dropped)} say nothing to NVRTC, which compiles here")
+    return kept
 
 
 def compiler_of(compiler: str | None, options: Sequence[str] | None) -> tuple[str, list[str]]:
@@ -102,30 +143,32 @@ def _translated(flag: str) -> Sequence[str]:
     return (flag,) if begin is None else _OPTIONS[begin]
 
 
-def with_parameters(text: str, params: Mapping[str, Any]) -> str:
-    """Return a text in which names of parameters are replaced by their values."""
-    return re.sub(r"\w+", lambda found: str(params.get(found[0], found[0])), text)
-
-
 def generated_text(
     source: Any,
     defines: Mapping[str, str | Callable[..., Any]] | None,
     given: Mapping[str, Any],
     params: Mapping[str, Any],
+    is_cuda: bool = False,
 ) -> str:
     """Return the whole text of a configuration, with its macros.
 
     `defines`: the macros; None for those that are given, and the parameters.
     """
     macros: Mapping[str, Any] = {**given, **params} if defines is None else defines
-    lines = []
+    lines, text = [], text_of(source, params)
     for name, value in macros.items():
         if defines is not None:
-            made = value(params) if callable(value) else value
+            made = called(f"defines: {name}", value, dict(params)) if callable(value) else value
             value = with_parameters(made, params) if isinstance(made, str) else made
         whole = str(int(value) if isinstance(value, bool) else value).replace("\n", "\\\n")
+        if is_cuda and UNROLL in name:
+            # NVRTC knows no macros in this directive; 0 stands for one without a number.
+            lines.append(f"constexpr int {name} = {whole};\n")
+            if whole == "0":
+                text = re.sub(rf"^\s*#pragma\s+unroll\s+{name}\b.*$", "", text, flags=re.M)
+            continue
         lines.append(f"#define {name} {whole}\n")
-    return f'{"".join(lines)}#line 1 "text"\n{text_of(source, params)}'
+    return f'{"".join(lines)}#line 1 "text"\n{text}'
 
 
 def _is_file(source: Any) -> bool:

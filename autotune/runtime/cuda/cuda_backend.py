@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune.errors import UsageError
 from autotune.ir.stmt import PrimFunc
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.device.device_properties import gpu_facts
@@ -52,6 +53,11 @@ def build_function(
     from autotune.runtime.cuda.gpu_source import gpu_source
 
     main, *prepare = map(gpu_source, function.functions)
+    if main.copied or main.scratch:
+        raise UsageError(
+            f"{main.signature.name}: a kernel as text that changes its inputs is measured, and not "
+            "built: launch it with autotune.rtc.launch"
+        )
     if not function.constants:
         return GPUFunction(main, target)
     places = tuple(function.constants.index(position) for position in function.kept)

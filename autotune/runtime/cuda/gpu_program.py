@@ -33,8 +33,9 @@ class GpuLaunch:
     block: Extents
     #: Dynamic shared memory.
     shared_bytes: int
-    #: Its pointers: numbers of the function's parameters, then of its workspace.
-    arrays: tuple[int, ...]
+    #: Its arguments: of pointers the numbers of the function's parameters, then of its workspace;
+    #: numbers by value, each after its type.
+    arguments: tuple[int | tuple[str, int | float], ...]
     #: What follows them, each as 64 bits.
     sizes: tuple[str, ...] = ()
 
@@ -58,6 +59,9 @@ class GpuProgram:
     launches: tuple[GpuLaunch, ...]
     #: Arrays that kernels hand on; who runs it provides them.
     workspace: tuple[ArrayParameter, ...] = ()
+    #: Arrays that its kernels change in place, and inputs that they may overwrite, as `CallForm`.
+    copied: tuple[tuple[int, int], ...] = ()
+    scratch: tuple[int, ...] = ()
 
     def check(self) -> None:
         """Check its launches against the architecture's limits, as far as they are known.
@@ -102,6 +106,11 @@ class GpuSource:
     workspace: tuple[ArrayParameter, ...] = ()
     #: What stands before the text.
     header: str = field(default="", repr=False)
+    #: Options of the compiler.
+    flags: tuple[str, ...] = ()
+    #: Arrays that its kernels change in place, and inputs that they may overwrite, as `CallForm`.
+    copied: tuple[tuple[int, int], ...] = ()
+    scratch: tuple[int, ...] = ()
 
     def compiled(self, arch: str) -> GpuProgram:
         """Return it compiled for an architecture, from the cache if it is there; needs no GPU.
@@ -111,9 +120,12 @@ class GpuSource:
         architecture.
         """
         names = [launch.symbol for launch in self.launches]
-        cubin = compile_cubin(self.header + self.text, arch, names=names, cache=default_cache())
+        text = self.header + self.text
+        cubin = compile_cubin(text, arch, self.flags, names, default_cache())
         launches = tuple(replace(each, symbol=cubin.symbols[each.symbol]) for each in self.launches)
-        made = GpuProgram(self.signature, cubin, launches, self.workspace)
+        made = GpuProgram(
+            self.signature, cubin, launches, self.workspace, self.copied, self.scratch
+        )
         made.check()
         return made
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from autotune.codegen.cuda.cuda_source import CUDAKernel, emit
 from autotune.codegen.cuda.device_source import device_header
 from autotune.codegen.raw_text import constant_value, raw_text
-from autotune.ir.stmt import Allocate, For, PrimFunc, Raw
+from autotune.ir.stmt import Allocate, CallForm, For, PrimFunc, Raw
 from autotune.ir.visitor import is_raw, walk
 from autotune.lowering.target_limits import launches
 from autotune.runtime.cuda.gpu_program import GpuLaunch, GpuSource
@@ -71,18 +71,21 @@ def raw_source(function: PrimFunc) -> GpuSource:
         for s in walk(function.body)
         if isinstance(s, Allocate) and (b := s.buffer).scope == "global"
     ]
-    numbers = tuple(range(len(function.params) + len(memory)))
+    form = inside[0].call or CallForm(tuple(range(len(function.params) + len(memory))))
     return GpuSource(
         Signature.of(function),
         raw_text(inside[0]),
-        tuple(_launch(raw.name, nest, numbers) for raw, nest in zip(inside, nests, strict=True)),
+        tuple(_launch(raw.name, nest, form) for raw, nest in zip(inside, nests, strict=True)),
         workspace=tuple(memory),
-        header=f"{device_header()}\n",
+        header=f"{device_header()}\n" if inside[0].header else "",
+        flags=inside[0].command,
+        copied=form.copied,
+        scratch=form.scratch,
     )
 
 
-def _launch(name: str, nest: For, arrays: tuple[int, ...]) -> GpuLaunch:
-    """Return the launch of a kernel as text, of whose arguments `arrays` are the numbers."""
+def _launch(name: str, nest: For, form: CallForm) -> GpuLaunch:
+    """Return the launch of a kernel as text."""
     extents: dict[str, int] = {}
     shared = 0
     for stmt in walk(nest):
@@ -95,4 +98,4 @@ def _launch(name: str, nest: For, arrays: tuple[int, ...]) -> GpuLaunch:
         [extents.get(f"{level}.{axis}", 1) for axis in "xyz"] for level in ("blockIdx", "threadIdx")
     )
     sizes = LaunchSizes.of(name, grid, block, shared)
-    return GpuLaunch(name, sizes.grid, sizes.block, sizes.shared_bytes, arrays)
+    return GpuLaunch(name, sizes.grid, sizes.block, sizes.shared_bytes, form.arguments)

@@ -83,6 +83,11 @@ def packed_arguments(
     return packed
 
 
+def _by_value(dtype: str, value: int | float) -> np.generic:
+    number: np.generic = np.dtype(dtype).type(value)
+    return number
+
+
 def _packed(value: Any, size: int, device: int, stream: int) -> bytes:
     if is_array(value):
         return np.uint64(gpu_array(value, device, stream).address).tobytes()
@@ -110,6 +115,9 @@ class LoadedProgram:
 
     `device`: number of the GPU.
 
+    `copied`: arrays that its kernels change in place, as of `CallForm`.
+    `scratch_inputs`: inputs that they may overwrite, which the caller gives copies of.
+
     Raises LaunchError if the driver refuses the code. Raises TargetError if the GPU is another than
     it was compiled for, or not there.
     """
@@ -118,6 +126,7 @@ class LoadedProgram:
         check_arch(program.signature.name, program.cubin.arch, device)
         self._program = program
         self._device = device
+        self.copied, self.scratch_inputs = program.copied, program.scratch
         self._kernels = [
             cupy_driver.LoadedKernel(program.cubin, launch.symbol, device)
             for launch in program.launches
@@ -149,7 +158,10 @@ class LoadedProgram:
         for kernel, launch in zip(self._kernels, self._program.launches, strict=True):
             at = launch.at(sizes)
             if at is not None:
-                given: list[np.generic] = [np.uint64(pointers[n]) for n in launch.arrays]
+                given = [
+                    np.uint64(pointers[one]) if isinstance(one, int) else _by_value(*one)
+                    for one in launch.arguments
+                ]
                 given += [np.int64(sizes[name]) for name in launch.sizes]
                 calls.append(bind_kernel(kernel, launch.symbol, at, given, stream))
         if len(calls) == 1 and not memory:

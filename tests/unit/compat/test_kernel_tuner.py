@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ import pytest
 
 from autotune.compat import kernel_tuner
 from autotune.compat.kernel_tuner import run_kernel, tune_kernel, wrappers
+from autotune.compat.kernel_tuner.arguments import objective_of
 from autotune.compat.kernel_tuner.cache import Cache
+from autotune.compat.kernel_tuner.measuring import check_verified, folder_of
 from autotune.compat.kernel_tuner.problem import Problem, key_of, write_problem
 from autotune.compat.kernel_tuner.restrictions import (
     RestrictedTemplate,
@@ -22,6 +26,7 @@ from autotune.compat.kernel_tuner.restrictions import (
 )
 from autotune.compat.kernel_tuner.results import add_metrics, best_of, is_larger_better
 from autotune.compat.kernel_tuner.sources import compiler_of, generated_text
+from autotune.compat.kernel_tuner.strategies import search_of
 from autotune.compat.kernel_tuner.util import CompilationFailedConfig, ErrorConfig
 from autotune.compat.kernel_tuner.utils import directives
 from autotune.errors import UsageError
@@ -261,13 +266,14 @@ def test_the_best_is_by_objective_and_never_a_failure() -> None:
 
 ROWS: dict[str, dict[str, Any]] = {
     "1,x": {"a": 1, "kind": "x", "time": 0.5, "times": [0.5], "rate": np.float32(2)},
-    "2,x": {"a": 2, "kind": "x", "time": CompilationFailedConfig()},
-}
+    "2,x": {"a": 2, "kind": "x", "time": CompilationFailedConfig(),
+            "__error__": CompilationFailedConfig()},
+}  # fmt: skip
 
 
 def cache_of(path: Path, size: Any = 4, x: float = 0.0, **changed: Any) -> Cache:
     own = problem(**{"parameters": {"a": [1, 2], "kind": ["x"]}, **changed})
-    return Cache(path, own, size, [np.full(4, x, "float32")])
+    return Cache(path, own, size, [np.full(4, x, "float32")], "a device")
 
 
 @pytest.fixture
@@ -367,11 +373,24 @@ def test_arrays_that_workers_may_have_mapped_stay(tmp_path: Path) -> None:
 
 X = np.zeros(4, "float32")
 REFUSED = [
+    ({"strategy": "best"}, "strategy 'best' is not supported: choose one of brute_force"),
+    ({"strategy_options": {"fraction": "x"}}, "fraction must be a number >= 0, got 'x'"),
+    ({"strategy_options": {"x0": [7]}}, "x0: 7 is no value of a"),
+    ({"strategy_options": {"x0": 7}}, "x0 must have a value of each parameter, got 7"),
+    ({"seed": -1}, "seed must be a whole number >= 0, got -1"),
+    ({"iterations": 0}, "iterations must be a whole number >= 1, got 0"),
+    ({"objectives": {"time": False, "a": True}}, "objectives: time, a are several: choose one"),
+    ({"lang": "C", "smem_args": {"size": 4}}, "smem_args is not supported.*kernels in C"),
+    ({"lang": "CUDA", "cmem_args": {"c": X}}, r"cmem_args is not supported.*CUDA C\+\+"),
+    ({"lang": "CUDA", "smem_args": 3}, "smem_args must be a dict with a size in bytes, got 3"),
+    ({"lang": "CUDA", "grid_div_x": ["b"]}, "grid_div_x 'b': there is no parameter 'b'"),
+    ({"lang": "CUDA", "problem_size": [1] * 4}, "problem_size must be 1 to 3 sizes"),
+    ({"lang": "CUDA", "problem_size": lambda p: p["b"]}, "problem_size fails: KeyError: 'b'"),
+    ({"lang": "CUDA", "block_size_names": [3]}, "block_size_names must be a list of up to 3"),
+    ({"lang": "C", "kernel_source": lambda p: p["b"]}, "kernel_source fails: KeyError: 'b'"),
+    ({"defines": {"d": lambda p: p["b"]}}, "defines: d fails: KeyError: 'b'"),
     ({"observers": [1]}, "observers is not supported"),
     ({"simulation_mode": True}, "simulation_mode is not supported"),
-    ({"strategy": "pso"}, "strategy 'pso' is not supported: choose one of brute_force"),
-    ({"strategy": "bayes_opt", "objective": "GB/s"}, "searches for the least time"),
-    ({"lang": "CUDA"}, r"kernels in CUDA cannot be tuned by this call.*rtc.RawKernel"),
     ({"kernel_source": "__kernel void f()"}, "kernels in OpenCL cannot be tuned by this call"),
     ({"kernel_source": "none.cpp"}, "cannot read none.cpp"),
     ({"kernel_source": lambda p: "text"}, "lang must be given"),
@@ -399,7 +418,6 @@ REFUSED = [
     ({"atol": -1}, "atol must be a number >= 0, got -1"),
     ({"observers": np.ones(3)}, "observers is not supported"),
     ({"strategy_options": [1]}, "strategy_options must be a dict"),
-    ({"strategy_options": {"popsize": 3}}, "strategy_options: 'popsize' is not supported"),
     ({"strategy_options": {"max_fevals": "x"}}, "max_fevals must be a whole number >= 1, got 'x'"),
     ({"folder": 3}, "folder must be the path of a folder, got 3"),
     ({"folder": __file__}, "folder: .*test_kernel_tuner.py is a file"),
@@ -452,3 +470,68 @@ def test_sources_that_are_no_text_are_told(tmp_path: Path) -> None:
     (tmp_path / "f.cpp").write_bytes(b"\xff")
     with pytest.raises(UsageError, match=r"cannot read .*f.cpp: 'utf-8' codec"):
         tune_kernel("f", tmp_path / "f.cpp", 4, [X], {"a": [1]})
+
+
+# -- strategies ------------------------------------------------------------------------------------
+
+
+def test_a_strategy_of_another_kind_is_told_and_its_options_are_passed_over() -> None:
+    parameters = {"a": [1, 2, 3, 4], "b": [1, 2]}
+    options = {"popsize": 3, "max_fevals": 5, "x0": (3, 2), "seed": 4}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        search, first = search_of("pso", options, "GB/s", parameters)
+    lines = [str(each.message) for each in told]
+    assert search == {"tuner": "genetic", "trials": 5, "time": None, "seed": 4}
+    assert first == {"a": 3, "b": 2}
+    assert "strategy 'pso' is not here: the nearest of our tuners, 'genetic'" in lines[0]
+    assert "searches for the least time here" in lines[1]
+    assert "popsize have no meaning for our tuner 'genetic'" in lines[2]
+    assert len(lines) == 3
+
+
+def test_a_fraction_of_the_space_is_measured() -> None:
+    parameters = {"a": list(range(30))}
+    search, _ = search_of("random_sample", {"fraction": 0.25}, "time", parameters, seed=3)
+    assert (search["tuner"], search["trials"], search["seed"]) == ("random", 8, 3)
+
+
+# -- results that are kept -------------------------------------------------------------------------
+
+
+def fail_after(text: str | None) -> None:
+    """Let a mistake be found in a temporary folder, whose log has a text if one is given."""
+    with folder_of(None, None) as at:
+        if text is not None:
+            (at / "f-1").mkdir()
+            (at / "f-1" / "log.jsonl").write_text(text)
+        raise UsageError(f"mistake in {at}")
+
+
+def test_what_was_measured_before_a_function_failed_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(UsageError, match=r"^mistake in .*; .* kept: folder='.*' continues"):
+        fail_after("measured")
+    (log,) = tmp_path.glob("*/f-1/log.jsonl")
+    assert log.read_text() == "measured"
+    shutil.rmtree(log.parents[1])
+    with pytest.raises(UsageError, match=r"^mistake in \S*$"):
+        fail_after(None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_comparison_that_fails_is_told() -> None:
+    wrong = {"error": {"message": "verify 'right' fails: KeyError: 3"}}
+    with pytest.raises(UsageError, match=r"verify 'right' fails: KeyError: 3"):
+        check_verified([wrong, wrong])
+    with pytest.warns(UserWarning, match="and so for 1 of 2 configurations"):
+        check_verified([wrong, {"time": 1.0}])
+
+
+def test_old_and_new_names_of_objectives_mean_the_same() -> None:
+    assert objective_of(None, None, None) == ("time", None)
+    assert objective_of("GB/s", True, None) == ("GB/s", True)
+    assert objective_of(["GB/s"], [True], None) == ("GB/s", True)
+    assert objective_of(None, None, {"GB/s": True}) == ("GB/s", True)

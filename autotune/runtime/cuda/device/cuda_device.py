@@ -193,8 +193,18 @@ class CudaDevice:
         return LoadedProgram(binary, self.number)
 
     def bind(self, loaded: LoadedProgram, arrays: Sequence[DeviceArray]) -> Call:
-        """Return launches of all kernels on arrays."""
-        return loaded.bind([int(array.data.ptr) for array in arrays], int(self.stream.ptr))
+        """Return launches of all kernels on arrays, and on copies of those they may overwrite."""
+        held = list(arrays)
+        for n in loaded.scratch_inputs:
+            held[n] = arrays[n].copy()
+        launch = loaded.bind([int(array.data.ptr) for array in held], int(self.stream.ptr))
+        if not loaded.scratch_inputs:
+            return launch
+
+        def call(_held: object = held) -> None:
+            launch()
+
+        return call
 
     def wait(self) -> None:
         """Wait until all that was launched has ended; raises what became of it."""

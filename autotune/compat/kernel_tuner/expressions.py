@@ -1,0 +1,120 @@
+"""Values of expressions in parameters, which may be symbols of a trace.
+
+In: expressions as Kernel Tuner's arguments have them. Out: conditions and numbers, symbols where
+parameters are. What symbols cannot do, such as fractions, decides them.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import UsageError
+from autotune.trace.symbolic_values import SymbolicInt
+from search_spaces import SpaceError
+from search_spaces.expression import names_of, parse_expression
+
+_ARITHMETIC: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.Pow: operator.pow, ast.USub: operator.neg, ast.UAdd: operator.pos,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
+
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter's value as a plain one, which decides a symbol."""
+    return value if isinstance(value, (bool, float, str)) else int(value)
+
+
+def parsed(text: str, what: str, names: Collection[str]) -> ast.expr:
+    """Return an expression of parameters.
+
+    `what`: what messages call it.
+
+    Raises UsageError if it is none, or of something else.
+    """
+    try:
+        root = parse_expression(text)
+    except SpaceError as error:
+        raise UsageError(f"{what}: {error}") from error
+    unknown = [name for name in names_of(root) if name not in names]
+    if unknown:
+        raise UsageError(f"{what} {text!r}: there is no parameter {unknown[0]!r}")
+    return root
+
+
+def value_of(node: ast.expr, values: Mapping[str, Any]) -> Any:
+    """Return what an expression is for values that may be symbols, which are decided if need be."""
+    match node:
+        case ast.BoolOp(op=op, values=parts):
+            join = operator.and_ if isinstance(op, ast.And) else operator.or_
+            return functools.reduce(join, (truth(value_of(part, values)) for part in parts))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return negated(truth(value_of(operand, values)))
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return value_of(body if value_of(test, values) else orelse, values)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            own = _decided(values, node) if _needs_numbers(node) else values
+            sides = [left, *others[:-1]]
+            found = (_compared(op, a, b, own) for op, a, b in zip(ops, sides, others, strict=True))
+            return functools.reduce(operator.and_, found)
+    return _number(node, _decided(values, node) if _needs_numbers(node) else values)
+
+
+def truth(value: Any) -> Any:
+    """Return a condition for what may be a number."""
+    if isinstance(value, np.bool_):
+        return bool(value)
+    is_number = isinstance(value, (SymbolicInt, int, float)) and not isinstance(value, bool)
+    return value != 0 if is_number else value
+
+
+def negated(condition: Any) -> Any:
+    """Return the opposite of a condition, which may be a symbol."""
+    return not condition if isinstance(condition, bool) else ~condition
+
+
+def _compared(op: ast.cmpop, left: ast.expr, right: ast.expr, values: Mapping[str, Any]) -> Any:
+    one = _number(left, values)
+    if isinstance(right, (ast.List, ast.Tuple)):
+        equal = (one == _number(item, values) for item in right.elts)
+        found = functools.reduce(operator.or_, equal, False)
+        return found if isinstance(op, ast.In) else negated(found)
+    return _ARITHMETIC[type(op)](one, _number(right, values))
+
+
+def _number(node: ast.expr, values: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return values[name]
+        case ast.UnaryOp(op=op, operand=a) if not isinstance(op, ast.Not):
+            return _ARITHMETIC[type(op)](_number(a, values))
+        case ast.BinOp(left=a, op=op, right=b):
+            return _ARITHMETIC[type(op)](_number(a, values), _number(b, values))
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return _FUNCTIONS[name](*(_number(arg, values) for arg in args))
+    return value_of(node, values)
+
+
+def _needs_numbers(node: ast.expr) -> bool:
+    """Whether an expression has what symbols cannot do: fractions, powers, functions."""
+    return any(
+        isinstance(n, (ast.Div, ast.Pow, ast.Call))
+        or (isinstance(n, ast.Constant) and type(n.value) is float)
+        for n in ast.walk(node)
+    )
+
+
+def _decided(values: Mapping[str, Any], node: ast.expr) -> dict[str, Any]:
+    return {name: plain(values[name]) for name in names_of(node)}
