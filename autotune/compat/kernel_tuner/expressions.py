@@ -1,7 +1,8 @@
 """Values of expressions in parameters, which may be symbols of a trace.
 
 In: expressions as Kernel Tuner's arguments have them. Out: conditions and numbers, symbols where
-parameters are. What symbols cannot do, such as fractions, decides them.
+parameters are. What symbols cannot do, such as fractions, decides them. Functions of the user are
+called here, too: their errors are told in one line.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, error_text
+from autotune.system.words import one_line
 from autotune.trace.symbolic_values import SymbolicInt
 from search_spaces import SpaceError
 from search_spaces.expression import names_of, parse_expression
@@ -27,7 +29,6 @@ _ARITHMETIC: dict[type, Callable[..., Any]] = {
     ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
-
 
 
 def plain(value: Any) -> Any:
@@ -118,3 +119,21 @@ def _needs_numbers(node: ast.expr) -> bool:
 
 def _decided(values: Mapping[str, Any], node: ast.expr) -> dict[str, Any]:
     return {name: plain(values[name]) for name in names_of(node)}
+
+
+def called(what: str, function: Callable[..., Any], *args: Any, **given: Any) -> Any:
+    """Return what a function of the user returns; UsageError, in one line, if it raises.
+
+    `what`: which one it is, for the message, such as "metric 'GB/s'".
+    """
+    try:
+        return function(*args, **given)
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{what} fails: {told(error)}") from error
+
+
+def told(error: BaseException) -> str:
+    """Return an error in one line."""
+    return f"{type(error).__name__}: {one_line(error_text(error))}"

@@ -27,7 +27,14 @@ from autotune.compat.kernel_tuner.kernels import (
     configurations,
     with_answers,
 )
-from autotune.compat.kernel_tuner.measuring import check_verified, folder_of, measured, policy_of
+from autotune.compat.kernel_tuner.measuring import (
+    check_verified,
+    device_facts,
+    folder_of,
+    measured,
+    policy_of,
+    run,
+)
 from autotune.compat.kernel_tuner.problem import Problem, write_problem
 from autotune.compat.kernel_tuner.restrictions import (
     Restriction,
@@ -45,7 +52,6 @@ from autotune.compat.kernel_tuner.results import (
     summary,
     totals_of,
 )
-from autotune.compat.kernel_tuner.running import device_facts, run
 from autotune.compat.kernel_tuner.strategies import search_of
 from autotune.runtime.cpu.c_compiler import version_of
 

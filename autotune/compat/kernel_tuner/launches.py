@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from autotune import te
-from autotune.compat.kernel_tuner.expressions import parsed, value_of
-from autotune.compat.kernel_tuner.user_functions import called
+from autotune.compat.kernel_tuner.expressions import called, parsed, value_of
 from autotune.errors import UsageError
 from search_spaces.expression import parse_expression
 

@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune import te
-from autotune.compat.kernel_tuner.expressions import plain
+from autotune.compat.kernel_tuner.expressions import plain, told
 from autotune.compat.kernel_tuner.launches import Launch
-from autotune.compat.kernel_tuner.user_functions import told
 from autotune.external.c_kernel import CKernel
 from autotune.external.included_files import with_included
 from autotune.rtc import RawKernel

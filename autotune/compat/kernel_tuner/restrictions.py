@@ -9,9 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from autotune.compat.kernel_tuner.expressions import negated, parsed, plain, truth, value_of
+from autotune.compat.kernel_tuner.expressions import negated, parsed, plain, told, truth, value_of
 from autotune.compat.kernel_tuner.problem import Problem, kernel
-from autotune.compat.kernel_tuner.user_functions import told
 from autotune.errors import AutotuneError, InstantiationError, UsageError
 from autotune.external.c_kernel import CKernel
 from autotune.rtc import RawKernel

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from autotune.compat.kernel_tuner.arguments import ERROR, RESERVED, check_type
+from autotune.compat.kernel_tuner.expressions import called
 from autotune.compat.kernel_tuner.problem import key_of
-from autotune.compat.kernel_tuner.user_functions import called
 from autotune.compat.kernel_tuner.util import (
     CompilationFailedConfig,
     ErrorConfig,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from autotune.compat.kernel_tuner.expressions import called
 from autotune.compat.kernel_tuner.problem import with_parameters
-from autotune.compat.kernel_tuner.user_functions import called
 from autotune.errors import UsageError
 from records.caller_warnings import warn
 

@@ -139,12 +139,12 @@ def test_a_configuration_compiles_for_a_gpu(changed: dict[str, Any]) -> None:
 
 
 def test_without_a_gpu_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from autotune.compat.kernel_tuner import running, tune_kernel
+    from autotune.compat.kernel_tuner import measuring, tune_kernel
 
     def refused(_: object) -> None:
         raise TargetError("target 'cuda' cannot be measured here: no driver; with -on=cpu in it")
 
-    monkeypatch.setattr(running, "gpu_facts", refused)
+    monkeypatch.setattr(measuring, "gpu_facts", refused)
     arguments = [np.zeros_like(X), X, X, np.int32(N)]
     with pytest.raises(TargetError, match=r"needs a GPU, and none can be used: no driver$"):
         tune_kernel("add", ADD, N, arguments, PARAMETERS)
