@@ -17,7 +17,7 @@ from typing import Any
 
 from autotune.builder import BuiltFunction, build_task
 from autotune.errors import UsageError
-from autotune.measure.own_measurer import LOCAL
+from autotune.measure.custom_measurer import LOCAL
 from autotune.operators.function_source import left_out_of_text
 from autotune.operators.template_lookup import find_template
 from autotune.reuse import choose

@@ -10,7 +10,7 @@ from typing import Any
 
 from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_cost_model
 from autotune.errors import UsageError
-from autotune.measure.own_measurer import LOCAL, MeasurerChoice, find_measurer
+from autotune.measure.custom_measurer import LOCAL, MeasurerChoice, find_measurer
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.system.plugins import name_of, names_place
 from autotune.system.words import did_you_mean

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from autotune.cost_model.base import CostModel
-from autotune.cost_model.own_cost_model import OwnCostModel
+from autotune.cost_model.custom_cost_model import CustomCostModel
 from autotune.cost_model.xgboost_model import XGBCostModel
 from autotune.system.plugins import find_maker, name_of
 
@@ -28,4 +28,4 @@ def find_cost_model(model: CostModelChoice) -> Callable[[int], CostModel]:
     found = find_maker("cost model", model, COST_MODELS)
     if found in COST_MODELS.values():
         return found
-    return partial(OwnCostModel, found, name_of(model))
+    return partial(CustomCostModel, found, name_of(model))

@@ -20,13 +20,13 @@ from autotune.lowering.guards.last_tile import split_last_tiles
 from autotune.lowering.guards.loop_partition import partition, shorten
 from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
 from autotune.lowering.loop_fusion import fuse_loops
+from autotune.lowering.mark_unrolled import mark_unrolled
 from autotune.lowering.output_storage import store_in_outputs
 from autotune.lowering.scan.loop_interchange import interchange_parallel_loops, interchange_steps
 from autotune.lowering.scan.scalar_replacement import replace_with_scalars
 from autotune.lowering.storage_rewrite import share_storage
 from autotune.lowering.vector.alignment_peeling import peel_for_alignment
 from autotune.lowering.vector.size_cases import split_by_size
-from autotune.lowering.vector.unroll import mark_unrolled
 from autotune.lowering.vector.vectorize import vectorize
 
 # What is known of knobs, or of sizes.

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from autotune.measure.custom_measurer import CustomMeasurer, MeasurerChoice
 from autotune.measure.measurer import Measurer
-from autotune.measure.own_measurer import MeasurerChoice, OwnMeasurer
 from autotune.measure.result import MeasureInput
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
@@ -33,7 +33,7 @@ class MeasurerSuite:
 
     def make(self) -> Measurer:
         """Return a new measurer of the task."""
-        return OwnMeasurer(self.measurer, self.task, TimingPolicy(repeats=2), 10.0, seed=0)
+        return CustomMeasurer(self.measurer, self.task, TimingPolicy(repeats=2), 10.0, seed=0)
 
     @cached_property
     def candidates(self) -> list[MeasureInput]:

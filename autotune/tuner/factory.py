@@ -11,9 +11,9 @@ from autotune.errors import UsageError
 from autotune.system.plugins import find_maker, name_of
 from autotune.system.words import did_you_mean
 from autotune.tuner.base import Tuner
+from autotune.tuner.custom_tuner import CustomTuner
 from autotune.tuner.model.model_tuner import ModelTuner, default_model
 from autotune.tuner.model.transfer import TransferPrior
-from autotune.tuner.own_tuner import OwnTuner
 from autotune.tuner.search.baselines import GridTuner, RandomTuner
 from autotune.tuner.search.genetic import GeneticTuner
 from autotune.tuner.search.local import LocalTuner
@@ -78,7 +78,7 @@ def make_tuner(
 ) -> Tuner:
     """Return a new tuner.
 
-    `tuner`: one of :data:`TUNERS`, or one of a user, see `OwnTuner`.
+    `tuner`: one of :data:`TUNERS`, or one of a user, see `CustomTuner`.
     `space`: the space to search.
     `seed`: seed of every random choice, >= 0.
     `features`: what a model reads of a candidate; the knob values by default.
@@ -90,7 +90,7 @@ def make_tuner(
     """
     check_tuner(tuner, prior is not None, storage is not None)
     if not (isinstance(tuner, str) and tuner in TUNERS):
-        return OwnTuner(find_tuner(tuner), name_of(tuner), space, seed, features)
+        return CustomTuner(find_tuner(tuner), name_of(tuner), space, seed, features)
     more: dict[str, Any] = {}
     if tuner == "model":
         more = {"features": features, "prior": prior, "make_model": make_model}

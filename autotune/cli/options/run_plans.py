@@ -13,7 +13,7 @@ from autotune.cli.options.job_files import RunOptions
 from autotune.cli.options.run_options import WorkloadOptions
 from autotune.cli.options.task_arguments import task_with, template_of
 from autotune.errors import TileError, UsageError
-from autotune.measure.own_measurer import LOCAL
+from autotune.measure.custom_measurer import LOCAL
 from autotune.runtime.backends import backend_of
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target

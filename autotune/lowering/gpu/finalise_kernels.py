@@ -18,8 +18,8 @@ from autotune.lowering.gpu.whole_vectors import separate_whole_vectors
 from autotune.lowering.guards.facts import has_conditions
 from autotune.lowering.guards.hoist_guards import hoist_guards
 from autotune.lowering.guards.loop_partition import partition, shorten
+from autotune.lowering.mark_unrolled import mark_unrolled
 from autotune.lowering.storage_rewrite import share_storage
-from autotune.lowering.vector.unroll import mark_unrolled
 from autotune.lowering.vector.vectorize import vectorize
 from autotune.target import Target
 

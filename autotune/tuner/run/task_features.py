@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from autotune.cost_model.base import FeatureSource, FloatMatrix, IndexVector
-from autotune.cost_model.own_cost_model import OwnFeatures
+from autotune.cost_model.custom_cost_model import CustomFeatures
 from autotune.system.plugins import find_maker, name_of
 from autotune.task.task import Task
 
@@ -23,7 +23,7 @@ FeaturesChoice = str | Callable[..., Any]
 def find_features(features: FeaturesChoice) -> Callable[[Task], FeatureSource]:
     """Return what makes a `FeatureSource` of a task; UsageError if there is none."""
     found = find_maker("feature extractor", features, {LOOPS: LazyFeatures})
-    return found if found is LazyFeatures else partial(OwnFeatures, found, name_of(features))
+    return found if found is LazyFeatures else partial(CustomFeatures, found, name_of(features))
 
 
 class LazyFeatures:

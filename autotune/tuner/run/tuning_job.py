@@ -11,9 +11,9 @@ from os import PathLike
 from autotune.cost_model.base import CostModel
 from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_cost_model
 from autotune.cost_model.xgboost_model import load_alone
+from autotune.measure.custom_measurer import LOCAL, CustomMeasurer, MeasurerChoice, find_measurer
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.measurer import Measurer
-from autotune.measure.own_measurer import LOCAL, MeasurerChoice, OwnMeasurer, find_measurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.reuse.valid_records import least_costs
@@ -102,7 +102,7 @@ def make_measurer(
     """
     task = request.task
     if request.measurer != LOCAL:
-        return OwnMeasurer(request.measurer, task, request.policy, request.timeout_s, seed)
+        return CustomMeasurer(request.measurer, task, request.policy, request.timeout_s, seed)
     reference, text = task.worker_source
     return LocalMeasurer(
         reference,

@@ -16,7 +16,7 @@ from autotune.tuner.base import Observation, Tuner
 from search_spaces.space import Space
 
 
-class OwnTuner(Tuner):
+class CustomTuner(Tuner):
     """Asks and tells an object of a user.
 
     make: called with the space, the seed, and ``features`` if it has a parameter of this name. It

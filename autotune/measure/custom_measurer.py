@@ -26,7 +26,7 @@ def find_measurer(measurer: MeasurerChoice) -> Callable[..., Any]:
     return find_maker("measurer", measurer, {LOCAL: LocalMeasurer})
 
 
-class OwnMeasurer(Measurer):
+class CustomMeasurer(Measurer):
     """Lets an object of a user measure.
 
     choice: what it is made by, called with the task, and with those of ``policy``, ``timeout_s``

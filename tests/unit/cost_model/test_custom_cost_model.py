@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autotune.cost_model.custom_cost_model import CustomFeatures
 from autotune.cost_model.find_cost_model import find_cost_model
-from autotune.cost_model.own_cost_model import OwnFeatures
 from autotune.errors import AutotuneError, UsageError
 from autotune.testing.cost_model_suite import CostModelSuite, problem
 
@@ -95,7 +95,7 @@ def test_an_extractor_is_made_when_it_is_needed_and_may_be_asked_for_columns() -
         def matrix(self, indices: np.ndarray) -> list[list[int]]:
             return [[i, i * i] for i in indices.tolist()]
 
-    source = OwnFeatures(Squares, "squares", "a task")
+    source = CustomFeatures(Squares, "squares", "a task")
     assert made == []
     indices = np.array([3, 1])
     assert source.matrix(indices).tolist() == [[3.0, 9.0], [1.0, 1.0]]

@@ -20,7 +20,7 @@ from autotune.errors import AutotuneError, UsageError
 from autotune.system.plugins import errors_of, make_object
 
 
-class OwnCostModel(CostModel):
+class CustomCostModel(CostModel):
     """Fits and asks an object of a user.
 
     make: called with the seed; returns an object with the methods `fit` and `predict` of a
@@ -93,7 +93,7 @@ class OwnCostModel(CostModel):
         return scores
 
 
-class OwnFeatures:
+class CustomFeatures:
     """A `FeatureSource` that is an object of a user; it is made when it is first needed.
 
     make: called with `of`; returns an object with the `names` and the `matrix` of a
