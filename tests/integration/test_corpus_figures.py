@@ -1,4 +1,4 @@
-"""`benchmarks/corpus.py`: how contenders are timed beside each other, and the figures of the report."""
+"""How `benchmarks/corpus.py` times contenders beside each other, and the figures of its report."""
 
 from __future__ import annotations
 
