@@ -88,6 +88,10 @@ def allowances(
 
         (eps + eps_ref) |y| + SAFETY (eps_acc (sqrt(n) (s + |y|) + m) + d + t)
 
+    Where the reference computes in the types of its inputs, d is not known: twice the largest
+    magnitude among many neighbours takes the place of m. So what cancels inside of an element has
+    room, which its inputs do not show: x (1 + tanh(x)) is next to nothing for x = -5, and off by a
+    rounding of -5, in the reference as well.
     eps and t, the least positive number, are those of the output's type, eps_ref of the type that
     the reference returns, and eps_acc of the accumulator; d is by how much the reference itself is
     off when it computes in the accumulator's type. Where intermediate values are of a narrower
@@ -232,12 +236,13 @@ class _SensitivityAnalysis:
         for values in (magnitude, spread, off):
             values[~np.isfinite(values)] = 0.0
         middle = of_neighbours(magnitude)
+        scale = middle if self._reference.takes_wide else 2.0 * largest_nearby(magnitude)
         own = spread
         spread = np.maximum(spread, of_neighbours(spread))
         # One rounding may be small by chance, also where many of the neighbours' are.
         np.maximum(off, of_neighbours(off, 0.9), out=off)
         growth = math.sqrt(self._terms[number])
-        summed = self._precision.epsilon * (growth * (spread + magnitude) + middle)
+        summed = self._precision.epsilon * (growth * (spread + magnitude) + scale)
         if self._precision.intermediate != self._precision.accumulator:
             nearby = spread + middle if self._precision.is_declared else own
             summed += dtypes.epsilon(self._precision.intermediate) * (nearby + magnitude)
@@ -330,6 +335,8 @@ def _changed(now: Array, before: Array) -> Array:
 # Number of neighbours whose median replaces an element's own value if that is smaller.
 BLOCK = 16
 
+WIDE_BLOCK = 256  # Number of neighbours among which some show how large an element may be.
+
 _ENOUGH = 8
 """Independent changes that the scale of an element is estimated from.
 
@@ -353,6 +360,13 @@ def of_neighbours(values: Array, share: float = 0.5) -> Array:
     if whole < values.size:
         found[whole:] = _quantiles(values[max(0, values.size - BLOCK) :][np.newaxis], share)
     return found
+
+
+def largest_nearby(values: Array) -> Array:
+    """Return for each element of a row the largest of a wide block of neighbours."""
+    starts = np.arange(0, values.size, WIDE_BLOCK)
+    largest = np.maximum.reduceat(values, starts) if values.size else values
+    return np.repeat(largest, WIDE_BLOCK)[: values.size]
 
 
 def changes_needed(first: Array, second: Array) -> int:

@@ -11,10 +11,16 @@ from autotune.measure.checks.reference import Reference
 from autotune.runtime.signature import ArrayParameter
 
 
-def errors(function, *arrays, terms=1, accumulator="float32", dtype="float32", samples=6):
-    """Return the errors that the elements of a function's result may have."""
+def errors(
+    function, *arrays, terms=1, accumulator="float32", dtype="float32", samples=6, wide=True
+):
+    """Return the errors that the elements of a function's result may have.
+
+    wide: whether it is computed in float64.
+    """
     shape = np.shape(function(*arrays))
-    reference = Reference(function, [ArrayParameter("Y", dtype, shape, True)], "t")
+    parameters = [ArrayParameter("Y", dtype, shape, True)]
+    reference = Reference(function, parameters, "t", only_own_types=not wide)
     expected = reference(arrays)
     precision = Precision(accumulator, accumulator, True, terms, samples)
     rng = np.random.default_rng(1)
@@ -42,6 +48,21 @@ def test_one_large_element_does_not_widen_what_others_may_be_off_by():
     after = errors(lambda a: a * 3, x).errors
     np.testing.assert_allclose(np.delete(after, 77), np.delete(before, 77), rtol=0.5)
     assert after[77] > 1
+
+
+def test_what_cancels_inside_of_an_element_may_be_off_by_its_rounding_in_a_narrow_reference_too():
+    x = 0.2 * normal(4096)  # most are far smaller than what cancels
+    x[5::256] = 1.0
+    x[7::64] = np.linspace(-6, -4, 64)
+    one = np.float32(1)
+
+    def gelu(a):
+        return np.float32(0.5) * a * (one + np.tanh(a * (one + a * a / 20)))
+
+    allowed = errors(gelu, x, wide=False).errors
+    next_to_one = 2.0**-24
+    assert (allowed > 2.5 * 0.5 * np.abs(x) * next_to_one).all()
+    assert (allowed < 2e-5).all()
 
 
 def test_what_is_allowed_grows_like_the_root_of_the_terms():
