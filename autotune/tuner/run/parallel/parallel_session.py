@@ -101,8 +101,8 @@ class ParallelSession(Session):
         self._recall()
         if self.stop.limit is not None:
             return 0
-        # What is queued begins when a device is free, and not all will be before the time is over.
-        return self._flight.missing(min(self._batches.left, self._width + self._trials_left()))
+        # What is queued begins when a device is free: nothing is, shortly before the time is over.
+        return self._flight.missing(min(self._batches.left, max(self._width, self._trials_left())))
 
     def _submit(self, indices: Sequence[int]) -> None:
         """Submit those that may be built, and that nobody measures or has measured."""
