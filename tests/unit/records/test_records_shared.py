@@ -3,12 +3,12 @@
 import os
 
 import pytest
-from test_records_claims import WORKLOAD, entry, make
+from support.made_records import CPU, made
 
-from records import Journal, Record, RecordStore
+from records import Entry, Journal, RecordStore
 from records.storage.shared_journal import SharedJournal
 
-OTHER = {"template": "matmul", "args": {"n": 128}}
+MINE, OTHER = ({"template": "made", "args": {"n": n}} for n in (64, 128))
 
 
 @pytest.fixture
@@ -17,18 +17,22 @@ def store(tmp_path):
 
 
 def of_other(index):
-    return Record.from_json({**make(index).to_json(), "workload": OTHER})
+    return made(index, workload=OTHER)
+
+
+def entry(index):
+    return Entry.of(made(index))
 
 
 def parts(store):
     shared = SharedJournal(store)
-    return [shared.part(w["template"], w["args"], "llvm") for w in (WORKLOAD, OTHER)]
+    return [shared.part(w["template"], w["args"], "llvm") for w in (MINE, OTHER)]
 
 
 def test_each_workload_is_told_its_own_records_once(store):
-    store.append([make(0), of_other(1), make(2)])
+    store.append([made(0), of_other(1), made(2)])
     mine, other = parts(store)
-    assert mine.new_records() == [make(0), make(2)]
+    assert mine.new_records() == [made(0), made(2)]
     assert other.new_records() == [of_other(1)]
     store.append([of_other(3), of_other(4)])
     assert mine.new_records() == []
@@ -39,7 +43,7 @@ def test_each_workload_is_told_its_own_records_once(store):
 
 
 def test_the_log_is_read_once_for_all_of_them(store, monkeypatch):
-    store.append([make(0), of_other(1)])
+    store.append([made(0), of_other(1)])
     reads, parse = [], RecordStore.parse
     monkeypatch.setattr(
         RecordStore,
@@ -73,9 +77,9 @@ def test_claims_are_those_of_one_run_and_end_with_their_own_workload(store):
 
 
 def test_however_many_workloads_there_are_the_log_is_open_once(store):
-    store.append([make(0)])
+    store.append([made(0)])
     shared = SharedJournal(store)
-    workloads = [shared.part("matmul", {"n": n}, "llvm") for n in range(50)]
+    workloads = [shared.part("made", {"n": n}, "llvm") for n in range(50)]
     before = len(os.listdir("/proc/self/fd"))
     assert all(part.claim(entry(n + 1)) for n, part in enumerate(workloads))
     assert len(os.listdir("/proc/self/fd")) <= before + 1
@@ -85,19 +89,18 @@ def test_however_many_workloads_there_are_the_log_is_open_once(store):
 
 def test_a_workload_has_one_part_and_none_begins_after_the_log_was_read(store):
     shared = SharedJournal(store)
-    mine = shared.part("matmul", {"n": 64}, "llvm")
-    assert shared.part("matmul", {"n": 64.0}, "llvm") is None
-    assert shared.part("matmul", {"n": 64}, "cuda") is not None
+    mine = shared.part("made", {"n": 64}, "llvm")
+    assert shared.part("made", {"n": 64.0}, "llvm") is None
+    assert shared.part("made", {"n": 64}, "cuda") is not None
     mine.new_records()
-    assert shared.part("matmul", {"n": 65}, "llvm") is None
+    assert shared.part("made", {"n": 65}, "llvm") is None
 
 
 def test_in_which_machine_a_device_was_does_not_make_another_entry(store):
-    there = Record.from_json({**make(3).to_json(), "device": {"name": "a", "node": "x"}})
-    elsewhere = Record.from_json({**make(3).to_json(), "device": {"name": "a", "node": "y"}})
+    there, elsewhere = (made(3, device={**CPU, "node": node}) for node in ("x", "y"))
     store.append([there])
     journal = Journal(store)
     assert journal.new_records() == [there]
     assert not journal.add(elsewhere)
-    other = Record.from_json({**make(3).to_json(), "device": {"name": "b", "node": "x"}})
+    other = made(3, device={"kind": "cpu", "name": "Another", "node": "x"})
     assert journal.add(other)

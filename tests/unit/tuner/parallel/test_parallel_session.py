@@ -274,7 +274,7 @@ def test_what_a_lost_device_was_at_is_measured_elsewhere_once(store):
 
 def test_when_all_devices_are_lost_the_run_ends_in_one_line_and_another_goes_on(store):
     search = Search(store, width=2, lost_s={0: 5.5, 1: 9.5})
-    with pytest.raises(AutotuneError, match="^no device is left to measure on$"):
+    with pytest.raises(AutotuneError, match=r"^no device is left to measure on$"):
         search.run()
     assert len(indices(store)) == 14  # 5 and 9
     summary = Search(store, width=2).run()
