@@ -15,12 +15,13 @@ Jobs of up to 10,000 workloads say whether time and memory grow in proportion to
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -35,6 +36,7 @@ from autotune.measure.recorded_measurer import RecordedKnob, Recording, ReplayMe
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.measure.simulated_fleet import Clock, SimulatedAnswers, SimulatedFleet, VirtualClock
 from autotune.report.replay_scores import NEAR
+from autotune.system.environment_variables import changed_environment
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.replay.compare_tuners import find_recording
 from autotune.tuner.replay.recorded_task import RecordedTask
@@ -54,6 +56,8 @@ JOBS = (100, 1000, 10_000)  # Workloads of a job.
 GROWTH = 1.5  # What a workload may take in the largest job, as a multiple of one in the middle one.
 
 GENERATED = ("generated:0", "generated:1", "generated:2")
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
 BATCHES = 0  # As a number of devices: one, by the session of runs without a fleet.
 
 Space = tuple[str, str]
@@ -184,7 +188,7 @@ def all_to_near(
 ) -> Near:
     """Return the medians over some searches."""
     found: Near = {}
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+    with processes_of_one_thread(processes) as pool:
         for width in widths:
             runs = {
                 space: pool.map(partial(to_near, space, width), range(seed, seed + repeats))
@@ -250,7 +254,7 @@ def job_rows(sizes: Sequence[int]) -> list[Row]:
     rows = []
     found = {}
     for size in sizes:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        with processes_of_one_thread(1) as pool:
             found[size] = pool.submit(job, size).result()
         seconds, memory = found[size]
         rows.append(row(f"{size} workloads: time of each", 1e3 * seconds, "ms"))
@@ -263,13 +267,24 @@ def job_rows(sizes: Sequence[int]) -> list[Row]:
     return rows
 
 
+@contextlib.contextmanager
+def processes_of_one_thread(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Start processes whose libraries use one thread each, as the process of a run does."""
+    with (
+        changed_environment(dict.fromkeys(ONE_THREAD, "1")),
+        ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool,
+    ):
+        yield pool
+
+
 # -- rows --------------------------------------------------------------------------------------
 
 
 def scaling_rows(spaces: Sequence[Space], trials: int, seed: int) -> list[Row]:
     """Return wall times, and how many times as fast several devices are."""
     widths = (BATCHES, *WIDTHS)
-    found = [wall_times(space, trials, widths, seed) for space in spaces]
+    with processes_of_one_thread(1) as pool:
+        found = [pool.submit(wall_times, space, trials, widths, seed).result() for space in spaces]
     rows = [
         row(f"{_of(width)}: {trials} measurements", mean(t[width] for t in found), "s")
         for width in widths
