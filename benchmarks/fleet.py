@@ -124,10 +124,12 @@ class OneDevice(ReplayMeasurer):
     def __init__(self, recording: Recording, answers: SimulatedAnswers, clock: Clock) -> None:
         super().__init__(recording)
         self._answers, self._clock = answers, clock
+        self.busy_s = 0.0
 
     def run(self, candidate):  # type: ignore[no-untyped-def]
         """Wait, and return the recorded result."""
         self._clock.sleep(self._answers.seconds(candidate))
+        self.busy_s += self._answers.seconds(candidate)
         return super().run(candidate)
 
 
@@ -149,8 +151,13 @@ def run_to_end(session: Session) -> None:
     Portfolio([session]).run()
 
 
-def wall_times(space: Space, trials: int, widths: Sequence[int], seed: int) -> dict[int, float]:
-    """Return the seconds that so many measurements take on so many devices, by these."""
+def wall_times(
+    space: Space, trials: int, widths: Sequence[int], seed: int
+) -> dict[int, tuple[float, float]]:
+    """Return the seconds that so many measurements take, by the number of devices.
+
+    With them come the seconds that the devices have measured in all.
+    """
     found = {}
     for width in widths:
         with tempfile.TemporaryDirectory() as folder:
@@ -158,7 +165,9 @@ def wall_times(space: Space, trials: int, widths: Sequence[int], seed: int) -> d
             session = session_of(recording, width, seed, Limits(trials), Clock(), log)
             begin = time.monotonic()
             run_to_end(session)
-            found[width] = time.monotonic() - begin
+            measurer = session.measurer
+            assert isinstance(measurer, SimulatedFleet | OneDevice)
+            found[width] = time.monotonic() - begin, measurer.busy_s
             assert len(session.trials) == trials
     return found
 
@@ -287,13 +296,17 @@ def scaling_rows(spaces: Sequence[Space], trials: int, seed: int) -> list[Row]:
     with processes_of_one_thread(1) as pool:
         found = [pool.submit(wall_times, space, trials, widths, seed).result() for space in spaces]
     rows = [
-        row(f"{_of(width)}: {trials} measurements", mean(t[width] for t in found), "s")
+        row(f"{_of(width)}: {trials} measurements", mean(t[width][0] for t in found), "s")
         for width in widths
     ]
     for width in WIDTHS[1:]:
-        ratio = mean(times[1] / times[width] for times in found)
         aim = SPEED_UP if width == JUDGED else None
+        ratio = mean(times[1][0] / times[width][0] for times in found)
         rows.append(row(f"{_of(width)}: times as fast as one", ratio, "ratio", aim))
+        # Which candidates are measured, and how long these take, is not the same.
+        seconds, busy_s = zip(*(times[width] for times in found), strict=True)
+        ratio = sum(busy_s) / sum(seconds)
+        rows.append(row(f"{_of(width)}: of them busy on average", ratio, "devices", aim))
     return rows
 
 
