@@ -372,8 +372,9 @@ def test_of_several_workloads_one_without_devices_fails_and_lets_go_of_its_claim
 class Counting:
     """Devices, and how many candidates were submitted."""
 
-    def __init__(self, width):
+    def __init__(self, width, overlap=False):
         self.width = width
+        self.overlap = overlap
         self.submitted = 0
 
     def submit(self, candidate):
@@ -387,6 +388,7 @@ def test_there_is_always_one_more_in_flight_than_devices_but_not_many_more(width
     assert width + 1 <= first <= max(width + 1, FACTOR * width + 1)
     assert flight.missing(width) == width
     assert flight.missing(0) == 0
+    assert CandidatesInFlight(Counting(width, overlap=True)).missing(1e9) == 2 * width
 
 
 def test_the_pending_of_every_tuner_is_never_proposed_again():
