@@ -403,3 +403,25 @@ def test_the_pending_of_every_tuner_is_never_proposed_again():
                 first, *pending = pending
                 tuner.tell([Observation(first, 1.0 + abs(first - 17))])
         assert len(asked) == len(set(asked)) == 60
+
+
+def test_of_several_devices_what_is_pending_counts_towards_the_start_of_the_model(store):
+    recorded = recording(60)
+    tuners = [make_tuner("model", recorded.space, 0) for _ in range(2)]
+    one, several = tuners
+    parts = (
+        RecordedTask(recorded),
+        fleet(recorded, 8, VirtualClock()),
+        several,
+        store,
+        0,
+        Limits(),
+    )
+    new_session(*parts)
+    for tuner in tuners:
+        first = tuner.ask(8)
+        tuner.tell([Observation(index, 1.0 + abs(index - 17)) for index in first[:3]])
+    assert (one.asynchronous, several.asynchronous) == (False, True)
+    assert [tuner._informed() for tuner in tuners] == [False, True]
+    one.tell([Observation(index, 1.0 + abs(index - 17)) for index in first[3:]])
+    assert one._informed()
