@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import resource
 import statistics
 import tempfile
 import time
@@ -28,6 +27,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
+import psutil
 from common import Row, parser, report, row
 from search import find_workloads
 
@@ -232,7 +232,7 @@ def job(workloads: int) -> tuple[float, float]:
     clock = VirtualClock()
     with tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder:
         store = RecordStore(Path(folder, "log.jsonl"))
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = psutil.Process().memory_info().rss
         begin = time.process_time()
         sessions = []
         for number in range(workloads):
@@ -248,8 +248,8 @@ def job(workloads: int) -> tuple[float, float]:
         Portfolio(sessions).run()
         seconds = time.process_time() - begin
     assert all(len(session.trials) == 18 for session in sessions)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return seconds / workloads, 1024.0 * (peak - before) / workloads
+    memory = psutil.Process().memory_info().rss - before
+    return seconds / workloads, memory / workloads
 
 
 def _few_of(recording: Recording) -> tuple[ListedSpace, Mapping[int, MeasureResult]]:
