@@ -29,6 +29,7 @@ from typing import Any, Protocol
 
 import here  # noqa: F401 - finds autotune
 import numpy as np
+from corpus_report import ROOF
 
 from autotune.builder import BuiltFunction, build_task
 from autotune.cli.options.task_arguments import load_log, task_with, template_of
@@ -63,9 +64,6 @@ REFERENCE_STEPS, REFERENCE_CALLS = 1 << 16, 8
 """The reference kernel: a quarter of a millisecond, and how often it runs."""
 
 RECURRENT = ("rnn_cell", "lstm_cell")
-
-ROOF = "ceiling"
-"""Name of the contender that shows what the machine can do while the others are timed."""
 
 ROOF_S = 0.05
 """Seconds for each of the calls of which the slowest part of a roofline is found."""
@@ -270,14 +268,14 @@ def difference(result: Array, right: Array) -> str:
 
 
 def timed(calls: Mapping[str, Call], contenders: Contenders, rounds: int) -> dict[str, list[float]]:
-    """Return the median seconds of each contender's call in each round.
+    """Return the median seconds of each contender's call in each round, in their order.
 
     A round calls each for a block; the next round begins with another contender. A block before or
     after which the machine is slow is repeated when the speed is back. Once patience is at an end,
     such blocks are kept; they count if one of the contenders has no others, for all of them.
     """
-    found: dict[str, list[float]] = {name: [] for name in calls}
-    disturbed: dict[str, list[float]] = {name: [] for name in calls}
+    found: dict[str, dict[int, float]] = {name: {} for name in calls}
+    disturbed: dict[str, dict[int, float]] = {name: {} for name in calls}
     numbers = {name: _calls_of_a_sample(call, contenders) for name, call in calls.items()}
     names = list(calls)
     slow, left_s = contenders.is_slow(), PATIENCE_S
@@ -293,10 +291,10 @@ def timed(calls: Mapping[str, Call], contenders: Contenders, rounds: int) -> dic
                 while slow and time.perf_counter() - begin < left_s:
                     slow = contenders.is_slow()
                 left_s -= time.perf_counter() - begin
-            (disturbed if before or slow else found)[name].append(seconds)
-    if all(found.values()):
-        return found
-    return {name: found[name] + disturbed[name] for name in names}
+            (disturbed if before or slow else found)[name][number] = seconds
+    if not all(found.values()):
+        found = {name: found[name] | disturbed[name] for name in names}
+    return {name: [times[number] for number in sorted(times)] for name, times in found.items()}
 
 
 def _calls_of_a_sample(call: Call, contenders: Contenders) -> int:

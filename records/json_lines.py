@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
+import sys
 
 import orjson
 
@@ -11,6 +13,9 @@ from records.record_errors import RecordError
 
 MAX_NESTED = 64  # Largest depth of nested objects and lists.
 
+MAX_DIGITS = sys.int_info.default_max_str_digits  # Of an integer that Python's parser reads.
+
+_TOO_LONG = re.compile(rb"\d{%d}" % (MAX_DIGITS + 1))
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _SHOWN = 20  # characters of a line that is no JSON
 
@@ -20,13 +25,21 @@ def parse_plain(line: bytes) -> object | None:
 
     Whatever is returned has finite numbers only, and is nested at most `MAX_NESTED` deep.
     """
-    if _may_be_deep(line):
+    if _may_be_deep(line) or may_have_long_integer(line):
         return None
     try:
         found: object = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
     return found
+
+
+def may_have_long_integer(line: bytes) -> bool:
+    """Whether a line may have an integer of more than `MAX_DIGITS`, which `parse_json` refuses.
+
+    Fast parsers read it as infinite, and let a later value of the same key hide it.
+    """
+    return len(line) > MAX_DIGITS and _TOO_LONG.search(line) is not None
 
 
 def parse_json(line: bytes) -> object:

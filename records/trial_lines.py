@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import DecodeError, Meta, Raw, Struct
 from msgspec.json import Decoder
 
+from records.json_lines import may_have_long_integer
 from records.record import MAX_S, MIN_S, Record
 
 
@@ -99,7 +100,7 @@ def _decoded(line: bytes) -> Trial | None:
 
     What it shares with others is not checked.
     """
-    if not line.isascii():  # Raw text may be no UTF-8.
+    if not line.isascii() or may_have_long_integer(line):  # Raw text may be no UTF-8.
         return None
     try:
         trial = _decoder.decode(line)

@@ -6,7 +6,7 @@ import os
 import reprlib
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from autotune.errors import InstantiationError, UsageError
 from autotune.external.call_form import call_form
 from autotune.external.external_kernel import ExternalKernel
 from autotune.external.included_files import headers_of_flags, read, with_included
-from autotune.ir.stmt import CallForm, PrimFunc, Raw
+from autotune.ir.stmt import CallForm, PrimFunc
 from autotune.system.words import one_line
 from autotune.target import Target
 from autotune.te.tensor import Tensor
@@ -159,22 +159,18 @@ class CKernel(ExternalKernel):
                 "another as compiler="
             )
         folder = self.folder or folder
-        sizes = self._sizes(self.defines)
-        text, given = self._with_fixed(self._text(folder), self._plain_defines())
         flags = tuple(str(flag) for flag in self.flags if flag)
-        raw = Raw(
+        raw = self._raw(
             self.name,
-            text,
-            tuple(sizes),
-            tuple(sizes.values()),
-            given,
-            self._language,
-            (compiler, *flags),
-            folder,
-            headers_of_flags(text, flags, folder),
-            self._call_form,
+            self._text(folder),
+            self._plain_defines(),
+            language=self._language,
+            command=(compiler, *flags),
+            folder=folder,
+            call=self._call_form,
         )
-        return self._function(name, raw)
+        headers = headers_of_flags(raw.text, flags, folder)
+        return self._function(name, replace(raw, headers=headers))
 
     @property
     def _call_form(self) -> CallForm | None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from autotune.errors import UsageError
 from autotune.ir.expr import Buffer, Const, Expr, SizeVar
 from autotune.ir.ops import convert, is_convertible
-from autotune.ir.stmt import FunctionInfo, PrimFunc, Stmt
+from autotune.ir.stmt import FunctionInfo, PrimFunc, Raw, Stmt
 from autotune.ir.visitor import free_vars
 from autotune.system.words import did_you_mean
 from autotune.target import Target
@@ -115,6 +115,17 @@ class ExternalKernel(ABC):
             )
         outputs = frozenset(params[len(self.inputs) :])
         return PrimFunc(name, params, outputs, body, info=FunctionInfo(requirements=tuple(rules)))
+
+    def _raw(self, name: str, text: Any, defines: Mapping[str, Any], **more: Any) -> Raw:
+        """Return the statement of a text after its macros.
+
+        `name`: of the kernel in the text.
+        `defines`: the macros, whose values may depend on knobs.
+        `more`: other fields of the statement.
+        """
+        sizes = self._sizes(defines)
+        whole, given = self._with_fixed(text, defines)
+        return Raw(name, whole, tuple(sizes), tuple(sizes.values()), given, **more)
 
     def _sizes(self, values: Mapping[str, Any]) -> dict[str, Expr]:
         """Return those values that are whole numbers, which may depend on knobs."""

@@ -123,25 +123,19 @@ class RawKernel(ExternalKernel):
         folder : str
             Not used.
         """
-        sizes = self._sizes(self.defines)
         main = KernelLaunch(self.name, self.grid, self.block, self.shared_memory)
-        nests: list[Stmt] = []
+        first, *others = (*self.before, main)
+        whole = self._raw(
+            first.name,
+            self.text,
+            self.defines,
+            command=tuple(self.flags),
+            call=call_form(self, self.arguments, self.scratch),
+            header=self.header,
+        )
         rules: list[Rule] = []
-        for launch in (*self.before, main):
-            raw = Raw(launch.name, "", (), ())
-            if not nests:
-                text, given = self._with_fixed(self.text, self.defines)
-                raw = Raw(
-                    launch.name,
-                    text,
-                    tuple(sizes),
-                    tuple(sizes.values()),
-                    given,
-                    command=tuple(self.flags),
-                    call=call_form(self, self.arguments, self.scratch),
-                    header=self.header,
-                )
-            nests.append(self._nest(launch, raw, rules))
+        nests = [self._nest(first, whole, rules)]
+        nests += [self._nest(one, Raw(one.name, "", (), ()), rules) for one in others]
         body = nests[0] if len(nests) == 1 else Seq(tuple(nests))
         body = allocated([buffer_of(tensor) for tensor in self.workspace], body)
         return self._function(name, body, rules)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.c_compiler import needs_cxx
+from support.cuda_compiler import needs_nvrtc
+from support.fake_machine import COMPILER, FakeMachine
 
 from autotune.compat.kernel_tuner import run_kernel, tune_kernel, wrappers
 from autotune.compat.kernel_tuner.util import (
@@ -135,7 +138,7 @@ def test_a_cache_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     after, _ = tuned(cache="add.json")
     assert after[:2] == before
     assert [result["step"] for result in after[2:]] == [1]
-    monkeypatch.setattr("autotune.compat.kernel_tuner.measuring.tune", None)
+    monkeypatch.setattr("autotune.compat.kernel_tuner.runners.measuring.tune", None)
     again, env = tuned(cache="add.json")
     assert again == after
     assert env["best_config"] == min(after, key=lambda result: result["time"])
@@ -151,13 +154,77 @@ def test_results_are_in_the_cache_as_they_come(monkeypatch: pytest.MonkeyPatch) 
 
         return tune(*args, callbacks=[*callbacks, look], **more)
 
-    monkeypatch.setattr("autotune.compat.kernel_tuner.measuring.tune", watched)
+    monkeypatch.setattr("autotune.compat.kernel_tuner.runners.measuring.tune", watched)
     with pytest.raises(UsageError, match="metric 'bad' fails: ZeroDivisionError"):
-        tuned(cache="add", metrics={"bad": lambda p: 1 / 0})
+        tuned(cache="add", metrics={"bad": lambda p: 1 / (p["step"] - 64)})
     assert seen[0] == 1
-    monkeypatch.setattr("autotune.compat.kernel_tuner.measuring.tune", None)
+    monkeypatch.setattr("autotune.compat.kernel_tuner.runners.measuring.tune", None)
     results, _ = tuned(cache="add", metrics={"good": "2 * time"})
     assert [result["good"] / result["time"] for result in results] == [2, 2, 2]
+
+
+def test_a_metric_that_fails_is_told_at_the_first_result() -> None:
+    with pytest.raises(UsageError, match=r"metric 'bad' fails: ZeroDivisionError.* in the cache$"):
+        tuned(cache="add", metrics={"bad": lambda p: 1 // int(p["time"] < 0)})
+    assert len(json.loads(Path("add.json").read_text())["cache"]) == 1
+    results, _ = tuned(cache="add", metrics={"good": "2 * time"})
+    assert [result["good"] / result["time"] for result in results] == [2, 2, 2]
+    with pytest.raises(UsageError, match="metric 'bad' fails: ZeroDivisionError"):
+        tuned(
+            cache="add", metrics={"bad": lambda p: 1 // int(p["time"] < 0)},
+            tune_params={"step": [1, 8, 64, 128], "fault": [0]},
+        )  # fmt: skip
+    assert len(json.loads(Path("add.json").read_text())["cache"]) == 3
+
+
+@pytest.mark.parametrize("cache", [None, "add"])
+def test_an_interrupt_loses_nothing(
+    cache: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seen = []
+
+    def watched(*args: Any, callbacks: Any, **more: Any) -> Any:
+        def look(event: Any) -> None:
+            if isinstance(event, Measured):
+                seen.append(event.record.config["values"]["step"])
+                if len(seen) == 2:
+                    raise KeyboardInterrupt
+
+        return tune(*args, callbacks=[*callbacks, look], **more)
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("autotune.compat.kernel_tuner.runners.measuring.tune", watched)
+    with pytest.raises(KeyboardInterrupt):
+        tuned(cache=cache)
+    (line,) = capsys.readouterr().err.splitlines()
+    (folder,) = re.findall("folder='(.*?)' continues", line) or [None]
+    assert (folder is None) == line.endswith("kept in the cache") == (cache is not None)
+    results, _ = tuned(cache=cache, folder=folder)
+    assert sorted(result["step"] for result in results) == [1, 8, 64]
+    assert len(seen) == len(set(seen)) == 3
+
+
+def test_a_result_is_run_once_more() -> None:
+    results, env = tuned(metrics={"GB/s": "1 / time", "rate": lambda p: 3})
+    assert results[0]["rate"] == 3
+    after = run_kernel("add", ADD, N, [np.zeros_like(A), A, B, np.int32(N)], env["best_config"])
+    np.testing.assert_array_equal(after[0], A + B)
+
+
+def test_what_was_measured_is_simulated() -> None:
+    measured, _ = tuned(tune_params={"step": [1, 8, 64], "fault": [0, 1]}, cache="add")
+    simulated, env = tuned(
+        tune_params={"step": [1, 8, 64], "fault": [0, 1]}, cache="add", simulation_mode=True
+    )
+
+    def by_name(results: list[dict[str, Any]]) -> dict[Any, Any]:
+        return {(result["step"], result["fault"]): result for result in results}
+
+    assert by_name(simulated) == by_name(measured)
+    assert env["best_config"]["fault"] == 0
 
 
 @pytest.mark.filterwarnings("ignore")  # of that package
@@ -254,3 +321,60 @@ assert all(isinstance(r["time"], float) for r in results), results
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("best performing configuration: step=")
+
+
+# -- kernels in CUDA C++ ---------------------------------------------------------------------------
+
+ON_GPU = """
+__global__ void add(float *c, const float *a, const float *b, int n) {
+  int i = blockIdx.x * block_size_x * items + threadIdx.x;
+#pragma unroll
+  for (int k = 0; k < items; ++k, i += block_size_x)
+    if (i < n) c[i] = a[i] + b[i];
+}
+"""
+GPU_PROGRAM = f"""
+import numpy as np
+from autotune.compat.kernel_tuner import run_kernel, tune_kernel
+ADD = {ON_GPU!r}
+TEXT = ADD.replace("c[i] =", "c[i] +=")
+x, c = np.arange({N}, dtype="float32"), np.full({N}, 5, "float32")
+arguments = [c, x, x, np.int32({N})]
+options = dict(grid_div_x=["block_size_x", "items"])
+after = run_kernel("add", TEXT, {N}, arguments, dict(block_size_x=64, items=2), **options)
+np.testing.assert_array_equal(after[0], 5 + 2 * x)
+assert c[0] == 5 and after[3] == {N}
+constant = "__constant__ float by[2];" + ADD.replace("a[i] + b[i]", "by[1] * a[i]")
+after = run_kernel("add", constant, {N}, arguments, dict(block_size_x=64, items=2),
+    cmem_args={{"by": np.array([2, 3], "float32")}}, **options)
+np.testing.assert_array_equal(after[0], 3 * x)
+parameters = dict(block_size_x=[32, 64, 2048], items=[1, 2])
+results, env = tune_kernel("add", TEXT, {N}, arguments, parameters, answer=[5 + 2 * x],
+    iterations=3, quiet=True, cache="c", **options)
+print(sorted((r["block_size_x"], r["items"], type(r["time"]).__name__) for r in results))
+print(env["device_name"], env["compute_capability"], {{len(r["times"]) for r in results}})
+wrong, _ = tune_kernel("add", TEXT, {N}, arguments, dict(block_size_x=[32], items=[1]),
+    answer=[2 * x], quiet=True, **options)
+print(wrong[0]["time"], wrong[0]["error"]["message"][:40])
+"""
+
+
+@needs_nvrtc
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_a_kernel_that_adds_to_its_output_is_tuned(tmp_path: Path) -> None:
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "program.py").write_text(GPU_PROGRAM)
+    machine = FakeMachine.make(tmp_path / "machine")
+    done = machine.run("program.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert first == str([(b, i, "float") for b in (32, 64) for i in (1, 2)])
+    assert second == "Fake GPU 90 {3}"
+    assert third.startswith("RuntimeFailedConfig 1000 of 1000 elements")
+
+
+@pytest.mark.gpu
+def test_a_kernel_is_tuned_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    exec(GPU_PROGRAM.replace("print(", "(lambda *_: None)("), {})

@@ -22,11 +22,13 @@ DRAWS = 2_000
 def default_and_drawn(task: Task, count: int, seed: int = 0) -> list[int]:
     """Return the default and the first legal ones of some random configurations.
 
-    No more are looked at than needed: each may be of a structure that has to be traced.
+    No more are looked at than needed: each may be of a structure that has to be traced. Of a small
+    space all are: with vectors of some width its default may be the only legal configuration.
     """
-    rng, default = np.random.default_rng(seed), task.default_index
-    drawn = dict.fromkeys(rng.integers(len(task.space), size=DRAWS * count).tolist())
-    legal = (index for index in drawn if index != default and not task.refusal(index))
-    found = list(islice(legal, count))
-    assert found or len(task.space) == 1, "none of the drawn configurations is legal"
+    rng, default, size = np.random.default_rng(seed), task.default_index, len(task.space)
+    is_small = size <= DRAWS
+    drawn = rng.permutation(size) if is_small else rng.integers(size, size=DRAWS * count)
+    others = (index for index in dict.fromkeys(drawn.tolist()) if index != default)
+    found = list(islice((index for index in others if not task.refusal(index)), count))
+    assert found or is_small, "none of the drawn configurations is legal"
     return [default, *found]

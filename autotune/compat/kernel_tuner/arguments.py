@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
 import numpy as np
 
-from autotune.compat.kernel_tuner.problem import Array, Problem
 from autotune.errors import UsageError
 from autotune.external.call_form import BY_VALUE
+from autotune.ir import dtypes
 from records.formats.kernel_tuner import FIELDS
 
 #: What an entry of a cache says of its source.
@@ -41,9 +40,7 @@ def refuse(given: Mapping[str, Any], is_cuda: bool = False) -> None:
             )
 
 
-def objective_of(
-    objective: Any, higher: bool | None, objectives: Any
-) -> tuple[str, bool | None]:
+def objective_of(objective: Any, higher: bool | None, objectives: Any) -> tuple[str, bool | None]:
     """Return the objective, and whether it is better when it is larger if that is given.
 
     Raises UsageError if there are several.
@@ -75,13 +72,28 @@ def check_texts(name: str, value: Any) -> None:
         raise UsageError(f"{name} must be a list of texts, got {shown(value)}")
 
 
-def check_number(name: str, value: Any, least: float, whole: bool = False) -> None:
-    """Raise UsageError unless an argument is a finite number that is large enough."""
-    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+def number(name: str, value: Any, least: float = -math.inf, above: float = -math.inf) -> Any:
+    """Return an argument; UsageError unless it is a finite number that is large enough."""
+    if not _is_number(value, least) or value <= above:
+        bound = f">= {least}" if above == -math.inf else f"> {above}"
+        raise UsageError(f"{name} must be a number {bound}, got {shown(value)}")
+    return value
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """Return an argument, which may be written as 2.0.
+
+    Raises UsageError unless it is a whole number that is large enough.
+    """
+    if not _is_number(value, least) or value != int(value):
+        raise UsageError(f"{name} must be a whole number >= {least}, got {shown(value)}")
+    return int(value)
+
+
+def _is_number(value: Any, least: float) -> bool:
+    kinds = (int, float, np.integer, np.floating)
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not is_number or not least <= value < math.inf:
-        what = "whole number" if whole else "number"
-        raise UsageError(f"{name} must be a {what} >= {least}, got {shown(value)}")
+    return is_number and bool(least <= value < math.inf)
 
 
 def check_folder(folder: Any) -> None:
@@ -89,8 +101,12 @@ def check_folder(folder: Any) -> None:
     check_type("folder", folder, (str, os.PathLike), "the path of a folder")
     place = Path(folder).absolute()
     for path in (place, *place.parents):
-        if path.exists() and not path.is_dir():
-            raise UsageError(f"folder: {path} is a file")
+        if path.exists():
+            if not path.is_dir():
+                raise UsageError(f"folder: {path} is a file")
+            if not os.access(path, os.W_OK | os.X_OK):
+                raise UsageError(f"folder: {path} cannot be written")
+            return
 
 
 def parameters_of(given: Any) -> dict[str, list[Any]]:
@@ -116,7 +132,9 @@ def _choices(name: str, values: Any) -> list[Any]:
     numbers: dict[Any, Any] = {}
     for value in found:
         if not isinstance(value, (bool, int, float, str)):
-            raise UsageError(f"tune_params: {name} has {value!r}, which is no number and no text")
+            raise UsageError(
+                f"tune_params: {name} has {shown(value)}, which is no number and no text"
+            )
         if "," in str(value):
             raise UsageError(f"tune_params: {name} has {value!r}: a value has no comma")
         for other in (texts.setdefault(str(value), value), numbers.setdefault(value, value)):
@@ -128,36 +146,34 @@ def _choices(name: str, values: Any) -> list[Any]:
 def arguments_of(given: Any) -> list[tuple[str, Any]]:
     """Return dtype and shape of each array, and dtype and value of each number."""
     check_type("arguments", given, (list, tuple), "a list of arrays and numbers of NumPy")
+    if not any(isinstance(value, np.ndarray) for value in given):
+        raise UsageError("arguments: a kernel needs an array among its arguments")
     return [_argument(n, value) for n, value in enumerate(given)]
 
 
-def _argument(number: int, given: Any) -> tuple[str, Any]:
+def _argument(position: int, given: Any) -> tuple[str, Any]:
     if isinstance(given, np.ndarray):
+        _check_array(position, given)
         return given.dtype.name, list(given.shape)
     if isinstance(given, np.generic) and given.dtype.name in BY_VALUE:
         return given.dtype.name, given.item()
     raise UsageError(
-        f"arguments: {number} must be an array or a number of NumPy, such as numpy.int32(3), got "
+        f"arguments: {position} must be an array or a number of NumPy, such as numpy.int32(3), got "
         f"{shown(given)}"
     )
 
 
-def answers_of(answer: Sequence[Any] | None, problem: Problem) -> dict[int, Array]:
-    """Return the right values of arrays, by position; what is left out at the end has none."""
-    found: dict[int, Array] = {}
-    given = [] if answer is None else answer
-    check_type("answer", given, (list, tuple), "a list with an array or None for each argument")
-    for n, (right, own) in enumerate(itertools.zip_longest(given, problem.arguments)):
-        if own is None:
-            raise UsageError(f"answer has {len(given)} items, and arguments fewer")
-        if right is None or n not in problem.arrays:
-            continue
-        if np.size(right) != math.prod(own[1]):
-            raise UsageError(
-                f"answer: item {n} has {np.size(right)} elements, the argument {math.prod(own[1])}"
-            )
-        found[n] = np.asarray(right)
-    return found
+def _check_array(position: int, given: np.ndarray[Any, Any]) -> None:
+    """Raise UsageError if kernels cannot be given an array."""
+    if given.dtype.name not in dtypes.ALL:
+        raise UsageError(
+            f"arguments: {position} is an array of {given.dtype.name}: known are "
+            f"{', '.join(dtypes.ALL)}"
+        )
+    if not given.dtype.isnative:
+        raise UsageError(f"arguments: {position} has the bytes of its numbers in another order")
+    if not given.size:
+        raise UsageError(f"arguments: {position} is an array without elements")
 
 
 def shown(value: Any) -> str:

@@ -16,8 +16,7 @@ import numpy as np
 from autotune.compat.kernel_tuner.arguments import SOURCE, check_type
 from autotune.compat.kernel_tuner.problem import Problem, flat, key_of
 from autotune.compat.kernel_tuner.restrictions import Restriction, is_legal
-from autotune.compat.kernel_tuner.results import Result, read_entry
-from autotune.compat.kernel_tuner.util import ErrorConfig
+from autotune.compat.kernel_tuner.results import Result, has_time, read_entry
 from autotune.errors import UsageError
 from autotune.external.included_files import with_included
 from records.formats.kernel_tuner import SCHEMA_VERSION, parse_document
@@ -29,10 +28,98 @@ from records.storage.files import replacing
 _SHARE = 0.1  # Of the time, at most, that is spent on writing.
 
 
-class Cache:
-    """A cache file, to which results are added as they come.
+class RecordedCache:
+    """A cache file that is only read, whoever wrote it, of whatever device and text.
 
     `path`: the file, whose ending .json may be left out.
+    `problem`: whose name and parameters it must have.
+
+    Raises UsageError if there is no such file, or it is of another kernel or problem.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], problem: Problem, problem_size: Any) -> None:
+        self.path = _path_of(path)
+        self._problem = problem
+        size = "callable" if callable(problem_size) else problem_size
+        #: What the file must say; what an older one leaves out may be anything.
+        self._head: dict[str, Any] = {
+            "kernel_name": problem.name,
+            "problem_size": json.loads(json.dumps(size, default=_as_json)),
+            "tune_params_keys": list(problem.parameters),
+        }
+
+    @property
+    def device_name(self) -> str:
+        """The device that it says its results are of."""
+        return str(self._document().get("device_name", ""))
+
+    def results(self, rules: Sequence[Restriction]) -> dict[str, Result]:
+        """Return the results of the problem's legal configurations, by their keys.
+
+        Entries that are no results are passed over with a `RecordWarning`.
+
+        Raises UsageError if one is not of this problem.
+        """
+        found: dict[str, Result] = {}
+        skipped, count = SkippedParts(str(self.path), "no results", "entry"), 0
+        choices = {n: {str(v): v for v in own} for n, own in self._problem.parameters.items()}
+        for name, entry in self._entries().items():
+            try:
+                row = read_entry(as_object(entry, "it"))
+                texts = {n: str(row[n]) for n in choices}
+                if has_time(row):
+                    as_number(row["time"], "time")
+            except MALFORMED as error:
+                skipped.add(name, error)
+                continue
+            count += 1
+            if any(text not in choices[n] for n, text in texts.items()):
+                continue
+            values = {n: choices[n][text] for n, text in texts.items()}
+            if is_legal(rules, values):
+                key = key_of(values)
+                self._check_source(key, row.pop(SOURCE, None))
+                found[key] = {**row, **values}
+        skipped.tell(max(1, count))
+        return found
+
+    def _check_source(self, key: str, source: Any) -> None:
+        """Raise UsageError if a result is not of this problem, by what it says of its source."""
+
+    def _entries(self) -> Mapping[str, Any]:
+        """Return the entries of the file, if it is the one that it should be."""
+        found = self._document()
+        self._check_head(found)
+        entries: Mapping[str, Any] = found["cache"]
+        return entries
+
+    def _check_head(self, found: Mapping[str, Any]) -> None:
+        """Raise UsageError if a file says that it is of something else."""
+        for name, own in self._head.items():
+            written = found.get(name, own)
+            same = _listed(written) == _listed(own) if name == "problem_size" else written == own
+            if not same:
+                raise UsageError(
+                    f"cache: {self.path} has the {name} {written!r}, not {own!r}: choose another "
+                    "file"
+                )
+
+    def _document(self) -> Mapping[str, Any]:
+        """Return what the file holds."""
+        try:
+            found = parse_document(self.path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UsageError(f"cache: cannot read {self.path}: {why}") from error
+        if not isinstance(found, dict) or not isinstance(found.get("cache"), dict):
+            raise UsageError(f"cache: {self.path} is no cache of Kernel Tuner")
+        return found
+
+
+class Cache(RecordedCache):
+    """A cache file, to which results are added as they come.
+
+    `path`: the file, whose ending .json may be left out; it need not be there.
     `problem`: with its texts, which entries are compared with.
 
     Raises UsageError if there is another file, or one of another kernel, problem or device.
@@ -47,16 +134,10 @@ class Cache:
         device_name: str,
         objective: str = "time",
     ) -> None:
-        self.path = _checked(path)
-        self._problem = problem
-        self._head = {
-            "schema_version": SCHEMA_VERSION,
-            "device_name": device_name,
-            "kernel_name": problem.name,
-            "problem_size": "callable" if callable(problem_size) else problem_size,
-            "tune_params_keys": list(problem.parameters),
-            "objective": objective,
-        }
+        super().__init__(path, problem, problem_size)
+        _check_place(self.path)
+        self._head = {"device_name": device_name, **self._head}
+        self._objective = objective
         self._pending: dict[str, Result] = {}
         self._next_s = 0.0
         options: list[Any] = [problem.language, problem.compiler, problem.flags, problem.arguments]
@@ -65,41 +146,12 @@ class Cache:
         for n in problem.arrays:
             self._options.update(flat(arguments[n]).view(np.uint8).data)
         self._source_of_text = functools.cache(self._digest)
-        self._read()
+        self._entries()
 
-    def results(self, rules: Sequence[Restriction]) -> dict[str, Result]:
-        """Return the results of the problem's legal configurations, by their keys.
-
-        Entries that are no results are passed over with a `RecordWarning`.
-
-        Raises UsageError if one is of another text, other options or arguments.
-        """
-        found: dict[str, Result] = {}
-        skipped, count = SkippedParts(str(self.path), "no results", "entry"), 0
-        choices = {n: {str(v): v for v in own} for n, own in self._problem.parameters.items()}
-        for name, entry in self._read().items():
-            try:
-                row = read_entry(as_object(entry, "it"))
-                texts = {n: str(row[n]) for n in choices}
-                if not isinstance(row["time"], ErrorConfig):
-                    as_number(row["time"], "time")
-            except MALFORMED as error:
-                skipped.add(name, error)
-                continue
-            count += 1
-            if any(text not in choices[n] for n, text in texts.items()):
-                continue
-            values = {n: choices[n][text] for n, text in texts.items()}
-            if is_legal(rules, values):
-                key = key_of(values)
-                if row.pop(SOURCE, None) != self._source(key):
-                    raise UsageError(
-                        f"cache: {self.path} is of another text, other options or arguments: "
-                        "choose another file"
-                    )
-                found[key] = {**row, **values}
-        skipped.tell(max(1, count))
-        return found
+    @property
+    def is_written(self) -> bool:
+        """Whether all that was added is in the file."""
+        return not self._pending
 
     def add(self, results: Mapping[str, Result]) -> None:
         """Add results by their keys; they are written now unless that took long a moment ago."""
@@ -114,10 +166,20 @@ class Cache:
             return
         begin = time.monotonic()
         self.path.touch()
-        RecordStore(self.path).replacing(lambda _: self._write({**self._read(), **self._pending}))
+        RecordStore(self.path).replacing(
+            lambda _: self._write({**self._entries(), **self._pending})
+        )
         self._pending = {}
         end = time.monotonic()
         self._next_s = end + (end - begin) / _SHARE
+
+    def _check_source(self, key: str, source: Any) -> None:
+        """Raise UsageError if a result is of another text, other options or arguments."""
+        if source != self._source(key):
+            raise UsageError(
+                f"cache: {self.path} is of another text, other options or arguments: choose "
+                "another file (arrays of random numbers stay the same with a seed)"
+            )
 
     def _source(self, key: str) -> str:
         text = self._problem.text
@@ -130,26 +192,17 @@ class Cache:
         digest.update(whole.encode())
         return digest.hexdigest()
 
-    def _read(self) -> Mapping[str, Any]:
-        """Return the entries of the file, if it is the one that it should be."""
-        try:
-            text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cache: cannot read {self.path}: {error}") from error
-        if not text:
-            return {}
-        found = parse_document(text)
-        if not isinstance(found, dict) or not isinstance(found.get("cache"), dict):
-            raise UsageError(f"cache: {self.path} is no cache of Kernel Tuner")
-        own = json.loads(json.dumps(self._head, default=_as_json))
-        for name in ("device_name", "kernel_name", "problem_size", "tune_params_keys"):
-            if found.get(name) != own[name]:
-                raise UsageError(
-                    f"cache: {self.path} has the {name} {found.get(name)!r}, not {own[name]!r}: "
-                    "choose another file"
-                )
-        entries: Mapping[str, Any] = found["cache"]
-        return entries
+    def _document(self) -> Mapping[str, Any]:
+        """Return what the file holds; a new one has nothing."""
+        is_new = not self.path.exists() or self.path.stat().st_size == 0
+        return {**self._head, "cache": {}} if is_new else super()._document()
+
+    def _check_head(self, found: Mapping[str, Any]) -> None:
+        """Raise UsageError unless a file says all that it is of, and that is the same."""
+        missing = [name for name in self._head if name not in found]
+        if missing:
+            raise UsageError(f"cache: {self.path} does not say its {missing[0]}")
+        super()._check_head(found)
 
     def _write(self, entries: Mapping[str, Any]) -> None:
         # Kernel Tuner reads the end of a cache that nobody writes to as "}\n}".
@@ -158,7 +211,9 @@ class Cache:
             rows = (entry for entry in entries.values() if isinstance(entry, dict))
             own.update((str(row[name]), row[name]) for row in rows if name in row)
         every = {name: list(own.values()) for name, own in choices.items()}
-        head = json.dumps({**self._head, "tune_params": every}, default=_as_json, indent="")
+        whole = {"schema_version": SCHEMA_VERSION, **self._head}
+        whole |= {"tune_params": every, "objective": self._objective}
+        head = json.dumps(whole, default=_as_json, indent="")
         lines = ",\n".join(
             f"{json.dumps(key)}: {json.dumps(entry, default=_as_json)}"
             for key, entry in entries.items()
@@ -168,20 +223,28 @@ class Cache:
             partial.write_text(text, encoding="utf-8")
 
 
-def _checked(given: Any) -> Path:
-    """Return the path of a cache; UsageError if no file can be there."""
+def _path_of(given: Any) -> Path:
+    """Return the path of a cache; UsageError if it is the name of no file."""
     check_type("cache", given, (str, os.PathLike), "the path of a file")
     name = os.fspath(given)
     if not name or os.path.isdir(name):
         raise UsageError(f"cache: {name!r} is no name of a file")
-    path = Path(os.path.realpath(name if name.endswith(".json") else f"{name}.json"))
+    return Path(os.path.realpath(name if name.endswith(".json") else f"{name}.json"))
+
+
+def _check_place(path: Path) -> None:
+    """Raise UsageError unless a cache can be written at a path."""
     if not path.parent.is_dir():
         raise UsageError(f"cache: there is no folder {path.parent}")
     if path.exists() and not path.is_file():
         raise UsageError(f"cache: {path} is no file")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"cache: {path} cannot be written")
-    return path
+
+
+def _listed(size: Any) -> Any:
+    """Return a problem size as a list, as Kernel Tuner takes 4 and (4,) for the same."""
+    return size if isinstance(size, list) else [size]
 
 
 def _as_json(value: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -57,8 +57,8 @@ def value_of(node: ast.expr, values: Mapping[str, Any]) -> Any:
     """Return what an expression is for values that may be symbols, which are decided if need be."""
     match node:
         case ast.BoolOp(op=op, values=parts):
-            join = operator.and_ if isinstance(op, ast.And) else operator.or_
-            return functools.reduce(join, (truth(value_of(part, values)) for part in parts))
+            conditions = (functools.partial(value_of, part, values) for part in parts)
+            return _joined(conditions, isinstance(op, ast.And))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return negated(truth(value_of(operand, values)))
         case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -66,14 +66,35 @@ def value_of(node: ast.expr, values: Mapping[str, Any]) -> Any:
         case ast.Compare(left=left, ops=ops, comparators=others):
             own = _decided(values, node) if _needs_numbers(node) else values
             sides = [left, *others[:-1]]
-            found = (_compared(op, a, b, own) for op, a, b in zip(ops, sides, others, strict=True))
-            return functools.reduce(operator.and_, found)
+            triples = zip(ops, sides, others, strict=True)
+            pairs = (functools.partial(_compared, op, a, b, own) for op, a, b in triples)
+            return _joined(pairs, is_and=True)
     return _number(node, _decided(values, node) if _needs_numbers(node) else values)
 
 
+def _joined(parts: Iterable[Callable[[], Any]], is_and: bool) -> Any:
+    """Return whether all of some conditions hold, or one of them, asked from left to right.
+
+    As in Python, those after one that decides may fail: a symbol is decided only if they do.
+    """
+    first, *others = parts
+    found = truth(first())
+    for part in others:
+        if isinstance(found, bool) and found is not is_and:
+            return found
+        try:
+            other = truth(part())
+        except (ZeroDivisionError, TypeError):
+            if bool(found) is is_and:
+                raise
+            return not is_and
+        found = found & other if is_and else found | other
+    return found
+
+
 def truth(value: Any) -> Any:
-    """Return a condition for what may be a number."""
-    if isinstance(value, np.bool_):
+    """Return a condition for what may be a number or a text."""
+    if isinstance(value, (np.bool_, str)):
         return bool(value)
     is_number = isinstance(value, (SymbolicInt, int, float)) and not isinstance(value, bool)
     return value != 0 if is_number else value

@@ -1,61 +1,42 @@
 """`tune_kernel` and `run_kernel`: their arguments become a template for `autotune.tune`.
 
 In order: arguments are checked (`arguments`, `strategies`, `restrictions`), the kernel becomes
-plain data (`kernels`, `problem`), it is measured (`measuring`), and results are made (`results`).
+plain data (`kernels`, `problem`), it is measured or simulated (`runners`), and results are made
+(`results`, `metrics`).
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.compat.kernel_tuner.arguments import (
+    RESERVED,
     check_folder,
-    check_number,
     check_type,
-    objective_of,
+    number,
     refuse,
+    whole_number,
 )
-from autotune.compat.kernel_tuner.cache import Cache
-from autotune.compat.kernel_tuner.kernels import (
-    KernelArguments,
-    any_left,
-    configurations,
-    with_answers,
-)
-from autotune.compat.kernel_tuner.measuring import (
+from autotune.compat.kernel_tuner.cache import Cache, RecordedCache
+from autotune.compat.kernel_tuner.kernels import KernelArguments, first_legal, with_answers
+from autotune.compat.kernel_tuner.metrics import Metrics, Scoring
+from autotune.compat.kernel_tuner.problem import Array, Problem, write_problem
+from autotune.compat.kernel_tuner.restrictions import Restriction, restrictions_of
+from autotune.compat.kernel_tuner.results import Result, milliseconds_of, summary, totals_of
+from autotune.compat.kernel_tuner.runners.measuring import (
     check_verified,
-    device_facts,
     folder_of,
-    measured,
     policy_of,
-    run,
+    results_by_key,
 )
-from autotune.compat.kernel_tuner.problem import Problem, write_problem
-from autotune.compat.kernel_tuner.restrictions import (
-    Restriction,
-    is_legal,
-    restrictions_of,
-    unknown,
-)
-from autotune.compat.kernel_tuner.results import (
-    Metrics,
-    Result,
-    add_metrics,
-    best_of,
-    check_metrics,
-    is_larger_better,
-    summary,
-    totals_of,
-)
+from autotune.compat.kernel_tuner.runners.simulation import simulated
+from autotune.compat.kernel_tuner.runners.single_run import device_facts, run
 from autotune.compat.kernel_tuner.strategies import search_of
-from autotune.runtime.cpu.c_compiler import version_of
-
-_MOST_CHECKED = 10_000  # Configurations that restrictions are tried with in advance.
+from autotune.errors import UsageError
 
 Params = Mapping[str, Any]
 
@@ -127,88 +108,111 @@ def tune_kernel(
     ------
     UsageError
         If an argument is not what it should be, or is about what this call cannot do; or if a
-        function of the user fails. What was measured before is kept: the message says where.
+        function of the user fails. What was measured before is kept: the message says where. So it
+        is if the call is interrupted, and a line on stderr says it.
     TargetError
         If a kernel is in CUDA C++, and there is no GPU that can be used.
     """
     begin = time.perf_counter()
-    refuse({"observers": observers, "simulation_mode": simulation_mode})
-    objective, higher = objective_of(objective, objective_higher_is_better, objectives)
-    check_number("atol", atol, 0)
-    check_number("iterations", iterations, 1, whole=True)
+    refuse({"observers": observers})
+    times, seconds = whole_number("iterations", iterations, 1), number("timeout", timeout, above=0)
     if folder is not None:
         check_folder(folder)
-    given = KernelArguments(
+    kernel = KernelArguments(
         kernel_name, kernel_source, problem_size, arguments, grid_div_x, grid_div_y, grid_div_z,
         lang, device, smem_args, cmem_args, texmem_args, compiler, compiler_options, defines,
         block_size_names,
     )  # fmt: skip
-    described = given.problem(tune_params)
-    parameters = described.parameters
-    chosen = check_metrics(metrics, objective, parameters)
-    larger = is_larger_better(objective, higher)
-    described, answers = with_answers(described, answer, atol, verify)
-    rules = restrictions_of(restrictions, list(parameters))
-    _try_restrictions(described, rules)
-    search, first = search_of(strategy, strategy_options, objective, parameters, seed)
-    problem = replace(given.with_text(described, rules), first=first)
-    target = given.target(problem)
-    facts = device_facts(target)
-    known = None
-    if cache is not None:
-        name = facts["device_name"]
-        known = Cache(cache, problem, problem_size, arguments, name, objective)
-    options = {
-        **search,
-        "target": target,
-        "policy": policy_of(iterations),
-        "timeout": timeout,
-        "progress": False if quiet else None,
-    }
-    with folder_of(folder, known) as at:
-        place = write_problem(at, problem, arguments, answers)
-        results = _results(problem, rules, place, known, options)
-        check_verified(list(results.values()))
-        for result in results.values():
-            add_metrics(result, chosen)
-        listed = list(results.values())
-        best = best_of(listed, objective, larger)
-    if known is not None and chosen:
-        known.add(results)
-        known.flush()
-    env: dict[str, Any] = {
+    described = kernel.problem(tune_params)
+    names = list(described.parameters)
+    scoring = Scoring.of(metrics, objective, objective_higher_is_better, objectives, names)
+    described, answers = with_answers(described, answer, number("atol", atol, 0), verify)
+    rules = restrictions_of(restrictions, names)
+    scoring.try_on(first_legal(described, rules))
+    search, first = search_of(
+        strategy, strategy_options, scoring.objective, described.parameters, seed
+    )
+    call = _Call(kernel, replace(described, first=first), answers, rules, scoring, search)
+    if simulation_mode:
+        results, facts = call.simulated(cache)
+    else:
+        options = {"policy": policy_of(times), "timeout": float(seconds)}
+        options["progress"] = False if quiet else None
+        results, facts = call.measured(cache, folder, options)
+    best = scoring.best(results)
+    env = {
         **facts,
-        **({} if problem.is_cuda else {"CC Version": version_of(problem.compiler)}),
-        "iterations": iterations,
+        "iterations": times,
         "compiler_options": compiler_options,
-        **totals_of(listed, time.perf_counter() - begin),
+        **totals_of(results, time.perf_counter() - begin),
     }
-    if listed:
-        env["best_config"] = listed[0] if best is None else best
+    if results:
+        env["best_config"] = results[0] if best is None else best
     if not quiet:
-        print(summary(best, listed, [*parameters, "time", *chosen]))
-    return listed, env
+        print(summary(best, results, [*names, "time", *scoring.metrics]))
+    return results, env
 
 
-def _try_restrictions(problem: Problem, rules: Sequence[Restriction]) -> None:
-    """Raise UsageError now if a restriction fails for one of the first configurations."""
-    for params in itertools.islice(configurations(problem), _MOST_CHECKED):
-        is_legal(rules, params)
+@dataclass(frozen=True)
+class _Call:
+    """The arguments of `tune_kernel`, once they are checked."""
 
+    kernel: KernelArguments
+    #: What is known of the kernel before its text and its launch are.
+    described: Problem
+    #: The right values of arrays, by position.
+    answers: Mapping[int, Array]
+    rules: Sequence[Restriction]
+    scoring: Scoring
+    #: The arguments of `tune` that say how to search.
+    search: Mapping[str, Any]
 
-def _results(
-    problem: Problem,
-    rules: Sequence[Restriction],
-    place: Any,
-    known: Cache | None,
-    options: Mapping[str, Any],
-) -> dict[str, Result]:
-    """Return the results of a cache, and then those of what it lacks."""
-    results = {} if known is None else known.results(rules)
-    is_any_left = not results or any_left(problem, rules, results)
-    left = [*rules, unknown(problem.parameters, results.values())] if results else rules
-    results.update(measured(problem, left, place, known, options if is_any_left else None))
-    return results
+    def measured(
+        self,
+        cache: str | os.PathLike[str] | None,
+        folder: str | os.PathLike[str] | None,
+        options: Mapping[str, Any],
+    ) -> tuple[list[Result], dict[str, Any]]:
+        """Return the results, those of a cache first, and what is known of the device.
+
+        `options`: of `tune`, beside the search.
+        """
+        kernel, scoring = self.kernel, self.scoring
+        problem = kernel.with_text(self.described, self.rules)
+        target = kernel.target(problem)
+        facts = device_facts(problem, target)
+        opened = None
+        if cache is not None:
+            size, name = kernel.problem_size, facts["device_name"]
+            opened = Cache(cache, problem, size, kernel.arguments, name, scoring.objective)
+        options = {**self.search, "target": target, **options}
+        with folder_of(folder, opened) as at:
+            place = write_problem(at, problem, kernel.arguments, self.answers)
+            by_key = results_by_key(problem, self.rules, place, opened, options, scoring.check)
+            results = list(by_key.values())
+            check_verified(results)
+            scoring.add_to(results)
+            scoring.best(results)  # what is wrong with it is told while the measurements are kept
+        if opened is not None and scoring.metrics:
+            opened.add(by_key)
+            opened.flush()
+        return results, facts
+
+    def simulated(
+        self, cache: str | os.PathLike[str] | None
+    ) -> tuple[list[Result], dict[str, Any]]:
+        """Return the results that a search in a cache comes across, and what it says of them."""
+        if cache is None:
+            raise UsageError("simulation_mode needs a cache, whose results it returns")
+        opened = RecordedCache(cache, self.described, self.kernel.problem_size)
+        results = list(simulated(self.described, self.rules, opened, self.search).values())
+        self.scoring.add_to(results)
+        spent_ms = sum(map(milliseconds_of, results))
+        return results, {
+            "device_name": opened.device_name,
+            "simulation": True,
+            "simulated_time": spent_ms,
+        }
 
 
 def run_kernel(
@@ -238,7 +242,7 @@ def run_kernel(
     Parameters
     ----------
     kernel_name, kernel_source, problem_size, arguments, params, ...
-        As in Kernel Tuner; `params` has a value of each parameter.
+        As in Kernel Tuner; `params` has a value of each parameter, or is a result.
 
     Returns
     -------
@@ -255,12 +259,14 @@ def run_kernel(
         If it is in CUDA C++, and there is no GPU that can be used.
     """
     check_type("params", params, Mapping, "a dict")
-    given = KernelArguments(
+    if "time" in params:  # a result of `tune_kernel`
+        params = {n: v for n, v in params.items() if n not in RESERVED and n.isidentifier()}
+    kernel = KernelArguments(
         kernel_name, kernel_source, problem_size, arguments, grid_div_x, grid_div_y, grid_div_z,
         lang, device, smem_args, cmem_args, texmem_args, compiler, compiler_options, defines,
         block_size_names,
     )  # fmt: skip
-    described = given.problem({name: [value] for name, value in params.items()})
-    problem = replace(given.with_text(described, []), outputs=described.arrays)
+    described = kernel.problem({name: [value] for name, value in params.items()})
+    problem = replace(kernel.with_text(described, []), outputs=described.arrays)
     values = {name: choices[0] for name, choices in problem.parameters.items()}
-    return run(problem, values, arguments, given.target(problem))
+    return run(problem, values, arguments, kernel.target(problem))

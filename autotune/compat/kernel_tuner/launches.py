@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from autotune import te
+from autotune.compat.kernel_tuner.arguments import shown, whole_number
 from autotune.compat.kernel_tuner.expressions import called, parsed, value_of
 from autotune.errors import UsageError
 from search_spaces.expression import parse_expression
@@ -84,9 +85,10 @@ class LaunchArguments:
         Raises UsageError if an argument is not what it should be, or a function fails.
         """
         size = _made("problem_size", self.problem_size, params)
-        listed = [size] if isinstance(size, (str, int, np.integer)) else size
+        is_one = isinstance(size, (str, int, float, np.number))
+        listed = [size] if is_one else size
         if not isinstance(listed, (list, tuple, np.ndarray)) or not 1 <= len(listed) <= 3:
-            raise UsageError(f"problem_size must be 1 to 3 sizes, got {size!r}")
+            raise UsageError(f"problem_size must be 1 to 3 sizes, got {shown(size)}")
         sizes = [_checked("problem_size", one, params, names) for one in listed]
         own: list[list[Size]] = []
         for axis, given, name in zip("xyz", self.divisors, self.block_size_names, strict=True):
@@ -114,14 +116,14 @@ def block_size_names_of(given: Any, names: Collection[str]) -> list[str]:
         return by_default
     listed = given if isinstance(given, (list, tuple)) else [given]
     if len(listed) > 3 or not all(isinstance(name, str) for name in listed):
-        raise UsageError(f"block_size_names must be a list of up to 3 names, got {given!r}")
+        raise UsageError(f"block_size_names must be a list of up to 3 names, got {shown(given)}")
     return [*listed, *by_default[len(listed) :]]
 
 
 def check_shared_memory(smem_args: Any) -> None:
     """Raise UsageError unless an argument says how much shared memory there is."""
     if smem_args is not None and (not isinstance(smem_args, Mapping) or "size" not in smem_args):
-        raise UsageError(f"smem_args must be a dict with a size in bytes, got {smem_args!r}")
+        raise UsageError(f"smem_args must be a dict with a size in bytes, got {shown(smem_args)}")
 
 
 def _made(what: str, given: Any, params: Mapping[str, Any]) -> Any:
@@ -134,10 +136,12 @@ def _checked(what: str, given: Any, params: Mapping[str, Any], names: Collection
     if isinstance(made, str):
         parsed(made, what, names)
         return made
-    number = made.item() if isinstance(made, np.generic) else made
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or number != int(number):
-        raise UsageError(f"{what}: {made!r} is no whole number and no expression of parameters")
-    return int(number)
+    try:
+        return whole_number(what, made, 0)
+    except UsageError:
+        raise UsageError(
+            f"{what}: {shown(made)} is no whole number >= 0 and no expression of parameters"
+        ) from None
 
 
 @functools.cache
@@ -157,5 +161,3 @@ def _blocks(size: Any, divisors: Sequence[Any]) -> Any:
     if isinstance(size, int) and isinstance(divisor, int):
         return math.ceil(size / divisor)
     return te.ceildiv(size, divisor)
-
-

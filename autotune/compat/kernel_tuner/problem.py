@@ -21,6 +21,7 @@ import numpy.typing as npt
 from autotune import te
 from autotune.compat.kernel_tuner.expressions import plain, told
 from autotune.compat.kernel_tuner.launches import Launch
+from autotune.errors import UsageError
 from autotune.external.c_kernel import CKernel
 from autotune.external.included_files import with_included
 from autotune.rtc import RawKernel
@@ -31,6 +32,7 @@ from records.storage.files import replacing
 Array = npt.NDArray[Any]
 
 _PART = 1 << 14  # Elements that are compared at once.
+_LONGEST_NAME = 60  # Characters of a kernel's name in that of its folder.
 
 #: What the user's comparison is called in its file.
 VERIFY = "autotune_verify"
@@ -172,6 +174,8 @@ def write_problem(
     """Write a problem with its arrays into a folder of its own in `folder`; return that.
 
     It has another one if anything of it changes, so that records are never those of another.
+
+    Raises UsageError if it cannot be made.
     """
     text = json.dumps(asdict(problem))
     named = {f"argument{n}": flat(arguments[n]) for n in problem.arrays}
@@ -179,8 +183,12 @@ def write_problem(
     digest = hashlib.blake2b(text.encode(), digest_size=6)
     for array in named.values():
         digest.update(array.view(np.uint8).data)
-    place = folder / f"{problem.name}-{digest.hexdigest()}"
-    place.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"\W+", "_", problem.name)[:_LONGEST_NAME]
+    place = folder / f"{name}-{digest.hexdigest()}"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"folder: cannot make {place}: {error.strerror}") from error
     _write(place / "problem.json", lambda path: path.write_text(text, encoding="utf-8"))
     _write(place / "verify.py", lambda path: path.write_text(problem.verify, encoding="utf-8"))
     for name, array in named.items():

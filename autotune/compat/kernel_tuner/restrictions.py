@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from autotune.compat.kernel_tuner.arguments import shown
 from autotune.compat.kernel_tuner.expressions import negated, parsed, plain, told, truth, value_of
 from autotune.compat.kernel_tuner.problem import Problem, kernel
 from autotune.errors import AutotuneError, InstantiationError, UsageError
@@ -18,6 +19,7 @@ from autotune.template import Knobs, Template
 from autotune.trace.symbolic_values import SymbolicInt
 
 Condition = Callable[[Mapping[str, Any]], Any]
+
 
 @dataclass(frozen=True)
 class Restriction:
@@ -44,20 +46,31 @@ def _restriction(given: Any, number: int, names: Sequence[str]) -> Restriction:
     name = f"restriction {number}"
     if isinstance(given, str):
         return _of_text(given, name, names)
-    chosen = names
     if isinstance(given, tuple) and len(given) >= 2 and callable(given[0]):
-        given, chosen = given[0], list(given[1])
-        return Restriction(name, lambda p: given(**{n: p[n] for n in chosen}), name)
+        return _of_function(given[0], name, _chosen(given[1], name, names))
     if not callable(given) or type(given).__module__.startswith("constraint"):
         raise UsageError(
             f"restrictions are texts, functions of a dict, or functions with the names of their "
-            f"parameters, not {given!r}"
+            f"parameters, not {shown(given)}"
         )
-    parameters = list(inspect.signature(given).parameters)
-    by_name = all(name in names for name in parameters)
-    if by_name:
-        return Restriction(name, lambda p: given(**{n: p[n] for n in parameters}), name)
-    return Restriction(name, given, name)
+    try:
+        own = list(inspect.signature(given).parameters)
+    except (TypeError, ValueError):  # some that are written in C do not tell them
+        return Restriction(name, given, name)
+    is_by_name = all(each in names for each in own)
+    return _of_function(given, name, own) if is_by_name else Restriction(name, given, name)
+
+
+def _of_function(function: Callable[..., Any], name: str, chosen: Sequence[str]) -> Restriction:
+    """Return the restriction of a function that takes parameters by their names."""
+    return Restriction(name, lambda p: function(**{n: p[n] for n in chosen}), name)
+
+
+def _chosen(given: Any, name: str, names: Sequence[str]) -> list[str]:
+    """Return the names that stand beside a function; UsageError if they are none of parameters."""
+    if not isinstance(given, (list, tuple)) or not all(each in names for each in given):
+        raise UsageError(f"{name}: {shown(given)} are no names of parameters")
+    return list(given)
 
 
 def _of_text(text: str, name: str, names: Sequence[str]) -> Restriction:

@@ -1,16 +1,11 @@
-"""Results as Kernel Tuner returns them, made from records; their metrics and totals."""
+"""Results as Kernel Tuner returns them, made from records; and their totals."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from autotune.compat.kernel_tuner.arguments import ERROR, RESERVED, check_type
-from autotune.compat.kernel_tuner.expressions import called
+from autotune.compat.kernel_tuner.arguments import ERROR
 from autotune.compat.kernel_tuner.problem import key_of
 from autotune.compat.kernel_tuner.util import (
     CompilationFailedConfig,
@@ -18,27 +13,19 @@ from autotune.compat.kernel_tuner.util import (
     InvalidConfig,
     RuntimeFailedConfig,
 )
-from autotune.errors import UsageError
 from records import Record
 from records.formats.kernel_tuner import document_of
-from search_spaces import SpaceError
-from search_spaces.expression import evaluate, names_of, parse_expression
 
 Result = dict[str, Any]
-Metrics = Mapping[str, str | Callable[[Result], Any]]
 
 _FAILED: dict[str, type[ErrorConfig]] = {
     each.__name__: each for each in (InvalidConfig, CompilationFailedConfig, RuntimeFailedConfig)
 }
 
-#: Objectives that are better when they are larger; of a metric one has to say it.
-_LARGER = {"time": False, "energy": False, "GFLOP/s": True, "TFLOP/s": True, "GB/s": True}
-_LARGER |= {"TB/s": True, "GFLOPS/W": True, "GFLOP/J": True}
-
 _PARTS = ("compile", "verification", "benchmark", "strategy", "framework")
 
 #: What results have that can be an objective, or in a metric.
-_NUMBERS = ("time", *(f"{part}_time" for part in _PARTS))
+NUMBERS = ("time", *(f"{part}_time" for part in _PARTS))
 
 
 def results_of(records: Iterable[Record]) -> dict[str, Result]:
@@ -54,75 +41,20 @@ def read_entry(entry: Mapping[str, Any]) -> Result:
         name: _FAILED[value]() if isinstance(value, str) and value in _FAILED else value
         for name, value in entry.items()
     }
-    if isinstance(found.get("time"), ErrorConfig):
+    if not has_time(found):
         found[ERROR] = found["time"]
     return found
 
 
-def check_metrics(metrics: Any, objective: str, parameters: Collection[str]) -> Metrics:
-    """Return the metrics that an argument gives.
-
-    Raises UsageError if one is neither a function nor an expression of what there is, has the name
-    of something else, or the objective is not among them.
-    """
-    found = {} if metrics is None else metrics
-    check_type("metrics", found, Mapping, "a dict of texts and functions")
-    known = [*parameters, *_NUMBERS]
-    for name, metric in found.items():
-        check_type("metrics: a name", name, str, "a text")
-        if name in RESERVED or name in parameters:
-            raise UsageError(f"metric {name!r}: that is what results call something else")
-        if not callable(metric):
-            check_type(f"metric {name!r}", metric, str, "a text or a function")
-            unknown = [n for n in names_of(_expression(name, metric)) if n not in known]
-            if unknown:
-                raise UsageError(f"metric {name!r}: there is no {unknown[0]!r} in the results")
-        known.append(name)
-    if objective not in (*_NUMBERS, *found):
-        raise UsageError(f"objective {objective!r} is no metric and not among the results")
-    return found
+def has_time(result: Mapping[str, Any]) -> bool:
+    """Whether a configuration worked."""
+    return not isinstance(result.get("time"), ErrorConfig)
 
 
-def add_metrics(result: Result, metrics: Metrics) -> None:
-    """Compute the metrics of a configuration that has a time, in order; each may use others.
-
-    Raises UsageError if one fails.
-    """
-    if isinstance(result["time"], ErrorConfig):
-        return
-    for name, metric in metrics.items():
-        evaluate_it = metric if callable(metric) else partial(_evaluated, name, metric)
-        result[name] = called(f"metric {name!r}", evaluate_it, result)
-
-
-def _evaluated(name: str, metric: str, result: Result) -> Any:
-    root = _expression(name, metric)
-    found = evaluate(root, {n: np.asarray(result[n]) for n in names_of(root)})
-    return found.value.item()
-
-
-def _expression(name: str, metric: str) -> ast.expr:
-    try:
-        return parse_expression(metric)
-    except SpaceError as error:
-        raise UsageError(f"metric {name!r}: {error}") from error
-
-
-def is_larger_better(objective: str, given: bool | None) -> bool:
-    """Return whether an objective is better when it is larger; UsageError if that is not known."""
-    if given is None and objective not in _LARGER:
-        raise UsageError(f"objective {objective!r}: say with objective_higher_is_better which is")
-    return _LARGER[objective] if given is None else given
-
-
-def best_of(results: Sequence[Result], objective: str, larger: bool) -> Result | None:
-    """Return the best result; None if none worked. UsageError if an objective is no number."""
-    worked = [result for result in results if not isinstance(result["time"], ErrorConfig)]
-    for found in (result.get(objective) for result in worked):
-        if not isinstance(found, (int, float, np.number)):
-            raise UsageError(f"objective {objective!r} is {found!r}, which is no number")
-    choose = max if larger else min
-    return choose(worked, key=lambda result: result[objective], default=None)
+def milliseconds_of(result: Mapping[str, Any]) -> float:
+    """Return what was spent on measuring a configuration."""
+    parts = ("compile_time", "verification_time", "benchmark_time")
+    return float(sum(result.get(part) or 0 for part in parts))
 
 
 def totals_of(results: Sequence[Result], elapsed_s: float) -> dict[str, float]:
@@ -137,8 +69,9 @@ def summary(best: Result | None, results: Sequence[Result], names: Sequence[str]
     if best is not None:
         shown = ", ".join(f"{name}={_short(best[name])}" for name in names)
         return f"best performing configuration: {shown}"
-    failed = [result for result in results if isinstance(result["time"], ErrorConfig)]
-    why = failed[0].get("error", {}).get("message", "") if failed else ""
+    if not results:
+        return "no configuration was measured"
+    why = (results[0].get("error") or {}).get("message", "")
     return f"no configuration worked{why and f'; first: {why}'}"
 
 

@@ -1,4 +1,4 @@
-"""Where the text of a kernel comes from, and what compiles it."""
+"""Where the text of a kernel comes from, what is in its constant memory, and what compiles it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+import numpy as np
+
+from autotune.compat.kernel_tuner.arguments import check_type, shown
 from autotune.compat.kernel_tuner.expressions import called
 from autotune.compat.kernel_tuner.problem import with_parameters
 from autotune.errors import UsageError
+from autotune.external.call_form import BY_VALUE
 from records.caller_warnings import warn
 
 _ENDINGS = (".c", ".cc", ".cpp", ".cxx", ".cu", ".cl", ".F90", ".f90")
@@ -37,6 +42,8 @@ _FOR_NVCC = (
 )
 _WITH_VALUE = ("-Xcompiler", "-ccbin", "-x", "-gencode", "-arch", "-code", "-O")
 
+_SKIPPED = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"'  # Comments and strings.
+
 
 def text_of(source: Any, params: Mapping[str, Any] | None = None) -> str:
     """Return the text of a kernel: given, in a file, the first of a list, or made for parameters.
@@ -54,7 +61,7 @@ def text_of(source: Any, params: Mapping[str, Any] | None = None) -> str:
             why = getattr(error, "strerror", None) or error
             raise UsageError(f"kernel_source: cannot read {os.fspath(source)}: {why}") from error
     if not isinstance(source, str):
-        raise UsageError(f"kernel_source must be a text, a file or a function, got {source!r}")
+        raise UsageError(f"kernel_source must be a text, a file or a function, got {shown(source)}")
     return source
 
 
@@ -169,6 +176,61 @@ def generated_text(
             continue
         lines.append(f"#define {name} {whole}\n")
     return f'{"".join(lines)}#line 1 "text"\n{text}'
+
+
+def check_constants(cmem_args: Any) -> None:
+    """Raise UsageError unless an argument says what is in constant memory, by its names."""
+    check_type("cmem_args", cmem_args, (Mapping, NoneType), "a dict of arrays by their names")
+    for name, value in (cmem_args or {}).items():
+        check_type("cmem_args: a name", name, str, "a text")
+        check_type(f"cmem_args: {name}", value, (np.ndarray, np.generic), "an array of NumPy")
+        if value.dtype.name not in BY_VALUE:
+            raise UsageError(f"cmem_args: {name} is of {value.dtype.name}, which has no literals")
+        if not np.size(value) or not np.isfinite(value).all():
+            raise UsageError(f"cmem_args: {name} must have elements, which are finite")
+
+
+def with_constants(text: str, cmem_args: Mapping[str, Any] | None) -> str:
+    """Return a text in CUDA C++ whose variables in constant memory begin with values.
+
+    The values are part of the text then: compiled, recorded and sent to workers with it.
+
+    `cmem_args`: the values by the names of the variables; None for none.
+
+    Raises UsageError if the text does not declare one of them.
+    """
+    for name, value in (cmem_args or {}).items():
+        declared = rf"__constant__\b[^;]*?\b{re.escape(name)}\b(?:\s*\[[^\]]*\])*(?=\s*[;,])"
+        values = f" = {{{', '.join(map(_literal, np.ravel(value).tolist()))}}}"
+        text, count = _initialised(text, declared, values)
+        if not count:
+            raise UsageError(
+                f"cmem_args: the text does not declare '__constant__ ... {name}' without values"
+            )
+    return text
+
+
+def _initialised(text: str, declared: str, values: str) -> tuple[str, int]:
+    """Return a text with values after each declaration, and the number of them."""
+    count = 0
+
+    def replaced(found: re.Match[str]) -> str:
+        nonlocal count
+        if found["declared"] is None:
+            return found[0]
+        count += 1
+        return f"{found[0]}{values}"
+
+    pattern = rf"{_SKIPPED}|(?P<declared>{declared})"
+    return re.sub(pattern, replaced, text, flags=re.DOTALL), count
+
+
+def _literal(value: bool | int | float) -> str:
+    if isinstance(value, float):
+        return repr(value)
+    if value == -(2**63):
+        return f"({value + 1} - 1)"
+    return f"{int(value)}{'ull' if value >= 2**63 else ''}"
 
 
 def _is_file(source: Any) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from autotune.compat.kernel_tuner.arguments import check_number, check_type, shown
+from autotune.compat.kernel_tuner.arguments import check_type, number, shown, whole_number
 from autotune.errors import UsageError
 from autotune.tuner.factory import TUNERS
 from records.caller_warnings import warn
@@ -57,18 +57,14 @@ def search_of(
         raise UsageError(f"strategy {name!r} is not supported: choose one of {known}")
     check_type("strategy_options", given, Mapping, "a dict")
     _tell(name, tuner, given, objective)
-    for number in ("max_fevals", "time_limit", "fraction"):
-        if given.get(number) is not None:
-            least = 1 if number == "max_fevals" else 0
-            check_number(f"strategy_options: {number}", given[number], least, least == 1)
-    chosen = given.get("seed") if seed is None else seed
-    if chosen is not None:
-        check_number("seed", chosen, 0, whole=True)
+    limit_s, chosen = given.get("time_limit"), given.get("seed") if seed is None else seed
+    if limit_s is not None:
+        limit_s = float(number("strategy_options: time_limit", limit_s, above=0))
     search = {
         "tuner": tuner,
         "trials": _trials(tuner, given, math.prod(map(len, parameters.values()))),
-        "time": given.get("time_limit"),
-        "seed": None if chosen is None else int(chosen),
+        "time": limit_s,
+        "seed": None if chosen is None else whole_number("seed", chosen, 0),
     }
     return search, _first(given.get("x0"), parameters)
 
@@ -91,20 +87,24 @@ def _tell(name: str, tuner: str, given: Mapping[Any, Any], objective: str) -> No
 
 
 def _trials(tuner: str, given: Mapping[str, Any], size: int) -> int:
-    most = given.get("max_fevals")
-    if most is None and given.get("fraction") is not None:
-        most = max(1, math.ceil(given["fraction"] * size))
-    if most is None:
-        most = size if tuner == "grid" else MEASUREMENTS
-    return min(int(most), size)
+    most, fraction = given.get("max_fevals"), given.get("fraction")
+    if fraction is not None:
+        fraction = float(number("strategy_options: fraction", fraction, 0))
+    if most is not None:
+        return min(whole_number("strategy_options: max_fevals", most, 1), size)
+    if fraction is not None:
+        return min(max(1, math.ceil(fraction * size)), size)
+    return size if tuner == "grid" else min(MEASUREMENTS, size)
 
 
 def _first(x0: Any, parameters: Mapping[str, list[Any]]) -> dict[str, Any]:
     """Return the configuration that a search begins with."""
     if x0 is None:
         return {}
-    values = list(x0.values()) if isinstance(x0, Mapping) else x0
-    if not isinstance(values, (list, tuple)) or len(values) != len(parameters):
+    values = x0
+    if isinstance(x0, Mapping):
+        values = [x0[name] for name in parameters if name in x0]
+    if not isinstance(values, (list, tuple)) or not len(values) == len(x0) == len(parameters):
         raise UsageError(
             f"strategy_options: x0 must have a value of each parameter, got {shown(x0)}"
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autotune.compat.kernel_tuner.arguments import check_type, shown
 from autotune.compat.kernel_tuner.sources import text_of
 from autotune.errors import UsageError
 
@@ -41,6 +42,7 @@ def cpp(
     UsageError
         If an argument has no type of C, or the flags do not fit the arguments.
     """
+    check_type("args", args, (list, tuple), "a list of arrays and numbers of NumPy")
     flags = [False] * len(args) if convert_to_array is None else list(convert_to_array)
     if len(flags) != len(args):
         raise UsageError("convert_to_array must have a flag for each of args")
@@ -48,7 +50,7 @@ def cpp(
     for n, (arg, as_array) in enumerate(zip(args, flags, strict=True)):
         kind, is_array = _TYPES.get(str(getattr(arg, "dtype", ""))), isinstance(arg, np.ndarray)
         if kind is None:
-            raise UsageError(f"args: no type of C is known for argument {n}, {arg!r}")
+            raise UsageError(f"args: no type of C is known for argument {n}, {shown(arg)}")
         if as_array and not is_array:
             raise UsageError(f"convert_to_array: argument {n} is no array")
         taken.append(f"{kind} {'*' * is_array}arg{n}")

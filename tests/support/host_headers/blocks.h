@@ -9,6 +9,7 @@
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ static
+#define __constant__ static
 #define __syncthreads() pthread_barrier_wait(&meeting)
 struct Place { unsigned x, y, z; };
 static thread_local Place threadIdx, blockIdx;

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.cuda_compiler import needs_nvrtc
-from support.fake_machine import COMPILER, FakeMachine
 
+from autotune.compat.kernel_tuner import tune_kernel
 from autotune.compat.kernel_tuner.kernels import KernelArguments
 from autotune.compat.kernel_tuner.launches import LaunchArguments, block_size_names_of
 from autotune.compat.kernel_tuner.problem import Problem
-from autotune.compat.kernel_tuner.sources import nvrtc_flags
-from autotune.errors import TargetError
+from autotune.compat.kernel_tuner.runners import single_run
+from autotune.compat.kernel_tuner.sources import nvrtc_flags, with_constants
+from autotune.errors import TargetError, UsageError
 from autotune.runtime.cuda.gpu_program import GpuSource
 from autotune.runtime.cuda.gpu_source import raw_source
 
@@ -64,6 +66,7 @@ def launched(names: list[str] | None = None, **changed: Any) -> Any:
     [
         ({}, [8, 1, 1], [128, 1, 1]),
         ({"grid_div_x": []}, [1000, 1, 1], [128, 1, 1]),
+        ({"problem_size": 1e3, "grid_div_y": 1.0}, [8, 1, 1], [128, 1, 1]),
         ({"grid_div_x": "block_size_x * items"}, [4, 1, 1], [128, 1, 1]),
         ({"grid_div_x": ["block_size_x", "items"]}, [4, 1, 1], [128, 1, 1]),
         ({"grid_div_x": lambda p: p["items"] * 100}, [5, 1, 1], [128, 1, 1]),
@@ -139,54 +142,73 @@ def test_a_configuration_compiles_for_a_gpu(changed: dict[str, Any]) -> None:
 
 
 def test_without_a_gpu_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from autotune.compat.kernel_tuner import measuring, tune_kernel
-
     def refused(_: object) -> None:
         raise TargetError("target 'cuda' cannot be measured here: no driver; with -on=cpu in it")
 
-    monkeypatch.setattr(measuring, "gpu_facts", refused)
+    monkeypatch.setattr(single_run, "gpu_facts", refused)
     arguments = [np.zeros_like(X), X, X, np.int32(N)]
     with pytest.raises(TargetError, match=r"needs a GPU, and none can be used: no driver$"):
         tune_kernel("add", ADD, N, arguments, PARAMETERS)
 
 
-PROGRAM = f"""
-import numpy as np
-from autotune.compat.kernel_tuner import run_kernel, tune_kernel
-TEXT = {ADD!r}.replace("c[i] =", "c[i] +=")
-x, c = np.arange({N}, dtype="float32"), np.full({N}, 5, "float32")
-arguments = [c, x, x, np.int32({N})]
-options = dict(grid_div_x=["block_size_x", "items"])
-after = run_kernel("add", TEXT, {N}, arguments, dict(block_size_x=64, items=2), **options)
-np.testing.assert_array_equal(after[0], 5 + 2 * x)
-assert c[0] == 5 and after[3] == {N}
-parameters = dict(block_size_x=[32, 64, 2048], items=[1, 2])
-results, env = tune_kernel("add", TEXT, {N}, arguments, parameters, answer=[5 + 2 * x],
-    iterations=3, quiet=True, cache="c", **options)
-print(sorted((r["block_size_x"], r["items"], type(r["time"]).__name__) for r in results))
-print(env["device_name"], env["compute_capability"], {{len(r["times"]) for r in results}})
-wrong, _ = tune_kernel("add", TEXT, {N}, arguments, dict(block_size_x=[32], items=[1]),
-    answer=[2 * x], quiet=True, **options)
-print(wrong[0]["time"], wrong[0]["error"]["message"][:40])
+def test_a_cache_of_a_gpu_is_simulated_without_one(tmp_path: Path) -> None:
+    entries = {
+        f"{block},2": {"block_size_x": block, "items": 2, "time": 100 / block}
+        for block in PARAMETERS["block_size_x"]
+    }
+    document = {
+        "device_name": "Some GPU", "kernel_name": "add", "problem_size": N,
+        "tune_params_keys": list(PARAMETERS), "cache": entries,
+    }  # fmt: skip
+    (tmp_path / "c.json").write_text(json.dumps(document))
+    results, env = tune_kernel(
+        "add", ADD, N, [np.zeros_like(X), X, X, np.int32(N)], PARAMETERS, cache=tmp_path / "c",
+        simulation_mode=True, restrictions=["items == 2"], quiet=True,
+    )  # fmt: skip
+    assert [result["block_size_x"] for result in results] == [64, 128]
+    assert (env["best_config"]["block_size_x"], env["device_name"]) == (128, "Some GPU")
+
+
+# -- constant memory -------------------------------------------------------------------------------
+
+CONSTANTS = """
+// __constant__ float weights[3];
+__device__ const char *said() { return "__constant__ float weights[3];"; }
+__constant__ float weights[2 * (1 + 1)][2],
+    bias;
+extern "C" { __device__ __constant__ long long seed; }
+__global__ void add(float *c, const float *a, const float *b, int n) {
+  int i = blockIdx.x * block_size_x * items + threadIdx.x;
+  if (i < n) c[i] = a[i] * weights[1][0] + b[i] + bias + seed;
+}
 """
+VALUES = {
+    "weights": np.array([[0.1, -2], [3e20, 4]], "float32"),
+    "bias": np.float32(0.5),
+    "seed": np.int64(-(2**63)),
+}
+
+
+def test_values_of_constant_memory_stand_in_the_text() -> None:
+    lines = with_constants(CONSTANTS, VALUES).splitlines()
+    assert lines[1:3] == CONSTANTS.splitlines()[1:3]
+    first = ", ".join(map(repr, VALUES["weights"].ravel().tolist()))
+    assert lines[3] == f"__constant__ float weights[2 * (1 + 1)][2] = {{{first}}},"
+    assert lines[4] == "    bias = {0.5};"
+    assert "long long seed = {(-9223372036854775807 - 1)};" in lines[5]
+    assert lines[6:] == CONSTANTS.splitlines()[6:]
+    assert with_constants("__constant__ bool on;", {"on": np.bool_(True)}).endswith("on = {1};")
+
+
+@pytest.mark.parametrize("name", ["weight", "c", "n", "said"])
+def test_a_text_that_declares_no_such_constant_is_told(name: str) -> None:
+    with pytest.raises(UsageError, match=f"does not declare '__constant__ ... {name}'"):
+        with_constants(CONSTANTS, {name: np.float32(1)})
 
 
 @needs_nvrtc
-@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
-def test_a_kernel_that_adds_to_its_output_is_tuned(tmp_path: Path) -> None:
-    (tmp_path / "machine").mkdir()
-    (tmp_path / "program.py").write_text(PROGRAM)
-    machine = FakeMachine.make(tmp_path / "machine")
-    done = machine.run("program.py", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    first, second, third = done.stdout.splitlines()
-    assert first == str([(b, i, "float") for b in (32, 64) for i in (1, 2)])
-    assert second == "Fake GPU 90 {3}"
-    assert third.startswith("RuntimeFailedConfig 1000 of 1000 elements")
-
-
-@pytest.mark.gpu
-def test_a_kernel_is_tuned_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
-    exec(PROGRAM.replace("print(", "(lambda *_: None)("), {})
+@pytest.mark.parametrize("defines", [None, {"block_size_x": "block_size_x", "items": "items"}])
+def test_a_text_with_values_in_constant_memory_compiles(defines: Any) -> None:
+    own = described(kernel_source=CONSTANTS, cmem_args=VALUES, defines=defines)
+    program = source_of(own, block_size_x=128, items=2).compiled("sm_90")
+    assert VALUES["weights"].tobytes() in program.cubin.code
