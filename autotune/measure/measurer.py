@@ -53,6 +53,10 @@ class Measurer(ABC):
         So the device is busy while the caller handles the result of the candidate before.
         """
 
+    def withdraw(self) -> list[MeasureInput]:
+        """Take back submitted candidates that no device has begun; of several devices only."""
+        return []
+
     def measure(
         self, candidates: Iterable[MeasureInput]
     ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
@@ -132,5 +136,42 @@ class SupportsComparison(Protocol):
         fresh: whether the round is in a new process; otherwise it is in that of the round before.
         check: whether a new process computes the right answers and checks each candidate once. The
             one process that owns a GPU always does, and is kept.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsParallelRuns(Protocol):
+    """A measurer of several devices: candidates run at the same time, and end in any order.
+
+    With `overlap` a device builds a candidate while it runs another.
+    """
+
+    overlap: bool
+
+    @property
+    def width(self) -> int:
+        """Devices that can measure now, >= 1 while any is left; it may change during a run."""
+        ...
+
+    def submit(self, candidate: MeasureInput) -> None:
+        """Begin to build and run a candidate on any free device, without waiting.
+
+        It is queued if no device is free. What was in flight on a device that is lost is run
+        elsewhere by the measurer itself.
+        """
+        ...
+
+    def next_result(self) -> tuple[MeasureInput, MeasureResult]:
+        """Wait for the next of the submitted candidates to end, in whatever order.
+
+        AutotuneError if no device is left, or the workload cannot be measured at all.
+        """
+        ...
+
+    def withdraw(self) -> list[MeasureInput]:
+        """Take back the submitted candidates that no device has begun; return them.
+
+        A `Measurer` that cannot do that returns none, and all of them have results.
         """
         ...
