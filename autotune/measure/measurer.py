@@ -134,3 +134,28 @@ class SupportsComparison(Protocol):
             one process that owns a GPU always does, and is kept.
         """
         ...
+
+
+@runtime_checkable
+class SupportsParallelRuns(Protocol):
+    """A measurer of several devices: candidates run at the same time, and end in any order."""
+
+    @property
+    def width(self) -> int:
+        """Devices that can measure now, >= 1 while any is left; it may change during a run."""
+        ...
+
+    def submit(self, candidate: MeasureInput) -> None:
+        """Begin to build and run a candidate on any free device, without waiting.
+
+        Queue it if none is free. What was in flight on a device that is lost is run elsewhere by
+        the measurer itself, never twice recorded.
+        """
+        ...
+
+    def next_result(self) -> tuple[MeasureInput, MeasureResult]:
+        """Wait for the next of the submitted candidates to end, in whatever order.
+
+        AutotuneError (one line) if no device is left or the workload cannot be measured at all.
+        """
+        ...

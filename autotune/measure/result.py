@@ -94,6 +94,9 @@ class MeasureResult:
     # Unix times between which it was built, and checked and timed; not recorded.
     build_span: tuple[float, float] | None = None
     run_span: tuple[float, float] | None = None
+    # What it was measured on, as records say it: "kind", "name", ..., and "node", the name of the
+    # machine; None for the measurer's own `device`.
+    device: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if (self.costs_s is None) == (self.error is None):

@@ -1,0 +1,276 @@
+"""A cluster of Ray: the one module that imports Ray, which schedules, carries and restarts.
+
+Runners are actors: `Runner` objects in processes that Ray starts on the nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, TypeVar
+
+import ray
+import ray.exceptions
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from autotune.errors import UsageError
+from autotune.fleet.address import AUTO, Address
+from autotune.fleet.cluster import ClusterLostError, Node, RunnerLostError
+from autotune.fleet.package_digest import package_folders
+from autotune.fleet.runner import Runner
+from autotune.system.environment_variables import own_environment
+from autotune.system.words import named, one_line
+
+T = TypeVar("T")
+
+PACKAGE = "kernel-autotune"
+LOOK_TIMEOUT_S = 60.0  # In which the nodes have to say whether they have this package.
+BESIDE = "beside"  # The group of calls that are answered beside others.
+
+# Ray's own: no statistics of clusters that a run starts, and no warning about GPUs of runners that
+# have none.
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+_UNREACHABLE = (ConnectionError, ray.exceptions.RaySystemError)
+
+
+def connect(address: Address) -> RayCluster:
+    """Connect to a cluster of Ray, or start one on this machine.
+
+    UsageError if it cannot be reached, or its versions of Python or Ray are others.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    stop = _keeping_handlers(lambda: _start(address))
+    try:
+        return RayCluster(_runtime_env(address), stop)
+    except BaseException:
+        stop()
+        raise
+
+
+def _start(address: Address) -> Callable[[], object]:
+    """Connect; return what undoes it."""
+    if ray.is_initialized():
+        if address.text != AUTO:
+            raise UsageError("this process is connected to Ray already: use it as the fleet 'auto'")
+        return lambda: None
+    if address.nodes:
+        return _start_simulated(address.nodes)
+    own = {"include_dashboard": False} if address.is_local else {}
+    try:
+        ray.init(address=address.text, log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        why = one_line(str(error))
+        raise UsageError(f"fleet {address}: no cluster of Ray can be used there: {why}") from error
+    return ray.shutdown
+
+
+def _start_simulated(count: int) -> Callable[[], object]:
+    """Start a cluster of several nodes on this machine, and a head that does nothing else."""
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 0, "include_dashboard": False, "node_name": "head"}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+
+    def stop() -> None:
+        ray.shutdown()
+        cluster.shutdown()
+
+    try:
+        for number in range(1, count + 1):
+            cluster.add_node(wait=False, num_cpus=1, node_name=f"node{number}")
+        cluster.wait_for_nodes()
+        ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+    except BaseException:
+        stop()
+        raise
+    return stop
+
+
+def _keeping_handlers(do: Callable[[], T]) -> T:
+    """Call a function, and take signals as before: Ray puts handlers of its own in their place."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    try:
+        return do()
+    finally:
+        for number, handler in handlers.items():
+            with contextlib.suppress(ValueError):  # only the main thread may
+                signal.signal(number, handler)
+
+
+def _runtime_env(address: Address) -> dict[str, Any]:
+    """Return the environment of runners: our package is sent there if no node has it.
+
+    UsageError if some nodes have it and others not.
+    """
+    if address.is_local:
+        path = own_environment().get("PYTHONPATH")
+        return {"env_vars": {"PYTHONPATH": path}} if path else {}
+    installed = _installed()
+    without = [name for name, version in installed.items() if version is None]
+    if len(without) < len(installed):
+        if without:
+            raise UsageError(
+                f"{PACKAGE} is not installed on {named(without)}, and on other nodes it is: "
+                "install it there"
+            )
+        return {}
+    folders = [str(folder) for folder in package_folders()]
+    return {"py_modules": folders, "excludes": ["**/__pycache__"]}
+
+
+def _installed() -> dict[str, str | None]:
+    """Return the version of this package that each node has, by the node's name."""
+
+    # A function inside of another one is sent as it is: the nodes may not have this module.
+    def version(package: str) -> str | None:
+        import importlib.metadata
+
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+
+    look = ray.remote(version)
+    asked = {
+        look.options(num_cpus=0, scheduling_strategy=_on(node)).remote(PACKAGE): node.name
+        for node in _nodes()
+        if node.cpus or node.gpus
+    }
+    done, _ = ray.wait([*asked], num_returns=len(asked), timeout=LOOK_TIMEOUT_S)
+    found = {}
+    for ticket in done:
+        with contextlib.suppress(ray.exceptions.RayError):  # the node has gone meanwhile
+            found[asked[ticket]] = ray.get(ticket)
+    return found
+
+
+def _on(node: Node) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node.id, soft=False)
+
+
+def _nodes() -> list[Node]:
+    """Return the nodes that are alive; those of one name are told apart by their numbers."""
+    alive = [entry for entry in ray.nodes() if entry["Alive"]]
+    names = Counter(_name(entry) for entry in alive)
+    return [_node(entry, names[_name(entry)] == 1) for entry in alive]
+
+
+def _name(entry: dict[str, Any]) -> str:
+    """Return the name that a node was given, else that of its machine."""
+    given = str(entry.get("NodeName") or "")
+    is_given = given and given != entry["NodeManagerAddress"]
+    return given if is_given else str(entry["NodeManagerHostname"])
+
+
+def _node(entry: dict[str, Any], is_unique: bool) -> Node:
+    name = _name(entry) if is_unique else f"{_name(entry)}-{entry['NodeID'][:6]}"
+    has = entry["Resources"]
+    kinds = [key.partition(":")[2] for key in has if key.startswith("accelerator_type:")]
+    return Node(
+        entry["NodeID"], name, int(has.get("CPU", 0)), int(has.get("GPU", 0)), ", ".join(kinds)
+    )
+
+
+class RayCluster:
+    """A cluster of Ray that this process is connected to; see `Cluster`.
+
+    runtime_env: of the runners.
+    stop: disconnects.
+    """
+
+    def __init__(self, runtime_env: dict[str, Any], stop: Callable[[], object]) -> None:
+        self._runtime_env = runtime_env
+        self._stop = stop
+        self._runners: list[Any] = []
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes that are alive now."""
+        with _reachable():
+            return _nodes()
+
+    def start_runner(self, node: Node, cpus: int, gpus: int, builders: int | None) -> Any:
+        """Start an actor on a node; Ray lets it wait until its CPUs and GPUs are free."""
+        with _reachable():
+            made = ray.remote(Runner).options(
+                num_cpus=cpus,
+                num_gpus=gpus,
+                max_restarts=0,  # a new one is started where the old one is known to be lost
+                max_task_retries=0,
+                concurrency_groups={BESIDE: 1},
+                scheduling_strategy=_on(node),
+                runtime_env=self._runtime_env,
+            )
+            runner = made.remote(builders)
+        self._runners.append(runner)
+        return runner
+
+    def call(self, runner: Any, method: str, *args: Any, beside: bool = False) -> Any:
+        """Call `Runner.answer`."""
+        with _reachable():
+            answer = runner.answer
+            if beside:
+                answer = answer.options(concurrency_group=BESIDE)
+            return answer.remote(method, *args)
+
+    def wait(self, tickets: Sequence[Any], seconds: float) -> Collection[Any]:
+        """Wait for the first call that ends; return all that have."""
+        with _reachable():
+            done, rest = ray.wait([*tickets], num_returns=1, timeout=max(seconds, 0.0))
+            if done and rest:
+                more, _ = ray.wait(rest, num_returns=len(rest), timeout=0)
+                done += more
+        return done
+
+    def result(self, ticket: Any) -> Any:
+        """Return an answer."""
+        try:
+            return ray.get(ticket)
+        except ray.exceptions.RayActorError as error:
+            words = one_line(str(error))
+            raise RunnerLostError(_told(words), "node" in words and "died" in words) from error
+        except _UNREACHABLE as error:
+            raise ClusterLostError(_gone(error)) from error
+        except ray.exceptions.RayError as error:
+            raise RunnerLostError(_told(one_line(str(error)))) from error
+
+    def stop(self, runner: Any) -> None:
+        """Kill an actor."""
+        with contextlib.suppress(Exception):  # it may be gone, and the cluster with it
+            ray.kill(runner)
+        with contextlib.suppress(ValueError):
+            self._runners.remove(runner)
+
+    def close(self) -> None:
+        """Kill the actors, and disconnect."""
+        for runner in [*self._runners]:
+            self.stop(runner)
+        with contextlib.suppress(Exception):
+            self._stop()
+
+
+@contextlib.contextmanager
+def _reachable() -> Iterator[None]:
+    try:
+        yield
+    except _UNREACHABLE as error:
+        raise ClusterLostError(_gone(error)) from error
+
+
+def _gone(error: BaseException) -> str:
+    return (
+        f"the cluster of Ray cannot be reached any more: {_told(one_line(str(error)))}; what was "
+        "measured is in the log, and the same run goes on from there"
+    )
+
+
+def _told(words: str) -> str:
+    """Return the beginning of what Ray says: it says much."""
+    return words if len(words) <= 200 else f"{words[:200]}..."
