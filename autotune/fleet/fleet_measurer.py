@@ -158,9 +158,8 @@ class FleetMeasurer(Measurer):
 
     @property
     def starting_s(self) -> float:
-        """Seconds to start processes where finalists are compared."""
-        device = self._comparing()
-        return 0.0 if (device, device.generation) in self._opened else STARTING_S
+        """Seconds to start processes, if no device has any yet."""
+        return 0.0 if self._opened else STARTING_S
 
     @property
     def built(self) -> Collection[int]:

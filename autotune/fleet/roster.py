@@ -149,6 +149,8 @@ class Roster:
             self._refused[device] = why
             _log.warning("%s is left out: %s", device.name, why)
             return
+        if device.gpu is not None:
+            device.gpu = ended.value["gpu"] or device.gpu
         self._facts[device] = ended.value
         if self.kind is not None:
             self._check_sharing()

@@ -22,6 +22,7 @@ from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.measure.roofline import Ceiling
 from autotune.runtime import environment
+from autotune.runtime.backends import backend_of
 from autotune.system import host
 from autotune.system.words import one_line
 from autotune.target import Target
@@ -67,11 +68,14 @@ class Runner:
 
         "device": as records say it. "versions": of the packages here, "digest": of our own files.
         "made_for": facts that rules look at when they make a schedule for this machine.
+        "gpu": the number of the GPU on this machine, where Ray has given one to this process.
         "machine", "cpus": which machine it is, and which of its CPUs this process may use.
         """
         parsed = Target.of(target)
+        backend_of(parsed).facts(parsed)  # an error says why there is no such device
         return {
             "device": environment.device(parsed),
+            "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "versions": environment.versions(parsed),
             "digest": package_digest(),
             "made_for": made_for(parsed),

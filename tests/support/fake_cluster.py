@@ -52,6 +52,7 @@ class FakeRunner:
             "versions": environment.versions(),
             "digest": package_digest(),
             "made_for": made_for(Target(target)),
+            "gpu": None,
             "machine": self.node.id,
             "cpus": [0],
         } | self.unlike
