@@ -16,7 +16,8 @@ from autotune.measure.local_measurer import MAX_GPU_BUILDERS
 
 _log = logging.getLogger(__name__)
 
-RETIRED_AFTER = 3  # Failures in a row after which a device measures no more.
+# Failures in a row after which a device measures no more: more than one candidate can cause.
+RETIRED_AFTER = 4
 LOOK_S = 5.0  # Seconds between looks for nodes that have joined.
 
 

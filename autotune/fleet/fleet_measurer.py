@@ -234,10 +234,13 @@ class FleetMeasurer(Measurer):
     def _dispatch(self, calls: Calls) -> None:
         """Give queued candidates to the devices that have the fewest."""
         while self._queue:
-            device = min(self._roster.ready, key=lambda each: len(each.line), default=None)
-            if device is None or len(device.line) >= DEPTH:
+            trial = self._queue[0]
+            free = [each for each in self._roster.ready if len(each.line) < DEPTH]
+            if not free:
                 return
-            trial = self._queue.popleft()
+            # It goes elsewhere than where it was lost, if it can.
+            device = min(free, key=lambda each: (each.name in trial.losses, len(each.line)))
+            self._queue.popleft()
             if device.line:
                 calls.tell(device, "expect", self._spec, trial.candidate, beside=True)
             known = self._unknown_to(device)
@@ -282,14 +285,12 @@ class FleetMeasurer(Measurer):
             self._failed_on[name] = str(ended.value)
             if len(self._failed_on) >= min(2, max(1, self.width)):
                 raise AutotuneError(str(ended.value))
-        if ended.was_first:
+        if ended.was_first and ended.status == LOST:
             trial.losses.append(name)
         if len(trial.losses) < MAX_LOSSES:
             self._queue.appendleft(trial)
             return
-        words = (
-            f"{len(trial.losses)} runners were lost while they ran it, the last one: {ended.value}"
-        )
+        words = f"{MAX_LOSSES} runners were lost while they ran it; the last: {ended.value}"
         error = MeasureError(MeasureErrorNo.RUNTIME_DEVICE, "run", words)
         self._done.append((trial.candidate, MeasureResult(error=error)))
 

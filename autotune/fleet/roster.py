@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -130,14 +131,14 @@ class Roster:
 
     def _await(self, calls: Calls, method: str) -> None:
         """Wait until all calls of a method have ended, or for a while once one has."""
-        late_at: float | None = None
+        begin, late_at = self._fleet.clock(), math.inf
         while any(call.method == method for call in calls.pending):
             for ended in calls.next(POLL_S):
                 self.handle(ended, calls)
             now = self._fleet.clock()
-            if late_at is None and (self._facts if method == "describe" else self._ready):
+            if late_at == math.inf and (self._facts if method == "describe" else self._ready):
                 late_at = now + LATE_S
-            if late_at is not None and now >= late_at:
+            if now >= min(late_at, begin + START_S):
                 return
 
     def _describe(self, device: Device, calls: Calls) -> None:

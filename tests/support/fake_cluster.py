@@ -90,6 +90,7 @@ class FakeCluster:
         self.alive = [Node(f"id-{name}", name, cpus=2, gpus=gpus) for name in names]
         self.runners = []
         self.lost = {}  # Runners that have ended, and why.
+        self.poison = set()  # Candidates that end the runner that measures them.
         self.ended = False
         self._numbers = itertools.count()
         self._calls = {}  # By ticket: runner, method, arguments.
@@ -151,7 +152,10 @@ class FakeCluster:
                 return []
             self.now = max(self.now, ends[first])
             runner, method, args = self._calls[first]
-            self._answers[first] = runner.answer(method, *args)
+            if method == "measure" and args[1].config.index in self.poison:
+                self.lost[runner] = "its memory was used up"
+            else:
+                self._answers[first] = runner.answer(method, *args)
 
     def result(self, ticket):
         runner = self._calls[ticket][0]

@@ -283,7 +283,7 @@ def test_a_device_that_fails_in_a_row_is_retired_and_named(caplog):
         found = measured(measurer, 12)
         assert measurer.width == 1
     assert sorted(found) == list(range(12))
-    assert "b measures no more: it has failed 3 times in a row: no worker starts" in caplog.text
+    assert "b measures no more: it has failed 4 times in a row: no worker starts" in caplog.text
 
 
 def test_failures_that_are_not_in_a_row_retire_nobody():
@@ -323,18 +323,13 @@ def test_without_any_device_a_node_that_joins_soon_goes_on():
         _until(measurer, 3, found)
 
 
-def test_a_candidate_that_loses_its_runner_again_and_again_has_failed():
-    cluster = FakeCluster("a", "b", "c", "d")
-    measure = cluster.call
-
-    def call(runner, method, *args, beside=False):
-        if method == "measure" and args[1].config.index == 3:
-            cluster.lost[runner] = "its memory was used up"
-        return measure(runner, method, *args, beside=beside)
-
-    cluster.call = call
+@pytest.mark.parametrize("names", ["a", "abcd"])
+def test_a_candidate_that_loses_its_runner_again_and_again_has_failed(names):
+    cluster = FakeCluster(*names)
+    cluster.poison = {3}
     with measurer_on(cluster) as measurer:
         found = measured(measurer, 8)
+        assert measurer.width == len(names)
     error = found.pop(3).error
     assert error.code is MeasureErrorNo.RUNTIME_DEVICE
     assert f"{MAX_LOSSES} runners were lost while they ran it" in error.message
