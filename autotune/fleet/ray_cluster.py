@@ -35,6 +35,8 @@ BESIDE = "beside"  # The group of calls that are answered beside others.
 # have none.
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
+_QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
+
 _UNREACHABLE = (ConnectionError, ray.exceptions.RaySystemError)
 
 
@@ -46,32 +48,53 @@ def connect(address: Address) -> RayCluster:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     logging.getLogger("ray").setLevel(logging.ERROR)
-    stop = _keeping_handlers(lambda: _start(address))
+    return RayCluster(_keeping_handlers(lambda: _start_with_package(address)))
+
+
+def _start_with_package(address: Address) -> Callable[[], object]:
+    """Connect, so that nodes have this package; return what disconnects."""
+    if address.is_local:
+        path = own_environment().get("PYTHONPATH")
+        return _start(address, {"env_vars": {"PYTHONPATH": path}} if path else {})
+    stop = _start(address, {})
     try:
-        return RayCluster(_runtime_env(address), stop)
+        is_there = _is_installed()
     except BaseException:
         stop()
         raise
+    if is_there:
+        return stop
+    if stop is _leave_connected:
+        raise UsageError(
+            f"no node of the cluster has {PACKAGE}: install it there, or connect without ray.init"
+        )
+    stop()  # local folders are sent as a connection begins
+    folders = [str(folder) for folder in package_folders()]
+    return _start(address, {"py_modules": folders, "excludes": ["**/__pycache__"]})
 
 
-def _start(address: Address) -> Callable[[], object]:
-    """Connect; return what undoes it."""
+def _start(address: Address, runtime_env: dict[str, Any]) -> Callable[[], object]:
+    """Connect; return what disconnects."""
     if ray.is_initialized():
         if address.text != AUTO:
             raise UsageError("this process is connected to Ray already: use it as the fleet 'auto'")
-        return lambda: None
+        return _leave_connected
     if address.nodes:
-        return _start_simulated(address.nodes)
-    own = {"include_dashboard": False} if address.is_local else {}
+        return _start_simulated(address.nodes, runtime_env)
+    more: dict[str, Any] = {"include_dashboard": False} if address.is_local else {}
     try:
-        ray.init(address=address.text, log_to_driver=False, logging_level=logging.ERROR, **own)
+        ray.init(address=address.text, runtime_env=runtime_env, **_QUIET, **more)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        why = one_line(str(error))
+        why = _told(one_line(str(error)))
         raise UsageError(f"fleet {address}: no cluster of Ray can be used there: {why}") from error
     return ray.shutdown
 
 
-def _start_simulated(count: int) -> Callable[[], object]:
+def _leave_connected() -> None:
+    """Leave a connection to whoever has made it."""
+
+
+def _start_simulated(count: int, runtime_env: dict[str, Any]) -> Callable[[], object]:
     """Start a cluster of several nodes on this machine, and a head that does nothing else."""
     from ray.cluster_utils import Cluster
 
@@ -86,7 +109,7 @@ def _start_simulated(count: int) -> Callable[[], object]:
         for number in range(1, count + 1):
             cluster.add_node(wait=False, num_cpus=1, node_name=f"node{number}")
         cluster.wait_for_nodes()
-        ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address=cluster.address, runtime_env=runtime_env, **_QUIET)
     except BaseException:
         stop()
         raise
@@ -105,25 +128,16 @@ def _keeping_handlers(do: Callable[[], T]) -> T:
                 signal.signal(number, handler)
 
 
-def _runtime_env(address: Address) -> dict[str, Any]:
-    """Return the environment of runners: our package is sent there if no node has it.
-
-    UsageError if some nodes have it and others not.
-    """
-    if address.is_local:
-        path = own_environment().get("PYTHONPATH")
-        return {"env_vars": {"PYTHONPATH": path}} if path else {}
+def _is_installed() -> bool:
+    """Whether the nodes have this package; UsageError if only some have."""
     installed = _installed()
     without = [name for name, version in installed.items() if version is None]
-    if len(without) < len(installed):
-        if without:
-            raise UsageError(
-                f"{PACKAGE} is not installed on {named(without)}, and on other nodes it is: "
-                "install it there"
-            )
-        return {}
-    folders = [str(folder) for folder in package_folders()]
-    return {"py_modules": folders, "excludes": ["**/__pycache__"]}
+    if without and len(without) < len(installed):
+        raise UsageError(
+            f"{PACKAGE} is not installed on {named(without)}, and on other nodes it is: "
+            "install it there"
+        )
+    return not without
 
 
 def _installed() -> dict[str, str | None]:
@@ -182,12 +196,10 @@ def _node(entry: dict[str, Any], is_unique: bool) -> Node:
 class RayCluster:
     """A cluster of Ray that this process is connected to; see `Cluster`.
 
-    runtime_env: of the runners.
     stop: disconnects.
     """
 
-    def __init__(self, runtime_env: dict[str, Any], stop: Callable[[], object]) -> None:
-        self._runtime_env = runtime_env
+    def __init__(self, stop: Callable[[], object]) -> None:
         self._stop = stop
         self._runners: list[Any] = []
 
@@ -206,7 +218,6 @@ class RayCluster:
                 max_task_retries=0,
                 concurrency_groups={BESIDE: 1},
                 scheduling_strategy=_on(node),
-                runtime_env=self._runtime_env,
             )
             runner = made.remote(builders)
         self._runners.append(runner)

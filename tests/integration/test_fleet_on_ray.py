@@ -153,16 +153,17 @@ def test_a_runner_that_dies_is_started_anew(nodes, task, caplog):
 
 
 def test_a_package_that_no_node_has_is_sent_there(nodes, task, monkeypatch):
+    def file_there(runner):
+        from autotune.fleet import runner as module
+
+        return module.__file__
+
     monkeypatch.setattr(ray_cluster, "_installed", lambda: dict.fromkeys(nodes.nodes))
     with measurer_of(nodes, task) as measurer:
         device = measurer._roster.ready[0]
-        where = ray.get(device.runner.__ray_call__.remote(lambda runner: _file_of(runner)))
+        where = ray.get(device.runner.__ray_call__.remote(file_there))
         assert measurer.run(candidates(task, 1)[0]).ok
     assert "runtime_resources" in where
-
-
-def _file_of(runner):
-    return sys.modules[type(runner).__mro__[0].__module__].__file__
 
 
 def test_a_package_that_only_some_nodes_have_is_a_mistake_that_names_the_others(
