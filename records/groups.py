@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from records.best_of_group import MOST_TRIALS, BestOfGroup
 from records.json_lines import canonical_json
-from records.record import Record, to_plain
+from records.record import Record, to_plain, without_node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,8 @@ class RecordGroup:
     """What records have in common, and how many there are.
 
     `template`, `args`, `constant`, `target`: the workload.
-    `device`: the device that they were measured on, as they describe it.
+    `device`: the device that they were measured on, as they describe it, without the machine that
+        it was in.
     `fingerprint`: of the template; None where they have none.
     `trials`, `ok`: number of trials, and of those that succeeded.
     `finals`: number of records of final comparisons.
@@ -90,7 +91,7 @@ def identity(of: Grouped) -> dict[str, Any]:
         "args": of.args,
         "constant": of.constant,
         "target": of.target,
-        "device": of.device,
+        "device": without_node(of.device),
         "fingerprint": of.fingerprint,
     }
 

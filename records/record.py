@@ -273,6 +273,13 @@ def config_key(record: Record) -> str:
     return canonical(record.config["values"])
 
 
+def without_node(device: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a device without the machine that it was in: devices that are alike are one kind."""
+    if "node" not in device:
+        return device
+    return {name: value for name, value in device.items() if name != "node"}
+
+
 def canonical(data: object) -> str:
     """Return a stable text of plain data, whatever the order of its keys."""
     return json.dumps(to_plain(data, "key"), sort_keys=True, separators=(",", ":"))

@@ -11,7 +11,7 @@ from records.best_of_group import BestOfGroup
 from records.groups import group_key
 from records.outline import Outline
 from records.query import ranked
-from records.record import Record
+from records.record import Record, without_node
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,6 @@ class _Members:
             last_s=self._last_s,
             compared=winner is not None and winner.final is not None,
             constant=first.constant,
-            device=first.device,
+            device=without_node(first.device),
             finals=len(self._best.finals),
         )

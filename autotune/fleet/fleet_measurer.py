@@ -112,6 +112,12 @@ class FleetMeasurer(Measurer):
             self._turn(calls)
         return self._done.popleft()
 
+    def withdraw(self) -> list[MeasureInput]:
+        """Take back the submitted candidates that no device was given."""
+        found = [trial.candidate for trial in self._queue]
+        self._queue.clear()
+        return found
+
     # -- one candidate at a time --------------------------------------------------------------
 
     def remember(self, result: MeasureResult) -> None:

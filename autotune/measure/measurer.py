@@ -53,6 +53,10 @@ class Measurer(ABC):
         So the device is busy while the caller handles the result of the candidate before.
         """
 
+    def withdraw(self) -> list[MeasureInput]:
+        """Take back submitted candidates that no device has begun; of several devices only."""
+        return []
+
     def measure(
         self, candidates: Iterable[MeasureInput]
     ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
@@ -148,14 +152,21 @@ class SupportsParallelRuns(Protocol):
     def submit(self, candidate: MeasureInput) -> None:
         """Begin to build and run a candidate on any free device, without waiting.
 
-        Queue it if none is free. What was in flight on a device that is lost is run elsewhere by
-        the measurer itself, never twice recorded.
+        It is queued if no device is free. What was in flight on a device that is lost is run
+        elsewhere by the measurer itself.
         """
         ...
 
     def next_result(self) -> tuple[MeasureInput, MeasureResult]:
         """Wait for the next of the submitted candidates to end, in whatever order.
 
-        AutotuneError (one line) if no device is left or the workload cannot be measured at all.
+        AutotuneError if no device is left, or the workload cannot be measured at all.
+        """
+        ...
+
+    def withdraw(self) -> list[MeasureInput]:
+        """Take back the submitted candidates that no device has begun; return them.
+
+        A `Measurer` that cannot do that returns none, and all of them have results.
         """
         ...

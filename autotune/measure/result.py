@@ -89,14 +89,14 @@ class MeasureResult:
     clocks: dict[str, int] | None = None
     # Whether the costs (or the error) come from an identical kernel measured earlier.
     reused: bool = False
+    # What it was measured on, as records say it: "kind", "name", and so on, and "node", the name of
+    # the machine. None for the device of the measurer.
+    device: Mapping[str, Any] | None = None
     # Unix time in seconds when it was finished.
     timestamp: float = field(default_factory=time.time)
     # Unix times between which it was built, and checked and timed; not recorded.
     build_span: tuple[float, float] | None = None
     run_span: tuple[float, float] | None = None
-    # What it was measured on, as records say it: "kind", "name", ..., and "node", the name of the
-    # machine; None for the measurer's own `device`.
-    device: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if (self.costs_s is None) == (self.error is None):

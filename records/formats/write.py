@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from records.formats import autotvm, kernel_tuner, metaschedule, one_workload, t4
-from records.record import Record, canonical, workload_key
+from records.record import Record, canonical, without_node, workload_key
 from records.record_errors import RecordError
 from records.storage.files import replacing, sync_folder
 
@@ -145,7 +145,7 @@ def _largest_group(records: Iterable[Record], left_out: Counter[str]) -> list[Re
     groups: dict[object, list[Record]] = {}
     for record in records:
         shape = frozenset(one_workload.shape_of(record.config["values"]) or ())
-        key = workload_key(record), canonical(record.device), shape
+        key = workload_key(record), canonical(without_node(record.device)), shape
         groups.setdefault(key, []).append(record)
     largest = max(groups.values(), key=len, default=[])
     others = sum(map(len, groups.values())) - len(largest)

@@ -10,7 +10,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from records.record import Record, canonical, config_key, make_workload_key, workload_key
+from records.record import (
+    Record,
+    canonical,
+    config_key,
+    make_workload_key,
+    without_node,
+    workload_key,
+)
 from records.record_errors import RecordError
 from records.storage.append_only_log import RecordStore, encode
 from records.storage.claims import Claims
@@ -25,7 +32,8 @@ class Entry(NamedTuple):
     """A configuration of a workload, of which a run makes at most one record.
 
     `template` is the fingerprint of the template that makes it; a changed one is another entry.
-    So is the same on another device, and each final comparison that the configuration was in.
+    So is the same on another kind of device, and each final comparison that the configuration was
+    in. In which of several machines a device was does not matter.
     """
 
     workload: str
@@ -39,7 +47,7 @@ class Entry(NamedTuple):
         """Return the entry that a record fills."""
         template = (record.fingerprints or {}).get("template", "")
         comparison = "" if record.final is None else record.final["comparison"]
-        device = canonical(record.device)
+        device = canonical(without_node(record.device))
         return cls(workload_key(record), config_key(record), template, device, comparison)
 
     @classmethod
@@ -54,7 +62,7 @@ class Entry(NamedTuple):
         """Return the entry of a workload as records have it, target, knob values and device."""
         constant = workload.get("constant", ())
         key = make_workload_key(workload["template"], workload["args"], target, constant)
-        return cls(key, canonical(values), template, canonical(device))
+        return cls(key, canonical(values), template, canonical(without_node(device)))
 
 
 class Journal:

@@ -47,9 +47,12 @@ class BatchProposer:
         wanted = self._limits.trials
         return sys.maxsize if wanted is None else wanted - len(self._trials)
 
-    def next_batch(self) -> list[int]:
-        """Return the next batch; builders begin at once with its first candidates."""
-        wanted = min(self._limits.batch, self.left)
+    def next_batch(self, most: int | None = None) -> list[int]:
+        """Return the next batch; builders begin at once with its first candidates.
+
+        most: its size; that of the limits by default.
+        """
+        wanted = min(self._limits.batch if most is None else most, self.left)
         first = [*self._default(), *self.cut_off, *self.next]
         self.cut_off = []
         self._build(self._legal(first))

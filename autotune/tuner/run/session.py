@@ -132,6 +132,12 @@ class Session:
         self.on_event(events.Started(trials, recorded, best, self.job, default_s))
         self._learn()
 
+    def begin(self) -> None:  # several devices only
+        """Let the devices begin with the next turn, while those of another workload end."""
+
+    def settle(self) -> None:  # several devices only
+        """Let no candidate be in flight: another workload is next."""
+
     def step(self) -> None:
         """Measure one batch, or find that it is over and sum up.
 
@@ -147,6 +153,7 @@ class Session:
                 self._measure_batch()
         self._spent_s += self._clock() - begin
         if self.ended is not None:
+            self.settle()
             self._finish()
 
     def fail(self, error: AutotuneError) -> None:

@@ -17,6 +17,7 @@ from autotune.runtime import environment
 from autotune.system.words import one_line
 from autotune.task.task import Task
 from records import Entry, Journal, Record, RecordStore, ranked
+from records.storage.shared_journal import JournalPart, SharedJournal
 from search_spaces import SpaceError
 
 _log = logging.getLogger(__name__)
@@ -60,7 +61,8 @@ class Trials:
             "versions": environment.versions(task.target),
             "seed": seed,
         }
-        self._journal = Journal(store)
+        self.store = store
+        self._journal: Journal | JournalPart = Journal(store)
         self._claimed: set[Entry] = set()
         self._drafts: dict[int, _Draft] = {}
         self.recorded: list[Record] = []  # in the order of the log
@@ -75,6 +77,13 @@ class Trials:
 
     def __len__(self) -> int:
         return len(self.recorded)
+
+    def share(self, journal: SharedJournal) -> None:
+        """Use a journal that other workloads use, too; to be called before the log is read."""
+        own = self._task.workload
+        part = journal.part(own.template, own.args, self._common["target"], own.constant)
+        if part is not None:
+            self._journal = part
 
     @property
     def best_s(self) -> float | None:
@@ -167,6 +176,13 @@ class Trials:
             self._claimed.clear()
             self._drafts.clear()
 
+    def release(self, index: int) -> None:
+        """Let others measure a claimed configuration, unless it is recorded; forget its draft."""
+        entry = self._entry(index)
+        self._journal.release(entry)
+        self._claimed.discard(entry)
+        self._drafts.pop(index, None)
+
     def add(self, index: int, result: MeasureResult) -> Record | None:
         """Log a measurement; None if somebody else has logged that configuration meanwhile."""
         record = self._record(index, result)
@@ -218,8 +234,9 @@ class Trials:
     ) -> Record:
         draft = self.draft(index)
         code = {} if result.code_hash is None else {"code": result.code_hash}
+        own = {} if result.device is None else {"device": dict(result.device)}
         return Record(
-            **self._common,
+            **{**self._common, **own},
             config=draft.config,
             costs_s=result.costs_s,
             error=None if result.error is None else result.error.to_json(),

@@ -27,6 +27,7 @@ from autotune.tuner.model.model_tuner import default_model
 from autotune.tuner.model.transfer import TransferPrior, doubted_text
 from autotune.tuner.run.events import EventCallback, TuneSummary, ignore_event
 from autotune.tuner.run.limits import TRIALS, Deadline, Limits
+from autotune.tuner.run.parallel.parallel_session import new_session
 from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.run.session import Session
 from autotune.tuner.run.task_features import LOOPS, FeaturesChoice, find_features
@@ -158,15 +159,15 @@ def make_session(
     tuner = make_tuner(
         request.tuner, task.space, seed, features, prior, request.storage, make_model
     )
-    return Session(
+    return new_session(
         task,
         measurer,
         tuner,
         request.store,
         seed,
         request.limits,
-        request.label,
-        request.weight,
+        job=request.label,
+        weight=request.weight,
         any_device=request.any_device,
     )
 

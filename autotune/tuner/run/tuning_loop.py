@@ -7,8 +7,8 @@ from autotune.task.task import Task
 from autotune.tuner.base import Tuner
 from autotune.tuner.run.events import EventCallback, TuneSummary, ignore_event
 from autotune.tuner.run.limits import BATCH, Deadline, Goal, Limits
+from autotune.tuner.run.parallel.parallel_session import new_session
 from autotune.tuner.run.portfolio import Portfolio
-from autotune.tuner.run.session import Session
 from records import RecordStore
 
 
@@ -51,6 +51,6 @@ def tune(
     measured, or `patience` is asked of a tuner that cannot tell.
     """
     deadline = Deadline(time_s)
-    session = Session(task, measurer, tuner, store, seed, Limits(trials, goal, patience, batch))
+    session = new_session(task, measurer, tuner, store, seed, Limits(trials, goal, patience, batch))
     (summary,) = Portfolio([session], on_event, deadline).run()
     return summary

@@ -33,26 +33,40 @@ def labels(tasks: Sequence[Task], given: Sequence[str | None], source: str) -> l
     if twice := [name for name, count in Counter(named).items() if count > 1]:
         raise UsageError(f"{source}: two workloads have the name {twice[0]!r}")
     found = [name or task.workload.template for name, task in zip(given, tasks, strict=True)]
-    for detail in (_arguments, _constant, lambda task, _: f" on {task.target}"):
+    telling = _telling(tasks)
+    for detail in (
+        lambda task: _arguments(task, telling[task.workload.template]),
+        _constant,
+        lambda task: f" on {task.target}",
+    ):
         count = Counter(found)
         found = [
-            label if name is not None or count[label] == 1 else label + detail(task, tasks)
+            label if name is not None or count[label] == 1 else label + detail(task)
             for label, name, task in zip(found, given, tasks, strict=True)
         ]
     return found
 
 
-def _arguments(task: Task, tasks: Sequence[Task]) -> str:
+def _telling(tasks: Sequence[Task]) -> dict[str, list[str]]:
+    """Return, by template, the arguments that distinguish its workloads."""
+    alike: dict[str, list[Mapping[str, object]]] = {}
+    for task in tasks:
+        alike.setdefault(task.workload.template, []).append(task.args)
+    found: dict[str, list[str]] = {}
+    for template, several in alike.items():
+        telling = found[template] = []
+        for name in several[0]:
+            if _count_distinct(several, [*telling, name]) > _count_distinct(several, telling):
+                telling.append(name)
+    return found
+
+
+def _arguments(task: Task, telling: Sequence[str]) -> str:
     """Return the arguments that distinguish workloads of the same template: " m=512 n=64"."""
-    alike = [other.args for other in tasks if other.workload.template == task.workload.template]
-    telling: list[str] = []
-    for name in task.args:
-        if _count_distinct(alike, [*telling, name]) > _count_distinct(alike, telling):
-            telling.append(name)
-    return "".join(f" {name}={task.args[name]}" for name in telling)
+    return "".join(f" {name}={task.args[name]}" for name in telling if name in task.args)
 
 
-def _constant(task: Task, _: Sequence[Task]) -> str:
+def _constant(task: Task) -> str:
     """Return the constant inputs of a workload: " constant=[1]"."""
     return f" constant={list(task.constant)}" if task.constant else ""
 
