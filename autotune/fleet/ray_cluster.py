@@ -211,12 +211,11 @@ class RayCluster:
     def start_runner(self, node: Node, cpus: int, gpus: int, builders: int | None) -> Any:
         """Start an actor on a node; Ray lets it wait until its CPUs and GPUs are free."""
         with _reachable():
-            made = ray.remote(Runner).options(
+            made = ray.remote(concurrency_groups={BESIDE: 1})(Runner).options(
                 num_cpus=cpus,
                 num_gpus=gpus,
                 max_restarts=0,  # a new one is started where the old one is known to be lost
                 max_task_retries=0,
-                concurrency_groups={BESIDE: 1},
                 scheduling_strategy=_on(node),
             )
             runner = made.remote(builders)

@@ -14,10 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autotune.errors import AutotuneError, UsageError, error_text
+from autotune.errors import AutotuneError, UsageError
 from autotune.fleet.package_digest import package_digest
 from autotune.fleet.reference_kernel import ReferenceTimes, time_reference
 from autotune.fleet.workload_spec import WorkloadSpec
+from autotune.measure.candidate import describe
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.measure.roofline import Ceiling
@@ -58,7 +59,7 @@ class Runner:
         except AutotuneError as error:
             status, value = FAILED, one_line(str(error))
         except Exception as error:
-            status, value = FAILED, one_line(error_text(error))
+            status, value = FAILED, describe(error)
         return status, value, self._warnings.taken()
 
     # -- the device --------------------------------------------------------------------------

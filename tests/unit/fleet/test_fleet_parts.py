@@ -143,8 +143,8 @@ def test_a_file_crosses_as_text_and_need_not_exist_there(tmp_path):
 
 def test_a_tile_file_is_written_there(tmp_path):
     path = tmp_path / "twice.tile"
-    path.write_text("function (A[N]) -> (B) { B[i: N] = A[i] * 2.0; }\n")
-    spec = spec_of(Task.from_reference(str(path), {"A": (8,)}))
+    path.write_text("function (A[N]) -> (B) { B[i: N] = +(A[i] * A[i]); }\n")
+    spec = spec_of(Task.from_reference(str(path), {"N": 8}))
     there = tmp_path / "there"
     there.mkdir()
     path.unlink()
