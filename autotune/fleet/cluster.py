@@ -41,11 +41,6 @@ class Node:
 class Cluster(Protocol):
     """Nodes that run runners."""
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether its nodes are simulated: they share the processors of one machine."""
-        ...
-
     def nodes(self) -> list[Node]:
         """Return the nodes that are alive now.
 

@@ -130,7 +130,7 @@ class FleetMeasurer(Measurer):
 
         UsageError, AutotuneError as in `next_result`.
         """
-        others = []
+        others: list[tuple[MeasureInput, MeasureResult]] = []
         self.submit(candidate)
         while True:
             found, result = self.next_result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
+from operator import attrgetter
 
 from autotune.fleet.reference_kernel import ReferenceTimes
 
@@ -31,10 +32,8 @@ def set_aside(times: Mapping[str, ReferenceTimes]) -> dict[str, str]:
 
 
 def _why_apart(own: ReferenceTimes, others: list[ReferenceTimes]) -> str:
-    for what, read in (
-        ("multiplies and adds", lambda each: each.multiply_s),
-        ("copies", lambda each: each.copy_s),
-    ):
+    for what, field in (("multiplies and adds", "multiply_s"), ("copies", "copy_s")):
+        read = attrgetter(field)
         slower = read(own) / statistics.median(map(read, others)) - 1.0
         if slower > SLOWER:
             return f"it {what} {slower:.0%} slower than its peers, {SLOWER:.0%} are allowed"

@@ -87,7 +87,8 @@ def _start(address: Address, runtime_env: dict[str, Any]) -> Callable[[], object
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         why = _told(one_line(str(error)))
         raise UsageError(f"fleet {address}: no cluster of Ray can be used there: {why}") from error
-    return ray.shutdown
+    shutdown: Callable[[], object] = ray.shutdown
+    return shutdown
 
 
 def _leave_connected() -> None:
@@ -237,7 +238,8 @@ class RayCluster:
             if done and rest:
                 more, _ = ray.wait(rest, num_returns=len(rest), timeout=0)
                 done += more
-        return done
+        found: list[Any] = done
+        return found
 
     def result(self, ticket: Any) -> Any:
         """Return an answer."""

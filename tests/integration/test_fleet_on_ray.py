@@ -20,6 +20,7 @@ from autotune.fleet import ray_cluster  # noqa: E402
 from autotune.fleet.address import Address  # noqa: E402
 from autotune.fleet.fleet import Fleet  # noqa: E402
 from autotune.fleet.fleet_measurer import FleetMeasurer  # noqa: E402
+from autotune.fleet.package_digest import PACKAGES  # noqa: E402
 from autotune.fleet.reference_kernel import time_reference  # noqa: E402
 from autotune.measure.result import MeasureInput  # noqa: E402
 from autotune.measure.timing_policy import TimingPolicy  # noqa: E402
@@ -153,17 +154,17 @@ def test_a_runner_that_dies_is_started_anew(nodes, task, caplog):
 
 
 def test_a_package_that_no_node_has_is_sent_there(nodes, task, monkeypatch):
-    def file_there(runner):
-        from autotune.fleet import runner as module
-
-        return module.__file__
+    def sent(runner):
+        folders = os.environ["PYTHONPATH"].split(os.pathsep)
+        ours = [folder for folder in folders if "py_modules_files" in folder]
+        return [name for folder in ours for name in os.listdir(folder)]
 
     monkeypatch.setattr(ray_cluster, "_installed", lambda: dict.fromkeys(nodes.nodes))
     with measurer_of(nodes, task) as measurer:
         device = measurer._roster.ready[0]
-        where = ray.get(device.runner.__ray_call__.remote(file_there))
+        found = ray.get(device.runner.__ray_call__.remote(sent))
         assert measurer.run(candidates(task, 1)[0]).ok
-    assert "runtime_resources" in where
+    assert set(PACKAGES) <= set(found)
 
 
 def test_a_package_that_only_some_nodes_have_is_a_mistake_that_names_the_others(
