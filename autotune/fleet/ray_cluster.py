@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ T = TypeVar("T")
 
 PACKAGE = "kernel-autotune"
 LOOK_TIMEOUT_S = 60.0  # In which the nodes have to say whether they have this package.
+ANSWER_TIMEOUT_S = 10.0  # In which something has to listen at an address.
 BESIDE = "beside"  # The group of calls that are answered beside others.
 
 # Ray's own: no statistics of clusters that a run starts, and no warning about GPUs of runners that
@@ -81,6 +83,7 @@ def _start(address: Address, runtime_env: dict[str, Any]) -> Callable[[], object
         return _leave_connected
     if address.nodes:
         return _start_simulated(address.nodes, runtime_env)
+    _check_answers(address)
     more: dict[str, Any] = {"include_dashboard": False} if address.is_local else {}
     try:
         ray.init(address=address.text, runtime_env=runtime_env, **_QUIET, **more)
@@ -89,6 +92,17 @@ def _start(address: Address, runtime_env: dict[str, Any]) -> Callable[[], object
         raise UsageError(f"fleet {address}: no cluster of Ray can be used there: {why}") from error
     shutdown: Callable[[], object] = ray.shutdown
     return shutdown
+
+
+def _check_answers(address: Address) -> None:
+    """Raise UsageError if nothing listens at an address: Ray would try that for ten minutes."""
+    host, colon, port = address.text.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host, int(port)), ANSWER_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"fleet {address}: no cluster of Ray can be used there: {error}") from None
 
 
 def _leave_connected() -> None:
