@@ -10,12 +10,15 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 import ray
+import ray._private.worker
 import ray.exceptions
+import ray.util.client
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from autotune.errors import UsageError
@@ -26,10 +29,14 @@ from autotune.fleet.runner import Runner
 from autotune.system.environment_variables import own_environment
 from autotune.system.words import named, one_line
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 PACKAGE = "kernel-autotune"
 LOOK_TIMEOUT_S = 60.0  # In which the nodes have to say whether they have this package.
+HEAD_LOOK_S = 3.0  # Seconds between looks whether the head of the cluster still answers.
+HEAD_GONE_S = 20.0  # In which a head may be replaced; after a minute Ray ends this process.
 ANSWER_TIMEOUT_S = 10.0  # In which something has to listen at an address.
 BESIDE = "beside"  # The group of calls that are answered beside others.
 
@@ -49,8 +56,19 @@ def connect(address: Address) -> RayCluster:
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    _quieten()
     return RayCluster(_keeping_handlers(lambda: _start_with_package(address)))
+
+
+def _quieten() -> None:
+    """Let Ray print nothing on the standard output, where our own lines and events are.
+
+    A thread of it does so whatever it is told; it has no public switch.
+    """
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    worker = ray._private.worker
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda data, *_, **__: _log.debug("%s", data.get("lines"))
 
 
 def _start_with_package(address: Address) -> Callable[[], object]:
@@ -208,6 +226,35 @@ def _node(entry: dict[str, Any], is_unique: bool) -> Node:
     )
 
 
+class _Head:
+    """The head of a cluster, as far as this process reaches it by itself.
+
+    Ray waits for a head that is gone, and after a minute it ends this process.
+    """
+
+    def __init__(self) -> None:
+        address = (
+            "" if ray.util.client.ray.is_connected() else ray.get_runtime_context().gcs_address
+        )
+        self._host, _, self._port = address.rpartition(":")
+        self._looked_at = self._answered_at = time.monotonic()
+
+    def look(self, every_s: float = HEAD_LOOK_S) -> bool:
+        """Return whether it answers; ClusterLostError if it has not for long.
+
+        every_s: seconds after the last look in which there is none.
+        """
+        now = time.monotonic()
+        if self._port and now >= self._looked_at + every_s:
+            self._looked_at = now
+            with contextlib.suppress(OSError):
+                socket.create_connection((self._host, int(self._port)), HEAD_LOOK_S).close()
+                self._answered_at = now
+        if self._looked_at - self._answered_at >= HEAD_GONE_S:
+            raise ClusterLostError(_gone("its head does not answer"))
+        return self._looked_at == self._answered_at
+
+
 class RayCluster:
     """A cluster of Ray that this process is connected to; see `Cluster`.
 
@@ -217,11 +264,15 @@ class RayCluster:
     def __init__(self, stop: Callable[[], object]) -> None:
         self._stop = stop
         self._runners: list[Any] = []
+        self._head = _Head()
+        self._nodes: list[Node] = []
 
     def nodes(self) -> list[Node]:
         """Return the nodes that are alive now."""
         with _reachable():
-            return _nodes()
+            if self._head.look(every_s=0.0):  # else it would wait for the head
+                self._nodes = _nodes()
+            return self._nodes
 
     def start_runner(self, node: Node, cpus: int, gpus: int, builders: int | None) -> Any:
         """Start an actor on a node; Ray lets it wait until its CPUs and GPUs are free."""
@@ -248,7 +299,9 @@ class RayCluster:
     def wait(self, tickets: Sequence[Any], seconds: float) -> Collection[Any]:
         """Wait for the first call that ends; return all that have."""
         with _reachable():
-            done, rest = ray.wait([*tickets], num_returns=1, timeout=max(seconds, 0.0))
+            self._head.look()
+            seconds = min(max(seconds, 0.0), HEAD_LOOK_S)
+            done, rest = ray.wait([*tickets], num_returns=1, timeout=seconds)
             if done and rest:
                 more, _ = ray.wait(rest, num_returns=len(rest), timeout=0)
                 done += more
@@ -263,7 +316,7 @@ class RayCluster:
             words = one_line(str(error))
             raise RunnerLostError(_told(words), "node" in words and "died" in words) from error
         except _UNREACHABLE as error:
-            raise ClusterLostError(_gone(error)) from error
+            raise ClusterLostError(_gone(str(error))) from error
         except ray.exceptions.RayError as error:
             raise RunnerLostError(_told(one_line(str(error)))) from error
 
@@ -287,12 +340,12 @@ def _reachable() -> Iterator[None]:
     try:
         yield
     except _UNREACHABLE as error:
-        raise ClusterLostError(_gone(error)) from error
+        raise ClusterLostError(_gone(str(error))) from error
 
 
-def _gone(error: BaseException) -> str:
+def _gone(why: str) -> str:
     return (
-        f"the cluster of Ray cannot be reached any more: {_told(one_line(str(error)))}; what was "
+        f"the cluster of Ray cannot be reached any more: {_told(one_line(why))}; what was "
         "measured is in the log, and the same run goes on from there"
     )
 
