@@ -148,14 +148,17 @@ class FleetMeasurer(Measurer):
         device can do so.
         """
         limit_s = CEILING_TIMEOUT_S + self._limit_s
-        for tries in range(1, TRIES + 1):
-            ended = self._ask(self._free_device(), "ceiling", limit_s=limit_s)
+        failed: set[str] = set()
+        while True:
+            device = self._free_device(failed)
+            ended = self._ask(device, "ceiling", limit_s=limit_s)
             if ended.status not in BROKEN:
-                break
-            if tries == TRIES:
+                found: Ceiling = ended.value
+                return found
+            failed.add(device.name)
+            if ended.status == FAILED and len(failed) >= TRIES:
                 raise AutotuneError(str(ended.value))
-        found: Ceiling = ended.value
-        return found
+            self._turn(self._open)
 
     @property
     def opening_s(self) -> float | None:
@@ -321,12 +324,15 @@ class FleetMeasurer(Measurer):
             raise UsageError(str(found.value))
         return found
 
-    def _free_device(self) -> Device:
-        """Return the device with the fewest pending calls; wait for one if there is none."""
+    def _free_device(self, avoided: Collection[str] = ()) -> Device:
+        """Return the device with the fewest pending calls; wait for one if there is none.
+
+        avoided: names of devices that are taken only if there are no others.
+        """
         calls = self._open
         while not self._roster.ready:
             self._turn(calls)
-        return min(self._roster.ready, key=lambda each: len(each.line))
+        return min(self._roster.ready, key=lambda each: (each.name in avoided, len(each.line)))
 
     def _comparing(self) -> Device:
         """Return the device that compares finalists, as long as it can."""

@@ -313,8 +313,7 @@ class RayCluster:
         try:
             return ray.get(ticket)
         except ray.exceptions.RayActorError as error:
-            words = one_line(str(error))
-            raise RunnerLostError(_told(words), "node" in words and "died" in words) from error
+            raise _why_lost(error) from error
         except _UNREACHABLE as error:
             raise ClusterLostError(_gone(str(error))) from error
         except ray.exceptions.RayError as error:
@@ -341,6 +340,21 @@ def _reachable() -> Iterator[None]:
         yield
     except _UNREACHABLE as error:
         raise ClusterLostError(_gone(str(error))) from error
+
+
+def _why_lost(error: ray.exceptions.RayActorError) -> RunnerLostError:
+    """Return in a few words why an actor is lost; Ray says much."""
+    words = one_line(str(error))
+    _log.debug("%s", words)
+    if isinstance(error, ray.exceptions.ActorUnavailableError):
+        return RunnerLostError("its runner cannot be reached")
+    if "node" in words and "died" in words and "worker process" not in words:
+        return RunnerLostError("its node has died", node_died=True)
+    if "OOM" in words or "memory pressure" in words:
+        return RunnerLostError("its runner was ended because memory ran out")
+    if error.actor_init_failed:
+        return RunnerLostError(f"its runner does not start: {_told(words)}")
+    return RunnerLostError("its runner has died")
 
 
 def _gone(why: str) -> str:
