@@ -15,6 +15,7 @@ _log = logging.getLogger(__name__)
 
 LOST = "lost"  # The call has no answer; the other ends are those of `runner`.
 BROKEN = (LOST, FAILED)  # Ends for which the runner is replaced.
+PROBES = ("describe", "time_reference")  # Calls by which a device joins.
 
 # Told that a device's runner is lost: the device, the generation of the runner, why, and whether
 # the node is known to be dead.
@@ -105,7 +106,9 @@ class Calls:
                 _log.warning("%s: %s", call.device.name, line)
         if status == FAILED:
             return self._lose(call, value, False, FAILED)
-        call.device.failures = 0
+        call.device.up = call.generation
+        if call.method not in PROBES:  # a runner that starts has done nothing yet
+            call.device.failures = 0
         return self._end(call, status, value, was_first)
 
     def _answer(self, call: Call) -> Answer:

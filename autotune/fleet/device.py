@@ -30,8 +30,10 @@ class Device:
     gpu: str | None  # Its number on the node; None for the processor.
     runner: Handle
     generation: int = 0  # Number of runners that were lost.
+    up: int = -1  # The generation of the runner that has answered: until then it may never start.
     failures: int = 0  # In a row.
     why_out: str = ""  # Why it measures no more; "" while it does.
+    is_gone: bool = False  # Whether its whole node is lost.
     line: list[Call] = field(default_factory=list)  # Pending calls, in order.
     reference: ReferenceTimes | None = None  # As long as it was not timed.
 

@@ -29,6 +29,7 @@ class Fleet:
     address: where the cluster is.
     connect: connects to it.
     clock: returns monotonic seconds.
+    sleep: waits for some seconds.
     """
 
     def __init__(
@@ -36,9 +37,11 @@ class Fleet:
         address: Address,
         connect: Callable[[Address], Cluster] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.address = address
         self.clock = clock
+        self.sleep = sleep
         self._connect = connect or _connect
         self._cluster: Cluster | None = None
         self._users = 0
@@ -114,6 +117,7 @@ class Fleet:
         device.line.clear()
         self.cluster.stop(device.runner)
         if node_died or device.node.id not in {node.id for node in self.cluster.nodes()}:
+            device.is_gone = True
             self.retire(device, "the node is gone")
         elif device.failures >= RETIRED_AFTER:
             self.retire(device, f"it has failed {device.failures} times in a row: {why}")

@@ -6,9 +6,8 @@ A candidate whose device is lost is measured on another one; nobody else is told
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +34,7 @@ DEPTH = 2  # Candidates that a device has at a time: one is measured, the next i
 
 # A candidate that was being measured each time that so many runners were lost has failed.
 MAX_LOSSES = 3
+MAX_NODES = 6  # The same for nodes that have vanished.
 
 TRIES = 3  # Devices on which a comparison or the peak of a device is tried.
 
@@ -44,7 +44,13 @@ class _Trial:
     """A candidate that was submitted."""
 
     candidate: MeasureInput
-    losses: list[str] = field(default_factory=list)  # Devices that were lost while they ran it.
+    losses: list[Device] = field(default_factory=list)  # That were lost while they ran it.
+
+    @property
+    def is_to_blame(self) -> bool:
+        """Whether it has ended runners: nodes that vanish do so by themselves, unless too many."""
+        own = [device for device in self.losses if not device.is_gone]
+        return len(own) >= MAX_LOSSES or len(self.losses) >= MAX_NODES
 
 
 class FleetMeasurer(Measurer):
@@ -67,13 +73,11 @@ class FleetMeasurer(Measurer):
         timeout_s: float = 10.0,
         seed: int = 0,
         devices: str | None = None,
-        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.policy = policy or TimingPolicy()
         self._fleet = fleet
         self._spec = WorkloadSpec.of(task, self.policy, timeout_s, seed)
         self._roster = Roster(fleet, task.target, devices)
-        self._sleep = sleep
         self._calls: Calls | None = None
         self._queue: deque[_Trial] = deque()
         self._done: deque[tuple[MeasureInput, MeasureResult]] = deque()
@@ -236,7 +240,7 @@ class FleetMeasurer(Measurer):
         self._dispatch(calls)
         self._roster.check_left(calls)
         if not calls.pending:
-            self._sleep(POLL_S)
+            self._fleet.sleep(POLL_S)
         for ended in calls.next(POLL_S):
             self._handle(ended, calls)
 
@@ -248,7 +252,7 @@ class FleetMeasurer(Measurer):
             if not free:
                 return
             # It goes elsewhere than where it was lost, if it can.
-            device = min(free, key=lambda each: (each.name in trial.losses, len(each.line)))
+            device = min(free, key=lambda each: (each in trial.losses, len(each.line)))
             self._queue.popleft()
             if device.line:
                 calls.tell(device, "expect", self._spec, trial.candidate, beside=True)
@@ -289,19 +293,20 @@ class FleetMeasurer(Measurer):
 
     def _lose(self, trial: _Trial, ended: Ended) -> None:
         """Measure a candidate elsewhere; give it up if it was there whenever runners were lost."""
-        name = ended.call.device.name
+        device = ended.call.device
         if ended.status == FAILED and not self._opened:
-            self._failed_on[name] = str(ended.value)
+            self._failed_on[device.name] = str(ended.value)
             if len(self._failed_on) >= min(2, max(1, self.width)):
                 raise AutotuneError(str(ended.value))
         if ended.was_first and ended.status == LOST:
-            trial.losses.append(name)
-        if len(trial.losses) < MAX_LOSSES:
+            trial.losses.append(device)
+        if not trial.is_to_blame:
             self._queue.appendleft(trial)
             return
-        words = f"{MAX_LOSSES} runners were lost while they ran it; the last: {ended.value}"
+        words = f"{len(trial.losses)} runners were lost while they ran it; the last: {ended.value}"
         error = MeasureError(MeasureErrorNo.RUNTIME_DEVICE, "run", words)
-        self._done.append((trial.candidate, MeasureResult(error=error)))
+        result = MeasureResult(error=error, device=self._roster.recorded(device))
+        self._done.append((trial.candidate, result))
 
     @property
     def _limit_s(self) -> float:

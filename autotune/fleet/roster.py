@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet import kinds, peers
-from autotune.fleet.calls import BROKEN, Calls, Ended
+from autotune.fleet.calls import BROKEN, PROBES, Calls, Ended
 from autotune.fleet.device import Device
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.package_digest import package_digest
@@ -40,7 +40,7 @@ class Roster:
         self._target = target
         self._wanted = wanted
         self._on_gpu = not target.on_cpu
-        self._seen: set[Device] = set()
+        self._asked: dict[Device, int] = {}  # the generation of the runner that was asked
         self._facts: dict[Device, Mapping[str, Any]] = {}
         self._sharing = False
         self._is_open = False
@@ -54,7 +54,7 @@ class Roster:
     @property
     def ready(self) -> list[Device]:
         """The devices that can measure now."""
-        return [device for device in self._ready if not device.why_out]
+        return [each for each in self._ready if each.up == each.generation and not each.why_out]
 
     def recorded(self, device: Device) -> dict[str, Any]:
         """Return a device as records say it, with its node."""
@@ -75,41 +75,40 @@ class Roster:
 
         UsageError if there is no device to measure on.
         """
-        self._seen.clear()
+        self._asked.clear()
         self._ready.clear()
         self._facts.clear()
         self._is_open = False
-        self.join(calls)
-        self._await(calls, "describe")
-        if not self._facts:
+        self._await(calls, "describe", self._is_described)
+        if not self._is_described():
             raise UsageError(self._nothing())
         if self.kind is None:
             self._choose()
         self._check_sharing()
         for device in [*self._facts]:
             self._after_facts(device, calls)
-        self._await(calls, "time_reference")
+        self._await(calls, "time_reference", lambda: bool(self.ready))
         self._is_open = True
         self._set_aside(self.ready)
         if not self.ready:
             raise UsageError(self._nothing())
 
     def join(self, calls: Calls) -> None:
-        """Ask devices that are new what they are."""
+        """Ask devices what they are that are new, or have a new runner."""
         for device in self._fleet.devices(self._on_gpu):
-            if device not in self._seen:
-                self._seen.add(device)
-                self._describe(device, calls)
+            known = device.up == device.generation and device in self._facts
+            if not known and self._asked.get(device) != device.generation:
+                self._asked[device] = device.generation
+                calls.send(device, "describe", self._target.recorded, limit_s=START_S)
 
     def handle(self, ended: Ended, calls: Calls) -> bool:
         """Handle the end of a call that this object has made; return whether it was one."""
         device, method = ended.call.device, ended.call.method
-        if method not in ("describe", "time_reference"):
+        if method not in PROBES:
             return False
         if ended.status in BROKEN:
-            if not device.why_out:  # it has a new runner
-                self._describe(device, calls)
-        elif method == "describe":
+            return True  # its new runner is asked again
+        if method == "describe":
             self._described(device, ended, calls)
         else:
             device.reference = ended.value
@@ -129,20 +128,32 @@ class Roster:
 
     # -- how a device joins ------------------------------------------------------------------
 
-    def _await(self, calls: Calls, method: str) -> None:
-        """Wait until all calls of a method have ended, or for a while once one has."""
-        begin, late_at = self._fleet.clock(), math.inf
-        while any(call.method == method for call in calls.pending):
-            for ended in calls.next(POLL_S):
-                self.handle(ended, calls)
-            now = self._fleet.clock()
-            if late_at == math.inf and (self._facts if method == "describe" else self._ready):
-                late_at = now + LATE_S
+    def _await(self, calls: Calls, method: str, found: Callable[[], bool]) -> None:
+        """Wait until all calls of a method have ended, or for a while once there is a device."""
+        fleet = self._fleet
+        begin, late_at = fleet.clock(), math.inf
+        while True:
+            self.join(calls)
+            now, is_found = fleet.clock(), found()
+            awaited = (method,) if is_found else (method, "describe")
+            pending = any(call.method in awaited for call in calls.pending)
+            if is_found:
+                late_at = min(late_at, now + LATE_S)
             if now >= min(late_at, begin + START_S):
                 return
+            if not pending and (is_found or not self._may_join(now - begin)):
+                return
+            if not calls.pending:
+                fleet.sleep(POLL_S)
+            for ended in calls.next(POLL_S):
+                self.handle(ended, calls)
 
-    def _describe(self, device: Device, calls: Calls) -> None:
-        calls.send(device, "describe", self._target.recorded, limit_s=START_S)
+    def _may_join(self, seconds: float) -> bool:
+        """Whether a node may take the place of others that were lost so many seconds ago."""
+        return not self._fleet.address.is_local and bool(self._fleet.reasons) and seconds < GRACE_S
+
+    def _is_described(self) -> bool:
+        return any(not device.why_out for device in self._facts)
 
     def _described(self, device: Device, ended: Ended, calls: Calls) -> None:
         why = ended.value if ended.status != DONE else self._unlike(ended.value)
@@ -229,7 +240,7 @@ class Roster:
     def _nothing(self) -> str:
         """Return why there is no device to measure on."""
         said = self._reasons()
-        if not said and self._seen:
+        if not said and self._asked:
             said = "no runner has started: are its CPUs or GPUs in use?"
         what = "GPU" if self._on_gpu else "CPU"
         return f"fleet {self._fleet.address}: {said or f'it has no node with a {what}'}"

@@ -321,6 +321,21 @@ def test_without_any_device_the_run_ends_with_the_reasons():
             _until(measurer, 8, {})
 
 
+def test_nodes_that_vanish_while_runners_start_are_waited_for_while_others_join():
+    cluster = FakeCluster("a")
+    start, cluster.start_runner = cluster.start_runner, lambda *how: started(*how)
+
+    def started(node, *how):
+        runner = start(node, *how)
+        if node.name == "a":
+            cluster.kill("a")
+            cluster.join("b")
+        return runner
+
+    with measurer_on(cluster) as measurer:
+        assert measured(measurer, 2)[0].device["node"] == "b"
+
+
 def test_without_any_device_a_node_that_joins_soon_goes_on():
     cluster = FakeCluster("a")
     with measurer_on(cluster) as measurer:
@@ -339,6 +354,7 @@ def test_a_candidate_that_loses_its_runner_again_and_again_has_failed(names):
     cluster.poison = {3}
     with measurer_on(cluster) as measurer:
         found = measured(measurer, 8)
+        measurer.run(candidate(9))
         assert measurer.width == len(names)
     error = found.pop(3).error
     assert error.code is MeasureErrorNo.RUNTIME_DEVICE
