@@ -25,7 +25,7 @@ from autotune.errors import UsageError
 from autotune.fleet.address import AUTO, Address
 from autotune.fleet.cluster import ClusterLostError, Node, RunnerLostError
 from autotune.fleet.package_digest import package_folders
-from autotune.fleet.runner import Runner
+from autotune.fleet.runner import Answer, Runner
 from autotune.system.environment_variables import own_environment
 from autotune.system.words import named, one_line
 
@@ -226,6 +226,15 @@ def _node(entry: dict[str, Any], is_unique: bool) -> Node:
     )
 
 
+class _Actor(Runner):
+    """A runner with a second thread, for what is answered beside a running call."""
+
+    @ray.method(concurrency_group=BESIDE)  # type: ignore[untyped-decorator,unused-ignore]
+    def answer_beside(self, method: str, *args: Any) -> Answer:
+        """Answer a call at once."""
+        return self.answer(method, *args)
+
+
 class _Head:
     """The head of a cluster, as far as this process reaches it by itself.
 
@@ -236,7 +245,9 @@ class _Head:
         address = (
             "" if ray.util.client.ray.is_connected() else ray.get_runtime_context().gcs_address
         )
-        self._host, _, self._port = address.rpartition(":")
+        host, _, port = address.rpartition(":")
+        self._host: str = host
+        self._port: str = port
         self._looked_at = self._answered_at = time.monotonic()
 
     def look(self, every_s: float = HEAD_LOOK_S) -> bool:
@@ -277,7 +288,7 @@ class RayCluster:
     def start_runner(self, node: Node, cpus: int, gpus: int, builders: int | None) -> Any:
         """Start an actor on a node; Ray lets it wait until its CPUs and GPUs are free."""
         with _reachable():
-            made = ray.remote(concurrency_groups={BESIDE: 1})(Runner).options(
+            made = ray.remote(concurrency_groups={BESIDE: 1})(_Actor).options(
                 num_cpus=cpus,
                 num_gpus=gpus,
                 max_restarts=0,  # a new one is started where the old one is known to be lost
@@ -291,9 +302,7 @@ class RayCluster:
     def call(self, runner: Any, method: str, *args: Any, beside: bool = False) -> Any:
         """Call `Runner.answer`."""
         with _reachable():
-            answer = runner.answer
-            if beside:
-                answer = answer.options(concurrency_group=BESIDE)
+            answer = runner.answer_beside if beside else runner.answer
             return answer.remote(method, *args)
 
     def wait(self, tickets: Sequence[Any], seconds: float) -> Collection[Any]:
