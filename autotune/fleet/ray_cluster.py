@@ -106,7 +106,7 @@ def _start(address: Address, runtime_env: dict[str, Any]) -> Callable[[], object
     try:
         ray.init(address=address.text, runtime_env=runtime_env, **_QUIET, **more)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        why = _told(one_line(str(error)))
+        why = _told(one_line(_last_line(error)))
         raise UsageError(f"fleet {address}: no cluster of Ray can be used there: {why}") from error
     shutdown: Callable[[], object] = ray.shutdown
     return shutdown
@@ -376,3 +376,9 @@ def _gone(why: str) -> str:
 def _told(words: str) -> str:
     """Return the beginning of what Ray says: it says much."""
     return words if len(words) <= 200 else f"{words[:200]}..."
+
+
+def _last_line(error: BaseException) -> str:
+    """Return what an error says; of one with a traceback of a server, its last line."""
+    text = str(error).strip()
+    return text.splitlines()[-1] if "Traceback" in text else text

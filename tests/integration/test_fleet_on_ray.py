@@ -14,6 +14,7 @@ import pytest
 
 ray = pytest.importorskip("ray")
 
+from autotune import te  # noqa: E402
 from autotune.errors import AutotuneError, UsageError  # noqa: E402
 from autotune.fleet import ray_cluster  # noqa: E402
 from autotune.fleet.address import Address  # noqa: E402
@@ -24,6 +25,7 @@ from autotune.fleet.reference_kernel import time_reference  # noqa: E402
 from autotune.measure.result import MeasureInput  # noqa: E402
 from autotune.measure.timing_policy import TimingPolicy  # noqa: E402
 from autotune.task.task import Task  # noqa: E402
+from autotune.tuning import tune_job  # noqa: E402
 from records import RecordStore  # noqa: E402
 
 pytestmark = [
@@ -285,3 +287,63 @@ def test_all_nodes_gone_is_an_error_that_names_them(nodes, task, monkeypatch):
         nodes.kill("n1")
         with pytest.raises(AutotuneError, match=r"no device of the fleet is left: n\d"):
             results(measurer, 7)
+
+
+def _is_agent_of_ray(process):
+    line = " ".join(process.cmdline())
+    return "DashboardAgent" in line or "RuntimeEnvAgent" in line
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_ended_leaves_no_process_of_its_own_cluster(number, tmp_path):
+    psutil = pytest.importorskip("psutil")
+    log = tmp_path / "log.jsonl"
+    tuner = subprocess.Popen(
+        command(log, 10_000, "local:2"), stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    while tuner.poll() is None and (not log.exists() or len(trials_of(log)) < 4):
+        time.sleep(0.2)
+    started = psutil.Process(tuner.pid).children(recursive=True)
+    assert len(started) > 4
+    os.kill(tuner.pid, number)
+    _, said = tuner.communicate(timeout=60)
+    assert tuner.returncode == (130 if number == signal.SIGINT else -number)
+    if number == signal.SIGINT:
+        assert "interrupted after" in said.splitlines()[-1]
+    _, left = psutil.wait_procs(started, timeout=30)
+    # Ray does not end these two of its own when it is killed with its parent.
+    ours = [one for one in left if not _is_agent_of_ray(one)]
+    for one in left:
+        one.kill()
+    assert not ours
+    check_log(log, 4)
+
+
+def test_a_call_tunes_functions_of_its_own_on_the_shared_runners(nodes, tmp_path):
+    def double(n: int):
+        A = te.placeholder((n,), name="A")
+        return te.compute((n,), lambda i: A[i] * 2, name="B")
+
+    log = tmp_path / "log.jsonl"
+    common = {"log": log, "trials": 6, "policy": QUICK, "tuner": "random"}
+    workloads = [{"what": "matmul", "args": SIZES, **common}, {"what": double, "args": {"n": 4096},
+                                                             **common}]  # fmt: skip
+    found = tune_job(workloads, fleet=nodes.address, seed=0, progress=False)
+    assert all(tuned.best is not None and tuned.summary.measured >= 2 for tuned in found)
+    assert {record.device["node"] for record in trials_of(log)} <= set(nodes.nodes)
+    assert not ray.is_initialized()
+
+
+def test_a_cluster_is_reached_by_its_client_server(tmp_path):
+    pytest.importorskip("grpc")
+    nodes = Nodes(2, ray_client_server_port=24_001)
+    log = tmp_path / "log.jsonl"
+    try:
+        line = command(log, 8, "ray://127.0.0.1:24001")
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+    finally:
+        nodes.cluster.shutdown()
+    assert done.returncode == 0, done.stderr
+    check_log(log, 8)
+    assert "Traceback" not in done.stderr
+    assert all(text.startswith("{") for text in done.stdout.splitlines())
