@@ -15,18 +15,19 @@ Jobs of up to 10,000 workloads say whether time and memory grow in proportion to
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
-import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
+import psutil
 from common import Row, parser, report, row
 from search import find_workloads
 
@@ -35,6 +36,7 @@ from autotune.measure.recorded_measurer import RecordedKnob, Recording, ReplayMe
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.measure.simulated_fleet import Clock, SimulatedAnswers, SimulatedFleet, VirtualClock
 from autotune.report.replay_scores import NEAR
+from autotune.system.environment_variables import changed_environment
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.replay.compare_tuners import find_recording
 from autotune.tuner.replay.recorded_task import RecordedTask
@@ -52,8 +54,11 @@ MEAN_S = 0.3
 BUDGET = 200  # Measurements of a search at most.
 JOBS = (100, 1000, 10_000)  # Workloads of a job.
 GROWTH = 1.5  # What a workload may take in the largest job, as a multiple of one in the middle one.
+MEMORY = "/dev/shm"  # Where the log of a large job is: the disk is not what is measured.
 
 GENERATED = ("generated:0", "generated:1", "generated:2")
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
 BATCHES = 0  # As a number of devices: one, by the session of runs without a fleet.
 
 Space = tuple[str, str]
@@ -119,10 +124,12 @@ class OneDevice(ReplayMeasurer):
     def __init__(self, recording: Recording, answers: SimulatedAnswers, clock: Clock) -> None:
         super().__init__(recording)
         self._answers, self._clock = answers, clock
+        self.busy_s = 0.0
 
     def run(self, candidate):  # type: ignore[no-untyped-def]
         """Wait, and return the recorded result."""
         self._clock.sleep(self._answers.seconds(candidate))
+        self.busy_s += self._answers.seconds(candidate)
         return super().run(candidate)
 
 
@@ -144,8 +151,13 @@ def run_to_end(session: Session) -> None:
     Portfolio([session]).run()
 
 
-def wall_times(space: Space, trials: int, widths: Sequence[int], seed: int) -> dict[int, float]:
-    """Return the seconds that so many measurements take on so many devices, by these."""
+def wall_times(
+    space: Space, trials: int, widths: Sequence[int], seed: int
+) -> dict[int, tuple[float, float]]:
+    """Return the seconds that so many measurements take, by the number of devices.
+
+    With them come the seconds that the devices have measured in all.
+    """
     found = {}
     for width in widths:
         with tempfile.TemporaryDirectory() as folder:
@@ -153,7 +165,9 @@ def wall_times(space: Space, trials: int, widths: Sequence[int], seed: int) -> d
             session = session_of(recording, width, seed, Limits(trials), Clock(), log)
             begin = time.monotonic()
             run_to_end(session)
-            found[width] = time.monotonic() - begin
+            measurer = session.measurer
+            assert isinstance(measurer, SimulatedFleet | OneDevice)
+            found[width] = time.monotonic() - begin, measurer.busy_s
             assert len(session.trials) == trials
     return found
 
@@ -184,7 +198,7 @@ def all_to_near(
 ) -> Near:
     """Return the medians over some searches."""
     found: Near = {}
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+    with processes_of_one_thread(processes) as pool:
         for width in widths:
             runs = {
                 space: pool.map(partial(to_near, space, width), range(seed, seed + repeats))
@@ -209,17 +223,17 @@ def mean(values: Iterable[float]) -> float:
 
 
 def job(workloads: int) -> tuple[float, float]:
-    """Return seconds and bytes that a job takes for each of its workloads, in this process.
+    """Return seconds of a CPU and bytes that a job takes for each of its workloads.
 
-    Each has 18 trials in batches of 6, on devices that answer at once: what remains is the work of
-    the scheduler, the sessions and their log.
+    Each has 18 trials in batches of 6, on devices that answer at once, and the log is in memory:
+    what remains is the work of the scheduler, of the sessions, and of writing the log.
     """
     few = Recording("few", *_few_of(generated(0)))
     clock = VirtualClock()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder:
         store = RecordStore(Path(folder, "log.jsonl"))
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        begin = time.perf_counter()
+        before = psutil.Process().memory_info().rss
+        begin = time.process_time()
         sessions = []
         for number in range(workloads):
             recording = replace(few, name=f"workload {number}")
@@ -232,10 +246,10 @@ def job(workloads: int) -> tuple[float, float]:
                 )
             )  # fmt: skip
         Portfolio(sessions).run()
-        seconds = time.perf_counter() - begin
+        seconds = time.process_time() - begin
     assert all(len(session.trials) == 18 for session in sessions)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return seconds / workloads, 1024.0 * (peak - before) / workloads
+    memory = psutil.Process().memory_info().rss - before
+    return seconds / workloads, memory / workloads
 
 
 def _few_of(recording: Recording) -> tuple[ListedSpace, Mapping[int, MeasureResult]]:
@@ -250,17 +264,27 @@ def job_rows(sizes: Sequence[int]) -> list[Row]:
     rows = []
     found = {}
     for size in sizes:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        with processes_of_one_thread(1) as pool:
             found[size] = pool.submit(job, size).result()
         seconds, memory = found[size]
-        rows.append(row(f"{size} workloads: time of each", 1e3 * seconds, "ms"))
+        rows.append(row(f"{size} workloads: CPU time of each", 1e3 * seconds, "ms"))
         rows.append(row(f"{size} workloads: memory of each", memory / 2**10, "KiB"))
     *_, usual, most = sizes
-    for name, place in (("time", 0), ("memory", 1)):
+    for name, place in (("CPU time", 0), ("memory", 1)):
         ratio = found[most][place] / found[usual][place]
         what = f"{name} of each, {most} over {usual}"
         rows.append(row(what, ratio, "ratio", GROWTH, lower_is_better=True))
     return rows
+
+
+@contextlib.contextmanager
+def processes_of_one_thread(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Start processes whose libraries use one thread each, as the process of a run does."""
+    with (
+        changed_environment(dict.fromkeys(ONE_THREAD, "1")),
+        ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool,
+    ):
+        yield pool
 
 
 # -- rows --------------------------------------------------------------------------------------
@@ -269,15 +293,20 @@ def job_rows(sizes: Sequence[int]) -> list[Row]:
 def scaling_rows(spaces: Sequence[Space], trials: int, seed: int) -> list[Row]:
     """Return wall times, and how many times as fast several devices are."""
     widths = (BATCHES, *WIDTHS)
-    found = [wall_times(space, trials, widths, seed) for space in spaces]
+    with processes_of_one_thread(1) as pool:
+        found = [pool.submit(wall_times, space, trials, widths, seed).result() for space in spaces]
     rows = [
-        row(f"{_of(width)}: {trials} measurements", mean(t[width] for t in found), "s")
+        row(f"{_of(width)}: {trials} measurements", mean(t[width][0] for t in found), "s")
         for width in widths
     ]
     for width in WIDTHS[1:]:
-        ratio = mean(times[1] / times[width] for times in found)
         aim = SPEED_UP if width == JUDGED else None
+        ratio = mean(times[1][0] / times[width][0] for times in found)
         rows.append(row(f"{_of(width)}: times as fast as one", ratio, "ratio", aim))
+        # Which candidates are measured, and how long these take, is not the same.
+        seconds, busy_s = zip(*(times[width] for times in found), strict=True)
+        ratio = sum(busy_s) / sum(seconds)
+        rows.append(row(f"{_of(width)}: of them busy on average", ratio, "devices", aim))
     return rows
 
 

@@ -117,8 +117,7 @@ def facts_of(name: str, args: dict[str, Any], nvdisasm: str | None) -> list[Kern
     cubin = compile_cubin(source.text, ARCH)
     listings = _listings(cubin.code, nvdisasm) if nvdisasm else {}
     return [
-        _facts(own, cubin.kernels[own.entry], listings.get(own.entry, []))
-        for own in source.kernels
+        _facts(own, cubin.kernels[own.entry], listings.get(own.entry, [])) for own in source.kernels
     ]
 
 

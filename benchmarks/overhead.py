@@ -49,9 +49,7 @@ PARTS = {
     "proposing candidates": ["autotune.tuner.base:Tuner.ask"],
     "taking in results": ["autotune.tuner.base:Tuner.tell"],
     "estimating the gain": ["autotune.tuner.model.model_tuner:ModelTuner.expected_gain"],
-    "preparing and learning, longer than builds took": [
-        "autotune.tuner.run.learner:Learner._work"
-    ],
+    "preparing and learning, longer than builds took": ["autotune.tuner.run.learner:Learner._work"],
     "reading and writing the log": [
         "records.storage.journal:Journal.add",
         "records.storage.journal:Journal.new_records",

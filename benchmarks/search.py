@@ -98,9 +98,7 @@ def run(
 ) -> Scores:
     """Return the scores of a tuner, by space; with `sources`, of transfer from them."""
     jobs = [
-        ReplayJob(
-            path, name, tuner, BUDGET, repeats, seed, transfer=(sources or {}).get(path, ())
-        )
+        ReplayJob(path, name, tuner, BUDGET, repeats, seed, transfer=(sources or {}).get(path, ()))
         for path, name in workloads
     ]
     found = {}

@@ -99,9 +99,7 @@ def conv2d_cuda(
     tile_ry = cfg.define_split("tile_ry", kernel, 2)
     tile_rx = cfg.define_split("tile_rx", kernel, 2)
     threads = {"threadIdx.x": tile_x[2], "threadIdx.y": tile_y[2], "threadIdx.z": tile_f[2]}
-    cfg.add_constraint(
-        tile_f[2] * tile_y[2] * tile_x[2] <= _LARGEST_BLOCK, "threads of a block"
-    )
+    cfg.add_constraint(tile_f[2] * tile_y[2] * tile_x[2] <= _LARGEST_BLOCK, "threads of a block")
 
     s = te.create_schedule(C.op)
     s[P].compute_inline()

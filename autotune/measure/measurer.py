@@ -142,7 +142,12 @@ class SupportsComparison(Protocol):
 
 @runtime_checkable
 class SupportsParallelRuns(Protocol):
-    """A measurer of several devices: candidates run at the same time, and end in any order."""
+    """A measurer of several devices: candidates run at the same time, and end in any order.
+
+    With `overlap` a device builds a candidate while it runs another.
+    """
+
+    overlap: bool
 
     @property
     def width(self) -> int:

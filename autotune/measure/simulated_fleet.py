@@ -100,7 +100,7 @@ class SimulatedFleet(Measurer):
         lost_s: Mapping[int, float] | None = None,
     ) -> None:
         self.policy = answers.policy
-        self.device = {"kind": "simulated", "name": "simulated device"}
+        self.device = self._kind = {"kind": "simulated", "name": "simulated device"}
         self.busy_s = 0.0  # seconds that all devices together have worked for results
         self._answers = answers
         self._clock = clock or Clock()
@@ -134,7 +134,7 @@ class SimulatedFleet(Measurer):
             self._clock.sleep(max(0.0, self._running[0].end_s - self._clock()))
             self._pass_time()
         candidate, device = self._ended.popleft()
-        own = {**self.device, "node": f"node {device}"}
+        own = {**self._kind, "node": f"node {device}"}
         return candidate, replace(self._answers.result(candidate), device=own)
 
     def run(self, candidate: MeasureInput) -> MeasureResult:

@@ -112,6 +112,9 @@ class Tuner(ABC):
                 self._told[new.index] = new
             self._seen.add(new.index)
 
+    # Whether results come one by one, with others pending, as of several devices.
+    asynchronous: bool = False
+
     # Number of candidates that the session asks for one batch earlier, because choosing takes long:
     # they are built while the others are chosen. They are the last ones that `ask` returns.
     held_back: int = 0

@@ -178,10 +178,14 @@ class ModelTuner(Tuner):
         return [bold if (known + number) % 2 else 0.0 for number in range(n)]
 
     def _informed(self) -> bool:
-        """Whether enough was measured, and enough of it worked, for a model to learn from."""
+        """Whether enough was measured, and enough of it worked, for a model to learn from.
+
+        Of several devices what is pending counts: others would be chosen blindly meanwhile.
+        """
         working = sum(o.ok for o in self._told.values())
         start = START if self._surrogate.prior is None else 0
-        return len(self._told) >= start and working >= START_VALID
+        known = self._seen if self.asynchronous else self._told
+        return len(known) >= start and working >= START_VALID
 
     def _start(self, n: int, rng: np.random.Generator) -> list[int]:
         """Return the default configuration, and random ones that differ as much as possible.

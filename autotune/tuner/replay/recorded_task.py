@@ -27,17 +27,17 @@ class RecordedTask(Task):
         self._fingerprint = recording.space.fingerprint()
 
     @property
-    def space(self) -> Space:  # type: ignore[override]
+    def space(self) -> Space:
         """The configurations that were recorded."""
         return self._recorded_space
 
     @property
-    def arguments(self) -> list[ArrayParameter]:  # type: ignore[override]
+    def arguments(self) -> list[ArrayParameter]:
         """A number, since the arrays are not known."""
         return [ArrayParameter("out", "float32", (1,), is_output=True)]
 
     @property
-    def default_index(self) -> int:  # type: ignore[override]
+    def default_index(self) -> int:
         """The default configuration of the space; SpaceError if there is none."""
         return self.space.default_index
 

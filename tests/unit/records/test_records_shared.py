@@ -72,8 +72,15 @@ def test_claims_are_those_of_one_run_and_end_with_their_own_workload(store):
     assert not elsewhere.claim(entry(1))
     other.close()
     assert elsewhere.claim(entry(1))
-    elsewhere.close()
-    assert not store.path.exists()  # nothing was logged
+
+
+def test_a_log_in_which_nothing_was_logged_vanishes_with_the_last_of_them(store):
+    mine, other = parts(store)
+    assert mine.claim(entry(0))
+    mine.close()
+    assert store.path.exists()
+    other.close()
+    assert not store.path.exists()
 
 
 def test_however_many_workloads_there_are_the_log_is_open_once(store):

@@ -8,8 +8,9 @@ from autotune.measure.measurer import SupportsParallelRuns
 from autotune.measure.result import MeasureInput, MeasureResult
 
 # Candidates in flight for each device. What is more than one of each waits in a queue, so that no
-# device waits for a proposal; but each was chosen without the results of all the others.
-FACTOR = 1.25
+# device waits for a proposal; but each was chosen without the results of all the others. With
+# `overlap` each device has one that is built while it runs another.
+FACTOR, WITH_OVERLAP = 1.25, 2.0
 
 # For so many devices one candidate is asked for at a time: a proposal takes as long for several.
 DEVICES_PER_PROPOSAL = 4
@@ -37,7 +38,8 @@ class CandidatesInFlight:
         most: in flight, at most.
         """
         width = self._measurer.width
-        wanted = min(max(width + 1, math.ceil(FACTOR * width)), most)
+        factor = WITH_OVERLAP if self._measurer.overlap else FACTOR
+        wanted = min(max(width + 1, math.ceil(factor * width)), most)
         missing = int(max(0, wanted - len(self)))
         is_worth_asking = missing >= width // DEVICES_PER_PROPOSAL or wanted == most
         return missing if is_worth_asking or not self._indices else 0

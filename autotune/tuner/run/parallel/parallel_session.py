@@ -148,7 +148,6 @@ def new_session(
     **options: Any,
 ) -> Session:
     """Return the session that tunes a workload on one device, or on several; see `Session`."""
-    several = isinstance(measurer, SupportsParallelRuns)
-    return (ParallelSession if several else Session)(
-        task, measurer, tuner, store, seed, limits, **options
-    )
+    tuner.asynchronous = isinstance(measurer, SupportsParallelRuns)
+    kind = ParallelSession if tuner.asynchronous else Session
+    return kind(task, measurer, tuner, store, seed, limits, **options)

@@ -148,11 +148,11 @@ def test_nothing_begins_after_the_time_and_what_runs_is_recorded(store):
 
 
 def test_a_goal_ends_a_run_and_what_is_queued_is_taken_back(store):
-    search = Search(store, width=4, limits=Limits(goal=Goal.parse("1 s")))
+    search = Search(store, recording(seconds=uneven), 4, Limits(goal=Goal.parse("1 s")))
     summary = search.run()
     assert (summary.ended, summary.best.index) == (End.GOAL, 17)
     found = indices(store)
-    assert 17 in found[-4:]  # at most three others ran then
+    assert 17 in found[-5:]  # three others ran, and its device had begun with the next
     other = Trials(search.task, store, TimingPolicy(), 0, device=search.measurer.device)
     other.new_records()
     assert all(other.claim(index) for index in range(40) if index not in found)
@@ -372,8 +372,9 @@ def test_of_several_workloads_one_without_devices_fails_and_lets_go_of_its_claim
 class Counting:
     """Devices, and how many candidates were submitted."""
 
-    def __init__(self, width):
+    def __init__(self, width, overlap=False):
         self.width = width
+        self.overlap = overlap
         self.submitted = 0
 
     def submit(self, candidate):
@@ -387,6 +388,7 @@ def test_there_is_always_one_more_in_flight_than_devices_but_not_many_more(width
     assert width + 1 <= first <= max(width + 1, FACTOR * width + 1)
     assert flight.missing(width) == width
     assert flight.missing(0) == 0
+    assert CandidatesInFlight(Counting(width, overlap=True)).missing(1e9) == 2 * width
 
 
 def test_the_pending_of_every_tuner_is_never_proposed_again():
@@ -401,3 +403,25 @@ def test_the_pending_of_every_tuner_is_never_proposed_again():
                 first, *pending = pending
                 tuner.tell([Observation(first, 1.0 + abs(first - 17))])
         assert len(asked) == len(set(asked)) == 60
+
+
+def test_of_several_devices_what_is_pending_counts_towards_the_start_of_the_model(store):
+    recorded = recording(60)
+    tuners = [make_tuner("model", recorded.space, 0) for _ in range(2)]
+    one, several = tuners
+    parts = (
+        RecordedTask(recorded),
+        fleet(recorded, 8, VirtualClock()),
+        several,
+        store,
+        0,
+        Limits(),
+    )
+    new_session(*parts)
+    for tuner in tuners:
+        first = tuner.ask(8)
+        tuner.tell([Observation(index, 1.0 + abs(index - 17)) for index in first[:3]])
+    assert (one.asynchronous, several.asynchronous) == (False, True)
+    assert [tuner._informed() for tuner in tuners] == [False, True]
+    one.tell([Observation(index, 1.0 + abs(index - 17)) for index in first[3:]])
+    assert one._informed()
