@@ -30,7 +30,9 @@ from search_spaces import Config
 
 _log = logging.getLogger(__name__)
 
-DEPTH = 2  # Candidates that a device has at a time: one is measured, the next is being built.
+# Candidates that a device has at a time. A runner builds those that it knows as it begins with one:
+# a GPU measures one while the next is built and the one after that is on its way.
+DEPTH, DEPTH_ON_GPU = 2, 3
 
 # A candidate that was being measured each time that so many runners were lost has failed.
 MAX_LOSSES = 3
@@ -78,6 +80,8 @@ class FleetMeasurer(Measurer):
         self._fleet = fleet
         self._spec = WorkloadSpec.of(task, self.policy, timeout_s, seed)
         self._roster = Roster(fleet, task.target, devices)
+        self.overlap = not task.target.on_cpu
+        self._depth = DEPTH_ON_GPU if self.overlap else DEPTH
         self._calls: Calls | None = None
         self._queue: deque[_Trial] = deque()
         self._done: deque[tuple[MeasureInput, MeasureResult]] = deque()
@@ -248,7 +252,7 @@ class FleetMeasurer(Measurer):
         """Give queued candidates to the devices that have the fewest."""
         while self._queue:
             trial = self._queue[0]
-            free = [each for each in self._roster.ready if len(each.line) < DEPTH]
+            free = [each for each in self._roster.ready if len(each.line) < self._depth]
             if not free:
                 return
             # It goes elsewhere than where it was lost, if it can.
