@@ -225,8 +225,9 @@ class Autotuned:
 
     @property
     def _any_device(self) -> bool:
-        """Whether records of other devices are used: those of an own measurer name itself."""
+        """Whether records of other devices are used: a fleet, or an own measurer, has others."""
         own = self._options.get("measurer", LOCAL) != LOCAL
+        own = own or self._options.get("fleet") is not None
         return own or self._options.get("any_device") is True
 
     @property

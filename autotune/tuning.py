@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.builder import BuiltFunction, build_task
 from autotune.errors import NoRecordError, UsageError
+from autotune.fleet.fleet import Fleet
 from autotune.report.display.base import Display
 from autotune.report.display.notebook import NotebookDisplay, in_notebook, show_in_cell, table_html
 from autotune.report.display.run_display import View, make_display
@@ -28,7 +29,7 @@ from autotune.task.task import Task
 from autotune.template import Template, template_of
 from autotune.tuner.factory import TunerChoice
 from autotune.tuner.run.events import Event, EventCallback, TuneSummary
-from autotune.tuner.run.tuning_job import TuningRequest, tune_requests
+from autotune.tuner.run.tuning_job import TuningRequest, check_fleet, tune_requests
 from autotune.tuner.run.workload_labels import check_distinct, labels
 from autotune.tuning_options import (
     SEARCH,
@@ -62,6 +63,7 @@ def tune(
     seed: int | None = None,
     callbacks: Sequence[EventCallback] = (),
     progress: bool | None = None,
+    fleet: str | None = None,
     **more: Any,
 ) -> Tuned:
     """Search for the fastest configuration of a workload, and log each measurement.
@@ -94,10 +96,13 @@ def tune(
         Each is called with the events of `autotune.tuner.run.events`.
     progress : bool, optional
         Whether to show the run while it goes on; by default in a notebook and on a terminal.
+    fleet : str, optional
+        Measure on a cluster of Ray, not on this machine: "ray://HOST:10001", "auto", "local" or
+        "local:N"; see docs/fleet.md.
     **more
         As of the workloads of `tune_job`: ``until``, ``patience``, ``batch``, ``constant``,
         ``transfer``, ``timeout``, ``policy``, ``any_device``, ``storage``, ``cost_model``,
-        ``features``, ``measurer``.
+        ``features``, ``measurer``, ``devices``.
 
     Returns
     -------
@@ -127,7 +132,7 @@ def tune(
         "tuner": tuner,
         **more,
     }
-    (found,) = _tune([workload], "tune", time, seed, callbacks, progress)
+    (found,) = _tune([workload], "tune", time, seed, callbacks, progress, fleet)
     return found
 
 
@@ -138,6 +143,7 @@ def tune_job(
     seed: int | None = None,
     callbacks: Sequence[EventCallback] = (),
     progress: bool | None = None,
+    fleet: str | None = None,
 ) -> list[Tuned]:
     """Tune several workloads in one run: the next batch goes where most is to be gained.
 
@@ -157,9 +163,10 @@ def tune_job(
         - ``any_device``: whether records from other devices count;
         - ``storage``: URL of an Optuna storage that mirrors the trials;
         - ``cost_model``, ``features``, ``measurer``: of your own, given as `tuner` is;
+        - ``devices``: which devices of the fleet measure, by part of their name, or "any";
         - ``weight``: how much its time matters beside that of others;
         - ``name``: what events and tables call it.
-    time, seed, callbacks, progress
+    time, seed, callbacks, progress, fleet
         As of `tune`, for all workloads together.
 
     Returns
@@ -175,7 +182,7 @@ def tune_job(
     found = list(workloads) if isinstance(workloads, Iterable) else []
     if not found or not all(isinstance(workload, Mapping) for workload in found):
         raise UsageError("tune_job: workloads must be a list of mappings, one for each workload")
-    return _tune(found, "tune_job", time, seed, callbacks, progress)
+    return _tune(found, "tune_job", time, seed, callbacks, progress, fleet)
 
 
 @dataclass(frozen=True, repr=False)
@@ -252,7 +259,7 @@ class Tuned:
         if self.best is None:
             why = self.summary.first_error
             raise NoRecordError(f"{self}: there is nothing to build{why and f'; first: {why}'}")
-        # Its device may be any: a measurer of the user names itself.
+        # Its device may be any: a measurer of the user names itself, a fleet is elsewhere.
         policy = ReusePolicy(devices="any")
         return build_task(self.task, RecordList([self.best]), name, constants, policy=policy)
 
@@ -279,13 +286,16 @@ def _tune(
     seed: int | None,
     callbacks: Sequence[EventCallback],
     progress: bool | None,
+    fleet: str | None,
 ) -> list[Tuned]:
     refuse_while_loading(caller)
     with errors_in(caller):
-        options = JobOptions(time=time, seed=seed, callbacks=callbacks, progress=progress)
+        options = JobOptions(
+            time=time, seed=seed, callbacks=callbacks, progress=progress, fleet=fleet
+        )
     is_chosen = seed is None
     seed = secrets.randbelow(2**31) if seed is None else seed
-    requests = _requests(workloads, caller, options.time_s is not None)
+    requests = _requests(workloads, caller, options.time_s is not None, options.make_fleet())
     shown = RunProgress()
     display = _display(shown, progress)
 
@@ -328,7 +338,7 @@ def _display(shown: RunProgress, wanted: bool | None) -> Display:
 
 
 def _requests(
-    workloads: Sequence[Mapping[str, Any]], caller: str, is_timed: bool
+    workloads: Sequence[Mapping[str, Any]], caller: str, is_timed: bool, fleet: Fleet | None
 ) -> list[TuningRequest]:
     """Return the requests of workloads; UsageError says which one is wrong."""
     found = []
@@ -339,8 +349,9 @@ def _requests(
             raise UsageError(f"{where}: 'what' is missing: it says what to tune")
         with errors_in(where):
             options = SearchOptions(**{name: given[name] for name in SEARCH if name in given})
+            check_fleet(fleet is not None, options.devices, options.measurer)
             own = {name: given[name] for name in _OF_WORKLOADS if name in given}
-            found.append(_request(options, is_timed=is_timed, **own))
+            found.append(_request(options, is_timed=is_timed, fleet=fleet, **own))
     tasks = [task for task, _, _ in found]
     check_distinct(tasks, caller)
     names = labels(tasks, [name for _, name, _ in found], caller)
@@ -351,6 +362,7 @@ def _request(
     options: SearchOptions,
     *,
     is_timed: bool,
+    fleet: Fleet | None,
     what: str | Callable[..., Any],
     args: Mapping[str, Any] | None = None,
     target: str | Target | None = None,
@@ -370,7 +382,7 @@ def _request(
     store = log_to_append(log if log == PRETUNED else path.absolute())
 
     def request(label: str) -> TuningRequest:
-        return options.request(task, store, is_timed, float(weight), label)
+        return options.request(task, store, is_timed, float(weight), label, fleet)
 
     return task, name, request
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_cost_model
 from autotune.errors import UsageError
+from autotune.fleet.fleet import Fleet
 from autotune.measure.custom_measurer import LOCAL, MeasurerChoice, find_measurer
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.system.plugins import name_of, names_place
@@ -33,6 +34,7 @@ class JobOptions:
     seed: int | None = None
     callbacks: Sequence[EventCallback] | EventCallback = ()
     progress: bool | None = None
+    fleet: str | None = None
 
     def __post_init__(self) -> None:
         _ = self.time_s
@@ -41,6 +43,8 @@ class JobOptions:
         calls = self.calls
         if not isinstance(calls, Sequence) or not all(map(callable, calls)):
             raise UsageError(f"callbacks must be functions of an event, not {calls!r}")
+        check_type("fleet", self.fleet, (str,), "the address of a cluster of Ray")
+        self.make_fleet()
         if self.progress not in (None, True, False):
             raise UsageError(f"progress must be True, False or None, not {self.progress!r}")
 
@@ -56,6 +60,16 @@ class JobOptions:
         except (TypeError, UsageError):
             pass
         raise UsageError(f"time must be seconds > 0, or text such as '30m', not {time!r}")
+
+    def make_fleet(self) -> Fleet | None:
+        """Return what the workloads share, not connected yet; None if there is no fleet."""
+        if self.fleet is None:
+            return None
+        try:
+            return Fleet.parse(self.fleet)
+        except UsageError as error:
+            said = str(error)
+            raise UsageError(f"fleet {said}" if said.startswith("must ") else said) from error
 
     @property
     def calls(self) -> Sequence[EventCallback]:
@@ -83,11 +97,13 @@ class SearchOptions:
     cost_model: CostModelChoice = XGBOOST
     features: FeaturesChoice = LOOPS
     measurer: MeasurerChoice = LOCAL
+    devices: str | None = None
 
     def __post_init__(self) -> None:
         check_type("until", self.until, (str,), "text such as '0.9 of peak'")
         check_type("policy", self.policy, (TimingPolicy,), "a TimingPolicy")
         check_type("storage", self.storage, (str,), "the URL of a storage")
+        check_type("devices", self.devices, (str,), "part of a name, or 'any'")
         for option in ("tuner", "cost_model", "features", "measurer"):
             choice = getattr(self, option)
             if not isinstance(choice, str) and not callable(choice):
@@ -141,7 +157,13 @@ class SearchOptions:
                 find(choice)
 
     def request(
-        self, task: Task, store: RecordStore, is_timed: bool, weight: float, label: str
+        self,
+        task: Task,
+        store: RecordStore,
+        is_timed: bool,
+        weight: float,
+        label: str,
+        fleet: Fleet | None = None,
     ) -> TuningRequest:
         """Return the request to tune a task."""
         return TuningRequest(
@@ -159,6 +181,8 @@ class SearchOptions:
             self.cost_model,
             self.features,
             self.measurer,
+            fleet,
+            self.devices,
         )
 
 

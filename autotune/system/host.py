@@ -110,3 +110,11 @@ def available_memory(root: str = "/") -> int | None:
         with contextlib.suppress(OSError, ValueError):  # none, or "max"
             free.append(int((group / limit).read_text()) - int((group / used).read_text()))
     return min(free, default=None)
+
+
+def boot_id(path: str = "/proc/sys/kernel/random/boot_id") -> str:
+    """Return what tells running machines apart, containers of one machine not; "" if unknown."""
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -97,6 +97,8 @@ def _request(plan: WorkloadPlan) -> TuningRequest:
         own.cost_model,
         own.features,
         own.measurer,
+        own.fleet,
+        own.devices,
     )
 
 

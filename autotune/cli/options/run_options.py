@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, auto
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,9 @@ from autotune.errors import UsageError
 from autotune.measure.timing_policy import FLUSHES, TimingPolicy
 from autotune.system.words import did_you_mean
 from autotune.tuner.run.limits import BATCH, TRIALS, Goal, Limits, check_share, parse_duration
+
+if TYPE_CHECKING:
+    from autotune.fleet.fleet import Fleet
 
 MAX_TIMEOUT_S = 1e6  # The longest time-out, eleven days: the system limits it, too.
 
@@ -150,6 +153,12 @@ def _share(value: Any) -> float:
     return float(value)
 
 
+def _fleet(value: Any) -> Fleet:
+    from autotune.fleet.fleet import Fleet  # slow import
+
+    return Fleet.parse(_text(value))
+
+
 def _settings(value: Any) -> dict[str, str]:
     """Read NAME=VALUE words, or a table of numbers, texts and truth values."""
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
@@ -248,6 +257,15 @@ class WorkloadOptions:
         _typer("local, or your MODULE:CLASS, which measures elsewhere.", "NAME", str),
         _text,
         "local",
+    )
+    fleet: Fleet | None = option(
+        _typer("Measure on a cluster of Ray: ray://HOST:10001, auto, local or local:N.", "ADDRESS"),
+        _fleet,
+        scope=OptionScope.RUN,
+    )
+    devices: str | None = option(
+        _typer("Which devices of the fleet: part of a name, or any.  [most of a kind]", "NAME"),
+        _name,
     )
     storage: str | None = option(
         _typer(

@@ -83,7 +83,7 @@ def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
         options.timeout_s,
         options.constant,
     )
-    if options.measurer == LOCAL:  # others may have the device elsewhere
+    if options.measurer == LOCAL and options.fleet is None:  # others have the device elsewhere
         check_target(target)
     return task, path or check_log(log_name(task.workload.template))
 

@@ -11,6 +11,9 @@ from os import PathLike
 from autotune.cost_model.base import CostModel
 from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_cost_model
 from autotune.cost_model.xgboost_model import load_alone
+from autotune.errors import UsageError
+from autotune.fleet.fleet import Fleet
+from autotune.fleet.fleet_measurer import FleetMeasurer
 from autotune.measure.custom_measurer import LOCAL, CustomMeasurer, MeasurerChoice, find_measurer
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.measurer import Measurer
@@ -52,6 +55,8 @@ class TuningRequest:
     cost_model: CostModelChoice = XGBOOST  # Of the model tuner.
     features: FeaturesChoice = LOOPS  # What it reads of candidates.
     measurer: MeasurerChoice = LOCAL
+    fleet: Fleet | None = None  # Measures in place of this machine; all requests of a run share it.
+    devices: str | None = None  # Of the fleet: "any", or part of a name; None for most of a kind.
 
 
 def check_parts(
@@ -61,6 +66,14 @@ def check_parts(
     find_cost_model(cost_model)
     find_features(features)
     find_measurer(measurer)
+
+
+def check_fleet(has_fleet: bool, devices: str | None, measurer: MeasurerChoice) -> None:
+    """Raise UsageError if these do not go together."""
+    if has_fleet and measurer != LOCAL:
+        raise UsageError("a fleet and a measurer are given: give one of them")
+    if devices is not None and not has_fleet:
+        raise UsageError("devices are those of a fleet, and there is none")
 
 
 def tune_requests(
@@ -102,6 +115,9 @@ def make_measurer(
     fork_server: of its workers, if it was started before.
     """
     task = request.task
+    if request.fleet is not None:
+        policy, timeout_s = request.policy, request.timeout_s
+        return FleetMeasurer(request.fleet, task, policy, timeout_s, seed, request.devices)
     if request.measurer != LOCAL:
         return CustomMeasurer(request.measurer, task, request.policy, request.timeout_s, seed)
     reference, text = task.worker_source

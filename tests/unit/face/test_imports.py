@@ -11,7 +11,7 @@ import pytest
 HEAVY = {
     "ml_dtypes", "xgboost", "optuna", "pandas", "llvmlite", "cupy", "rich", "typer", "click",
     "yaml", "pyarrow", "sklearn", "lark", "islpy", "cuda", "pynvml",
-    "torch", "jax",
+    "torch", "jax", "ray",
 }  # fmt: skip
 
 

@@ -1,0 +1,43 @@
+"""A device of a fleet: the runner that owns it, its pending calls, and how often it has failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from autotune.fleet.cluster import Handle, Node, Ticket
+from autotune.fleet.reference_kernel import ReferenceTimes
+
+
+@dataclass(eq=False)
+class Call:
+    """A pending call of a runner."""
+
+    device: Device
+    generation: int  # Of the device's runner, when it was called.
+    method: str
+    subject: Any  # What it is about, for whoever has called.
+    limit_s: float  # Seconds that it may take, once it is the first of the device.
+    ticket: Ticket
+    since: float | None = None  # When it became the first, in monotonic seconds.
+
+
+@dataclass(eq=False)
+class Device:
+    """A device; a runner owns it, which is replaced if it is lost."""
+
+    node: Node
+    gpu: str | None  # Its number on the node; None for the processor.
+    runner: Handle
+    generation: int = 0  # Number of runners that were lost.
+    up: int = -1  # The generation of the runner that has answered: until then it may never start.
+    failures: int = 0  # In a row.
+    why_out: str = ""  # Why it measures no more; "" while it does.
+    is_gone: bool = False  # Whether its whole node is lost.
+    line: list[Call] = field(default_factory=list)  # Pending calls, in order.
+    reference: ReferenceTimes | None = None  # As long as it was not timed.
+
+    @property
+    def name(self) -> str:
+        """The node, and the number of its GPU."""
+        return self.node.name if self.gpu is None else f"{self.node.name}:gpu{self.gpu}"

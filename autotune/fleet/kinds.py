@@ -1,0 +1,68 @@
+"""Devices of one kind: only they measure for one search, unless it is asked for otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.reuse.grades import Grade, device_grade, device_text
+from autotune.system.words import counted, named
+
+ANY = "any"  # Devices of all kinds.
+
+Facts = Mapping[str, Any]  # A device, as records say it.
+
+
+def same_kind(one: Facts, other: Facts) -> bool:
+    """Whether times of one device are times of the other."""
+    return device_grade(one, other)[0] is Grade.EXACT
+
+
+def by_kind(devices: Mapping[str, Facts]) -> list[list[str]]:
+    """Return the names of devices, those of one kind together; the largest kind first."""
+    kinds: list[list[str]] = []
+    for name, facts in devices.items():
+        own = next((kind for kind in kinds if same_kind(devices[kind[0]], facts)), None)
+        if own is None:
+            kinds.append([name])
+        else:
+            own.append(name)
+    return sorted(kinds, key=len, reverse=True)
+
+
+def choose(devices: Mapping[str, Facts], wanted: str | None) -> list[str]:
+    """Return the names of the devices that measure for a search; the first says its kind.
+
+    wanted: "any", or part of the name of a kind of device; None for the kind of most devices.
+
+    UsageError if there is no such device.
+    """
+    if wanted == ANY:
+        return [name for kind in by_kind(devices) for name in kind]
+    if wanted is None:
+        return by_kind(devices)[0]
+    fitting = {name: facts for name, facts in devices.items() if is_wanted(facts, wanted)}
+    if not fitting:
+        has = named(device_text(facts) for facts in devices.values())
+        raise UsageError(f"no device of the fleet is called {wanted!r}: it has {has}")
+    return by_kind(fitting)[0]
+
+
+def is_wanted(facts: Facts, wanted: str) -> bool:
+    """Whether part of a device's name is what is wanted, in any case of letters."""
+    return wanted.casefold() in str(facts.get("name", "")).casefold()
+
+
+def kinds_text(devices: Mapping[str, Facts], chosen: Sequence[str]) -> str:
+    """Return which kinds of devices do not measure, in words; "" if all do."""
+    others = [kind for kind in by_kind(devices) if kind[0] not in chosen]
+    if not others:
+        return ""
+    first = devices[chosen[0]]
+    counts = ", ".join(f"{len(kind)} of {device_text(devices[kind[0]], first)}" for kind in others)
+    return (
+        f"{counted(len(chosen), 'device')} of {device_text(first)} "
+        f"{'measures' if len(chosen) == 1 else 'measure'}; not {counts}: devices of one kind "
+        "measure for one search unless others are asked for"
+    )

@@ -1,0 +1,29 @@
+"""Tells two states of this package apart that have the same version."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+# The packages that are installed together, each beside the others.
+PACKAGES = ("autotune", "features", "records", "search_spaces")
+
+
+def package_folders() -> list[Path]:
+    """Return the folders of the packages, as this process has loaded them."""
+    import importlib.util
+
+    found = (importlib.util.find_spec(name) for name in PACKAGES)
+    return [Path(spec.origin).parent for spec in found if spec is not None and spec.origin]
+
+
+@functools.cache
+def package_digest() -> str:
+    """Return a digest of all files of Python of the packages."""
+    digest = hashlib.sha256()
+    for name, folder in zip(PACKAGES, package_folders(), strict=True):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"{name}/{path.relative_to(folder)}".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,250 @@
+"""Which devices measure for one workload: of one kind, of our version, as fast as their peers."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from autotune.errors import AutotuneError, UsageError
+from autotune.fleet import kinds, peers
+from autotune.fleet.calls import BROKEN, PROBES, Calls, Ended
+from autotune.fleet.device import Device
+from autotune.fleet.fleet import Fleet
+from autotune.fleet.package_digest import package_digest
+from autotune.fleet.reference_kernel import TIMEOUT_S
+from autotune.fleet.runner import DONE, made_for
+from autotune.runtime import environment
+from autotune.target import Target
+
+_log = logging.getLogger(__name__)
+
+START_S = 180.0  # In which a runner has to start: it may wait for the resources of its node.
+LATE_S = 20.0  # Seconds that devices are waited for once one has started.
+GRACE_S = 30.0  # In which a node may join if no device is left.
+POLL_S = 0.5
+
+# Packages whose versions have to be the same as here; of Python its first two numbers.
+_SAME = ("autotune", "llvmlite", "numpy")
+
+
+class Roster:
+    """The devices of a workload: those that start, those that measure.
+
+    wanted: as `kinds.choose` has it.
+    """
+
+    def __init__(self, fleet: Fleet, target: Target, wanted: str | None) -> None:
+        self._fleet = fleet
+        self._target = target
+        self._wanted = wanted
+        self._on_gpu = not target.on_cpu
+        self._asked: dict[Device, int] = {}  # the generation of the runner that was asked
+        self._facts: dict[Device, Mapping[str, Any]] = {}
+        self._sharing = False
+        self._is_open = False
+        self._refused: dict[Device, str] = {}
+        self._ready: list[Device] = []
+        self._empty_since: float | None = None
+        self.kind: dict[str, Any] | None = None  # The device, as records say it, once chosen.
+
+    # -- what a measurer asks ----------------------------------------------------------------
+
+    @property
+    def ready(self) -> list[Device]:
+        """The devices that can measure now."""
+        return [each for each in self._ready if each.up == each.generation and not each.why_out]
+
+    def recorded(self, device: Device) -> dict[str, Any]:
+        """Return a device as records say it, with its node."""
+        own = dict(self._facts[device]["device"])
+        assert self.kind is not None
+        alike = kinds.same_kind(self.kind, own)
+        return {**(self.kind if alike else own), "node": device.name}
+
+    def same_kind(self, device: Device, recorded: Mapping[str, Any] | None) -> bool:
+        """Whether a result from a recorded device may stand for one of this device."""
+        own = self._facts[device]["device"]
+        return kinds.same_kind(own, self.kind or own if recorded is None else recorded)
+
+    # -- joining -----------------------------------------------------------------------------
+
+    def open(self, calls: Calls) -> None:
+        """Start runners, choose the kind of device, and time the reference kernels.
+
+        UsageError if there is no device to measure on.
+        """
+        self._asked.clear()
+        self._ready.clear()
+        self._facts.clear()
+        self._is_open = False
+        self._await(calls, "describe", self._is_described)
+        if not self._is_described():
+            raise UsageError(self._nothing())
+        if self.kind is None:
+            self._choose()
+        self._check_sharing()
+        for device in [*self._facts]:
+            self._after_facts(device, calls)
+        self._await(calls, "time_reference", lambda: bool(self.ready))
+        self._is_open = True
+        self._set_aside(self.ready)
+        if not self.ready:
+            raise UsageError(self._nothing())
+
+    def join(self, calls: Calls) -> None:
+        """Ask devices what they are that are new, or have a new runner."""
+        for device in self._fleet.devices(self._on_gpu):
+            known = device.up == device.generation and device in self._facts
+            if not known and self._asked.get(device) != device.generation:
+                self._asked[device] = device.generation
+                calls.send(device, "describe", self._target.recorded, limit_s=START_S)
+
+    def handle(self, ended: Ended, calls: Calls) -> bool:
+        """Handle the end of a call that this object has made; return whether it was one."""
+        device, method = ended.call.device, ended.call.method
+        if method not in PROBES:
+            return False
+        if ended.status in BROKEN:
+            return True  # its new runner is asked again
+        if method == "describe":
+            self._described(device, ended, calls)
+        else:
+            device.reference = ended.value
+            self._admit(device)
+        return True
+
+    def check_left(self, calls: Calls) -> None:
+        """Raise AutotuneError if no device is left, and none has joined for a while."""
+        if self.ready or any(not call.device.why_out for call in calls.pending):
+            self._empty_since = None
+            return
+        now = self._fleet.clock()
+        self._empty_since = now if self._empty_since is None else self._empty_since
+        grace_s = 0.0 if self._fleet.address.is_local else GRACE_S
+        if now - self._empty_since >= grace_s:
+            raise AutotuneError(f"no device of the fleet is left: {self._reasons()}")
+
+    # -- how a device joins ------------------------------------------------------------------
+
+    def _await(self, calls: Calls, method: str, found: Callable[[], bool]) -> None:
+        """Wait until all calls of a method have ended, or for a while once there is a device."""
+        fleet = self._fleet
+        begin, late_at = fleet.clock(), math.inf
+        while True:
+            self.join(calls)
+            now, is_found = fleet.clock(), found()
+            awaited = (method,) if is_found else (method, "describe")
+            pending = any(call.method in awaited for call in calls.pending)
+            if is_found:
+                late_at = min(late_at, now + LATE_S)
+            if now >= min(late_at, begin + START_S):
+                return
+            if not pending and (is_found or not self._may_join(now - begin)):
+                return
+            if not calls.pending:
+                fleet.sleep(POLL_S)
+            for ended in calls.next(POLL_S):
+                self.handle(ended, calls)
+
+    def _may_join(self, seconds: float) -> bool:
+        """Whether a node may take the place of others that were lost so many seconds ago."""
+        return not self._fleet.address.is_local and bool(self._fleet.reasons) and seconds < GRACE_S
+
+    def _is_described(self) -> bool:
+        return any(not device.why_out for device in self._facts)
+
+    def _described(self, device: Device, ended: Ended, calls: Calls) -> None:
+        why = ended.value if ended.status != DONE else self._unlike(ended.value)
+        if why:
+            self._refused[device] = why
+            _log.warning("%s is left out: %s", device.name, why)
+            return
+        if device.gpu is not None:
+            device.gpu = ended.value["gpu"] or device.gpu
+        self._facts[device] = ended.value
+        if self.kind is not None:
+            self._check_sharing()
+            self._after_facts(device, calls)
+
+    def _after_facts(self, device: Device, calls: Calls) -> None:
+        """Let a device of the right kind time the reference kernels, unless that is done."""
+        own = self._facts[device]["device"]
+        if self._wanted != kinds.ANY and not kinds.same_kind(self.kind or own, own):
+            return
+        if device.reference is None and not self._sharing:
+            limit_s = TIMEOUT_S + START_S
+            calls.send(device, "time_reference", self._target.recorded, limit_s=limit_s)
+        else:
+            self._admit(device)
+
+    def _admit(self, device: Device) -> None:
+        """Let a device measure; one that joins late, unless its peers are faster or steadier."""
+        if device not in self._ready:
+            self._ready.append(device)
+        if self._is_open:
+            self._set_aside([device])
+
+    def _set_aside(self, devices: Iterable[Device]) -> None:
+        """Leave those of some devices out that are slower or noisier than others of their kind."""
+        if self._sharing:
+            return
+        timed = {each: each.reference for each in self.ready if each.reference is not None}
+        for group in kinds.by_kind({each.name: self._facts[each]["device"] for each in timed}):
+            own = {each.name: times for each, times in timed.items() if each.name in group}
+            aside = peers.set_aside(own)
+            for device in devices:
+                if device.name in aside:
+                    self._fleet.retire(device, f"it is set aside: {aside[device.name]}")
+
+    def _choose(self) -> None:
+        """Choose the kind of device that measures, and say which do not."""
+        found = {device.name: facts["device"] for device, facts in self._facts.items()}
+        chosen = kinds.choose(found, self._wanted)
+        self.kind = dict(found[chosen[0]])
+        text = kinds.kinds_text(found, chosen)
+        if text:
+            _log.warning("%s", text)
+
+    def _check_sharing(self) -> None:
+        """Find out whether devices are simulated: nodes that have the same processors."""
+        if self._on_gpu or self._sharing:
+            return
+        every = [(facts["machine"], cpu) for facts in self._facts.values() for cpu in facts["cpus"]]
+        self._sharing = len(set(every)) < len(every)
+        if self._sharing:
+            _log.warning("nodes of the fleet share processors: they disturb each other's times")
+
+    def _unlike(self, facts: Mapping[str, Any]) -> str:
+        """Return in what a node differs from here so that it cannot measure for us; "" if not."""
+        here, there = environment.versions(), facts["versions"]
+        python = [".".join(each["python"].split(".")[:2]) for each in (here, there)]
+        if python[0] != python[1]:
+            return f"it has Python {python[1]}, here is {python[0]}"
+        for name in _SAME:
+            if here.get(name) != there.get(name):
+                return f"it has {name} {there.get(name)}, here is {here.get(name)}"
+        if facts["digest"] != package_digest():
+            return f"its files of autotune {here.get('autotune')} are others than those here"
+        made_here = made_for(self._target)
+        for name, value in facts["made_for"].items():
+            if value != made_here[name]:
+                option = {"threads": f"-threads={value}", "vector_bytes": "-mcpu=NAME"}[name]
+                return (
+                    f"it has {name} {value}, here are {made_here[name]}, and rules would make "
+                    f"other schedules: give the target {option}, or run on a machine like it"
+                )
+        return ""
+
+    def _nothing(self) -> str:
+        """Return why there is no device to measure on."""
+        said = self._reasons()
+        if not said and self._asked:
+            said = "no runner has started: are its CPUs or GPUs in use?"
+        what = "GPU" if self._on_gpu else "CPU"
+        return f"fleet {self._fleet.address}: {said or f'it has no node with a {what}'}"
+
+    def _reasons(self) -> str:
+        refused = [f"{device.name}: {why}" for device, why in self._refused.items()]
+        return "; ".join([*self._fleet.reasons, *refused])

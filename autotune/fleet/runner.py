@@ -1,0 +1,195 @@
+"""What runs on a node: it owns one device, and holds a supervised measurer for each workload.
+
+One object of `Runner` lives in a process of the cluster; the tuner calls `answer`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import AutotuneError, UsageError
+from autotune.fleet.package_digest import package_digest
+from autotune.fleet.reference_kernel import ReferenceTimes, time_reference
+from autotune.fleet.workload_spec import WorkloadSpec
+from autotune.measure.candidate import describe
+from autotune.measure.local_measurer import LocalMeasurer
+from autotune.measure.result import MeasureInput, MeasureResult
+from autotune.measure.roofline import Ceiling
+from autotune.runtime import environment
+from autotune.runtime.backends import backend_of
+from autotune.system import host
+from autotune.system.words import one_line
+from autotune.target import Target
+from search_spaces import Config
+
+MAX_OPEN = 4  # Workloads that may keep worker processes at the same time.
+
+# How a call has ended: as it should; the workload cannot be used; the device has failed.
+DONE, REFUSED, FAILED = "done", "refused", "failed"
+
+Answer = tuple[str, Any, list[str]]  # How it ended, the result or a message, and warnings.
+
+
+class Runner:
+    """Measures candidates on the device that its process was given.
+
+    builders: processes that build at a time; None for what `LocalMeasurer` takes.
+    """
+
+    def __init__(self, builders: int | None = None) -> None:
+        self._builders = builders
+        self._open: OrderedDict[str, LocalMeasurer] = OrderedDict()  # by the key of the workload
+        self._ahead: deque[tuple[str, MeasureInput]] = deque()
+        self._warnings = _Warnings()
+        logging.getLogger("autotune").addHandler(self._warnings)
+
+    def answer(self, method: str, *args: Any) -> Answer:
+        """Call a method; return how that ended, instead of an exception that has to be pickled."""
+        try:
+            status, value = DONE, getattr(self, method)(*args)
+        except UsageError as error:
+            status, value = REFUSED, one_line(str(error))
+        except AutotuneError as error:
+            status, value = FAILED, one_line(str(error))
+        except Exception as error:
+            status, value = FAILED, describe(error)
+        return status, value, self._warnings.taken()
+
+    # -- the device --------------------------------------------------------------------------
+
+    def describe(self, target: str) -> dict[str, Any]:
+        """Return what is known of the device and of this machine.
+
+        "device": as records say it. "versions": of the packages here, "digest": of our own files.
+        "made_for": facts that rules look at when they make a schedule for this machine.
+        "gpu": the number of the GPU on this machine, where Ray has given one to this process.
+        "machine", "cpus": which machine it is, and which of its CPUs this process may use.
+        """
+        parsed = Target.of(target)
+        backend_of(parsed).facts(parsed)  # an error says why there is no such device
+        return {
+            "device": environment.device(parsed),
+            "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+            "versions": environment.versions(parsed),
+            "digest": package_digest(),
+            "made_for": made_for(parsed),
+            "machine": host.boot_id(),
+            "cpus": sorted(os.sched_getaffinity(0)),
+        }
+
+    def time_reference(self, target: str) -> ReferenceTimes:
+        """Time the reference kernels, with nothing else of ours running."""
+        self.close_all()
+        return time_reference(target)
+
+    # -- candidates --------------------------------------------------------------------------
+
+    def expect(self, spec: WorkloadSpec, candidate: MeasureInput) -> None:
+        """Build a candidate soon, because it is measured next; called beside `measure`."""
+        self._ahead.append((spec.key, candidate))
+
+    def measure(
+        self, spec: WorkloadSpec, candidate: MeasureInput, known: Sequence[MeasureResult] = ()
+    ) -> tuple[MeasureResult, float | None]:
+        """Return the result of a candidate, and the seconds that opening the workload takes.
+
+        known: results of others whose kernels need not be measured again.
+        """
+        measurer = self._measurer(spec)
+        for result in known:
+            measurer.remember(result)
+        ahead = [each for key, each in self._taken_ahead() if key == spec.key]
+        measurer.build([candidate, *(each for each in ahead if each.config != candidate.config)])
+        return measurer.run(candidate), measurer.opening_s
+
+    def compare(
+        self,
+        spec: WorkloadSpec,
+        configs: Sequence[Config],
+        seconds: float,
+        seed: int,
+        fresh: bool,
+        check: bool,
+    ) -> dict[str, Any]:
+        """Time candidates in turns; return "results", and what the next round depends on."""
+        measurer = self._measurer(spec)
+        results = measurer.compare(configs, seconds, seed, fresh, check)
+        return {"results": results, "opening_s": measurer.opening_s, "built": [*measurer.built]}
+
+    def ceiling(self, spec: WorkloadSpec) -> Ceiling:
+        """Measure the device's peak for work of this kind and size."""
+        return self._measurer(spec).ceiling()
+
+    def close(self, key: str) -> None:
+        """End the processes of a workload."""
+        measurer = self._open.pop(key, None)
+        if measurer is not None:
+            measurer.close()
+
+    def close_all(self) -> None:
+        """End the processes of all workloads."""
+        for key in [*self._open]:
+            self.close(key)
+
+    @cached_property
+    def _folder(self) -> tempfile.TemporaryDirectory[str]:
+        """A folder that goes when this process ends as it should."""
+        return tempfile.TemporaryDirectory(prefix="autotune-fleet-")
+
+    def _taken_ahead(self) -> list[tuple[str, MeasureInput]]:
+        found = []
+        while self._ahead:  # more may come at any time
+            found.append(self._ahead.popleft())
+        return found
+
+    def _measurer(self, spec: WorkloadSpec) -> LocalMeasurer:
+        """Return the measurer of a workload; only the latest few keep their processes."""
+        found = self._open.get(spec.key)
+        if found is None:
+            reference, text = spec.placed(lambda: Path(self._folder.name))
+            found = self._open[spec.key] = LocalMeasurer(
+                reference,
+                spec.args,
+                spec.target,
+                spec.policy,
+                spec.timeout_s,
+                spec.seed,
+                self._builders,
+                text=text,
+                constant=spec.constant,
+            )
+        self._open.move_to_end(spec.key)
+        while len(self._open) > MAX_OPEN:
+            _, oldest = self._open.popitem(last=False)
+            oldest.close()
+        return found
+
+
+def made_for(target: Target) -> dict[str, int]:
+    """Return the facts of this machine by which rules make other schedules on another one."""
+    if target.kind != "llvm":
+        return {}
+    found = environment.device(target)
+    return {"threads": found["threads"], "vector_bytes": found["vector_bytes"]}
+
+
+class _Warnings(logging.Handler):
+    """Keeps warnings for the tuner, which is on another machine."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(one_line(record.getMessage()))
+
+    def taken(self) -> list[str]:
+        lines, self._lines = self._lines, []
+        return lines

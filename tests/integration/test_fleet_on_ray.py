@@ -1,0 +1,349 @@
+"""Fleets on clusters of Ray with 2 and 4 nodes, all on this machine: run with -m fleet."""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ray = pytest.importorskip("ray")
+
+from autotune import te  # noqa: E402
+from autotune.errors import AutotuneError, UsageError  # noqa: E402
+from autotune.fleet import ray_cluster  # noqa: E402
+from autotune.fleet.address import Address  # noqa: E402
+from autotune.fleet.fleet import Fleet  # noqa: E402
+from autotune.fleet.fleet_measurer import FleetMeasurer  # noqa: E402
+from autotune.fleet.package_digest import PACKAGES  # noqa: E402
+from autotune.fleet.reference_kernel import time_reference  # noqa: E402
+from autotune.measure.result import MeasureInput  # noqa: E402
+from autotune.measure.timing_policy import TimingPolicy  # noqa: E402
+from autotune.task.task import Task  # noqa: E402
+from autotune.tuning import tune_job  # noqa: E402
+from records import RecordStore  # noqa: E402
+
+pytestmark = [
+    pytest.mark.fleet,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("default"),  # those of Ray are not ours
+]
+
+QUICK = TimingPolicy(repeats=2, min_repeat_ms=0.5)
+SIZES = {"m": 64, "n": 64, "k": 64}
+
+
+class Nodes:
+    """A cluster whose nodes a test adds and kills; its head runs nothing else."""
+
+    def __init__(self, count, **head):
+        from ray.cluster_utils import Cluster
+
+        head = {"num_cpus": 0, "include_dashboard": False, "node_name": "head", **head}
+        self.cluster = Cluster(initialize_head=True, head_node_args=head)
+        self.nodes = {}
+        for _ in range(count):
+            self.add()
+
+    def add(self):
+        name = f"n{len(self.nodes)}"
+        self.nodes[name] = self.cluster.add_node(num_cpus=1, node_name=name)
+        return name
+
+    def kill(self, name):
+        self.cluster.remove_node(self.nodes[name], allow_graceful=False)
+
+    @property
+    def alive(self):
+        return [name for name, node in self.nodes.items() if node in self.cluster.worker_nodes]
+
+    @property
+    def address(self):
+        return str(self.cluster.address)
+
+
+@pytest.fixture
+def nodes(request):
+    made = Nodes(getattr(request, "param", 2))
+    yield made
+    ray.shutdown()
+    made.cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def task():
+    return Task.from_reference("matmul", SIZES)
+
+
+def measurer_of(nodes, task, **more):
+    return FleetMeasurer(Fleet(Address.parse(nodes.address)), task, QUICK, timeout_s=10.0, **more)
+
+
+def candidates(task, count):
+    space = task.space
+    near = space.by_distance(task.default_index, 6)
+    legal = (index for index in near if not task.refusal(index))
+    return [MeasureInput(space.config(index)) for index, _ in zip(legal, range(count))]  # noqa: B905
+
+
+def results(measurer, count):
+    found = {}
+    while len(found) < count:
+        each, result = measurer.next_result()
+        assert each.config.index not in found
+        found[each.config.index] = result
+    return found
+
+
+@pytest.mark.parametrize("nodes", [2, 4], indirect=True)
+def test_candidates_are_measured_on_all_nodes_each_once(nodes, task):
+    wanted = candidates(task, 24)
+    with measurer_of(nodes, task) as measurer:
+        assert measurer.width == len(nodes.nodes)
+        for each in wanted:
+            measurer.submit(each)
+        found = results(measurer, len(wanted))
+        configs = [each.config for each in wanted[:2]]
+        compared = measurer.compare(configs, 0.1, 0, fresh=True, check=True)
+    assert set(found) == {each.config.index for each in wanted}
+    assert sum(result.ok for result in found.values()) > len(wanted) / 2
+    assert {result.device["node"] for result in found.values()} == set(nodes.nodes)
+    assert set(compared) == {config.index for config in configs}
+
+
+def test_the_peak_and_one_candidate_at_a_time_are_measured_by_a_local_cluster(task):
+    with FleetMeasurer(Fleet(Address.parse("local")), task, QUICK) as measurer:
+        assert measurer.width == 1
+        assert measurer.ceiling().peak_flops["float32"] > 1e8
+        assert all(result.ok for _, result in measurer.measure(candidates(task, 1)))
+    assert not ray.is_initialized()
+
+
+def test_a_node_that_is_killed_loses_nothing_and_one_that_joins_measures(nodes, task):
+    wanted = candidates(task, 40)
+    with measurer_of(nodes, task) as measurer:
+        for each in wanted:
+            measurer.submit(each)
+        found = results(measurer, 6)
+        nodes.kill("n1")
+        late = nodes.add()
+        found |= results(measurer, len(wanted) - 6)
+        for each in wanted[:8]:
+            measurer.submit(each)
+        again = results(measurer, 8)
+    assert set(found) == {each.config.index for each in wanted}
+    assert late in {result.device["node"] for result in [*found.values(), *again.values()]}
+
+
+def test_a_runner_that_dies_is_started_anew(nodes, task, caplog):
+    wanted = candidates(task, 12)
+    with measurer_of(nodes, task) as measurer:
+        for each in wanted:
+            measurer.submit(each)
+        found = results(measurer, 2)
+        device = measurer._roster.ready[0]
+        ray.kill(device.runner)
+        found |= results(measurer, len(wanted) - 2)
+        assert measurer.width == 2
+    assert set(found) == {each.config.index for each in wanted}
+    assert "its runner is started anew" in caplog.text
+
+
+def test_a_package_that_no_node_has_is_sent_there(nodes, task, monkeypatch):
+    def sent(runner):
+        folders = os.environ["PYTHONPATH"].split(os.pathsep)
+        ours = [folder for folder in folders if "py_modules_files" in folder]
+        return [name for folder in ours for name in os.listdir(folder)]
+
+    monkeypatch.setattr(ray_cluster, "_installed", lambda: dict.fromkeys(nodes.nodes))
+    with measurer_of(nodes, task) as measurer:
+        device = measurer._roster.ready[0]
+        found = ray.get(device.runner.__ray_call__.remote(sent))
+        assert measurer.run(candidates(task, 1)[0]).ok
+    assert set(PACKAGES) <= set(found)
+
+
+def test_a_package_that_only_some_nodes_have_is_a_mistake_that_names_the_others(
+    nodes, task, monkeypatch
+):
+    monkeypatch.setattr(ray_cluster, "_installed", lambda: {"n0": "0.1.0", "n1": None})
+    with pytest.raises(UsageError, match="kernel-autotune is not installed on n1"):
+        measurer_of(nodes, task)
+    assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_a_cluster_that_is_not_there_is_a_mistake_of_one_line(address, task, monkeypatch):
+    monkeypatch.setenv("RAY_gcs_server_request_timeout_seconds", "2")
+    with pytest.raises(UsageError, match="no cluster of Ray can be used there") as error:
+        FleetMeasurer(Fleet(Address.parse(address)), task, QUICK)
+    assert "\n" not in str(error.value)
+
+
+def test_reference_kernels_take_some_time_on_this_machine():
+    found = time_reference("llvm")
+    assert 0.0 < found.multiply_s < 1.0
+    assert 0.0 < found.copy_s < 1.0
+    assert found.spread >= 0.0
+
+
+# -- whole runs ---------------------------------------------------------------------------------
+
+
+def command(log, trials, address):
+    words = [f"{name}={size}" for name, size in SIZES.items()]
+    return [
+        sys.executable, "-m", "autotune", "run", "matmul", "--set", *words, "--log", str(log),
+        "--trials", str(trials), "--fleet", address, "--tuner", "random", "--seed", "0",
+        "--repeats", "2", "--min-repeat-ms", "0.5", "--race", "0", "--json-lines",
+    ]  # fmt: skip
+
+
+def trials_of(log):
+    return [record for record in RecordStore(log).load() if record.is_trial]
+
+
+def check_log(log, wanted):
+    """Check that a log is whole, and that no configuration is in it twice."""
+    trials = trials_of(log)
+    counts = collections.Counter(str(record.config["values"]) for record in trials)
+    assert counts.most_common(1)[0][1] == 1
+    assert len(trials) >= wanted
+    return trials
+
+
+def test_a_run_on_two_simulated_nodes_writes_one_log_that_best_reads(tmp_path):
+    log = tmp_path / "log.jsonl"
+    done = subprocess.run(command(log, 16, "local:2"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    check_log(log, 16)
+    best = [sys.executable, "-m", "autotune", "best", "matmul", "--log", str(log), "--set"]
+    words = [f"{name}={size}" for name, size in SIZES.items()]
+    found = subprocess.run([*best, *words], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+def test_nodes_that_die_every_few_seconds_and_a_tuner_that_is_killed_twice_lose_nothing(
+    nodes, tmp_path
+):
+    log, wanted = tmp_path / "log.jsonl", 200
+    rng = random.Random(0)
+    killed = 0
+
+    def tuned_until(part):
+        """Run until the log has so many trials; a node dies, and one joins, every few seconds."""
+        nonlocal killed
+        tuner = subprocess.Popen(command(log, wanted, nodes.address), cwd=tmp_path)
+        next_kill = time.monotonic() + 6.0
+        while tuner.poll() is None and (not log.exists() or len(trials_of(log)) < part):
+            time.sleep(0.1)
+            if time.monotonic() >= next_kill:
+                nodes.kill(rng.choice(nodes.alive))
+                nodes.add()
+                killed += 1
+                next_kill = time.monotonic() + 4.0
+        return tuner
+
+    for part in (wanted // 3, 2 * wanted // 3):
+        tuner = tuned_until(part)
+        assert tuner.poll() is None
+        os.kill(tuner.pid, signal.SIGKILL)
+        tuner.wait()
+        check_log(log, part)
+    assert tuned_until(10 * wanted).wait() == 0
+    trials = check_log(log, wanted)
+    assert killed >= 3
+    assert len({record.device["node"] for record in trials}) >= 3
+
+
+def test_a_run_whose_head_is_gone_ends_and_keeps_its_log(nodes, tmp_path):
+    log = tmp_path / "log.jsonl"
+    tuner = subprocess.Popen(
+        command(log, 10_000, nodes.address), stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    while tuner.poll() is None and (not log.exists() or len(trials_of(log)) < 4):
+        time.sleep(0.2)
+    nodes.cluster.head_node.kill_all_processes(check_alive=False, allow_graceful=False)
+    _, said = tuner.communicate(timeout=180)
+    assert tuner.returncode != 0
+    assert "cannot be reached" in said or "is left" in said
+    check_log(log, 4)
+
+
+def test_all_nodes_gone_is_an_error_that_names_them(nodes, task, monkeypatch):
+    from autotune.fleet import roster
+
+    monkeypatch.setattr(roster, "GRACE_S", 1.0)
+    with measurer_of(nodes, task) as measurer:
+        for each in candidates(task, 8):
+            measurer.submit(each)
+        results(measurer, 1)
+        nodes.kill("n0")
+        nodes.kill("n1")
+        with pytest.raises(AutotuneError, match=r"no device of the fleet is left: n\d"):
+            results(measurer, 7)
+
+
+def _is_agent_of_ray(process):
+    line = " ".join(process.cmdline())
+    return "DashboardAgent" in line or "RuntimeEnvAgent" in line
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_ended_leaves_no_process_of_its_own_cluster(number, tmp_path):
+    psutil = pytest.importorskip("psutil")
+    log = tmp_path / "log.jsonl"
+    tuner = subprocess.Popen(
+        command(log, 10_000, "local:2"), stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    while tuner.poll() is None and (not log.exists() or len(trials_of(log)) < 4):
+        time.sleep(0.2)
+    started = psutil.Process(tuner.pid).children(recursive=True)
+    assert len(started) > 4
+    os.kill(tuner.pid, number)
+    _, said = tuner.communicate(timeout=60)
+    assert tuner.returncode == (130 if number == signal.SIGINT else -number)
+    if number == signal.SIGINT:
+        assert "interrupted after" in said.splitlines()[-1]
+    _, left = psutil.wait_procs(started, timeout=30)
+    # Ray does not end these two of its own when it is killed with its parent.
+    ours = [one for one in left if not _is_agent_of_ray(one)]
+    for one in left:
+        one.kill()
+    assert not ours
+    check_log(log, 4)
+
+
+def test_a_call_tunes_functions_of_its_own_on_the_shared_runners(nodes, tmp_path):
+    def double(n: int):
+        A = te.placeholder((n,), name="A")
+        return te.compute((n,), lambda i: A[i] * 2, name="B")
+
+    log = tmp_path / "log.jsonl"
+    common = {"log": log, "trials": 6, "policy": QUICK, "tuner": "random"}
+    workloads = [{"what": "matmul", "args": SIZES, **common}, {"what": double, "args": {"n": 4096},
+                                                             **common}]  # fmt: skip
+    found = tune_job(workloads, fleet=nodes.address, seed=0, progress=False)
+    assert all(tuned.best is not None and tuned.summary.measured >= 2 for tuned in found)
+    assert {record.device["node"] for record in trials_of(log)} <= set(nodes.nodes)
+    assert not ray.is_initialized()
+
+
+def test_a_cluster_is_reached_by_its_client_server(tmp_path):
+    pytest.importorskip("grpc")
+    nodes = Nodes(2, ray_client_server_port=24_001)
+    log = tmp_path / "log.jsonl"
+    try:
+        line = command(log, 8, "ray://127.0.0.1:24001")
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+    finally:
+        nodes.cluster.shutdown()
+    assert done.returncode == 0, done.stderr
+    check_log(log, 8)
+    assert "Traceback" not in done.stderr
+    assert all(text.startswith("{") for text in done.stdout.splitlines())

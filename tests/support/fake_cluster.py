@@ -1,0 +1,212 @@
+"""A cluster in the process of the test, with a clock of its own: nodes vanish, runners hang."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from autotune.fleet.address import Address
+from autotune.fleet.cluster import Node, RunnerLostError
+from autotune.fleet.fleet import Fleet
+from autotune.fleet.fleet_measurer import FleetMeasurer
+from autotune.fleet.package_digest import package_digest
+from autotune.fleet.reference_kernel import ReferenceTimes
+from autotune.fleet.runner import DONE, made_for
+from autotune.measure.result import MeasureInput, MeasureResult
+from autotune.measure.roofline import Ceiling
+from autotune.runtime import environment
+from autotune.target import Target
+from autotune.task.task import Task
+from search_spaces import Config
+
+ZEN = {"kind": "cpu", "name": "Zen 4", "threads": 8, "vector_bytes": 64}
+XEON = {"kind": "cpu", "name": "Xeon", "threads": 8, "vector_bytes": 64}
+STEADY = ReferenceTimes(multiply_s=1e-3, copy_s=1e-3, spread=0.01)
+
+
+def candidate(index):
+    return MeasureInput(Config(index, {"x": index}))
+
+
+class FakeRunner:
+    """What a test lets a device do; `measured` has the candidates, in order."""
+
+    def __init__(self, node, cpus=1, gpus=0):
+        self.node, self.cpus, self.gpus = node, cpus, gpus
+        self.device, self.reference = ZEN, STEADY
+        self.takes = 1.0  # Seconds of a measurement.
+        self.unlike = {}  # Facts that differ from those here.
+        self.ends = {}  # By method: how a call ends in place of what it should do.
+        self.measured, self.known, self.expected, self.closed = [], [], [], []
+        self.compared = 0
+
+    def answer(self, method, *args):
+        if method in self.ends:
+            status, value = self.ends[method]
+            return status, value, []
+        return DONE, getattr(self, method)(*args), []
+
+    def describe(self, target):
+        return {
+            "device": dict(self.device),
+            "versions": environment.versions(),
+            "digest": package_digest(),
+            "made_for": made_for(Target(target)),
+            "gpu": None,
+            "machine": self.node.id,
+            "cpus": [0],
+        } | self.unlike
+
+    def time_reference(self, target):
+        return self.reference
+
+    def expect(self, spec, candidate):
+        self.expected.append(candidate.config.index)
+
+    def measure(self, spec, candidate, known=()):
+        index = candidate.config.index
+        self.measured.append(index)
+        self.known += [result.code_hash for result in known]
+        return MeasureResult(costs_s=(1.0 + index,), code_hash=f"{index:x}"), 0.5
+
+    def compare(self, spec, configs, seconds, seed, fresh, check):
+        self.compared += 1
+        results = {c.index: MeasureResult(costs_s=(1.0 + c.index,)) for c in configs}
+        return {"results": results, "opening_s": 0.5, "built": [*results]}
+
+    def ceiling(self, spec):
+        return Ceiling({"float32": 1e9}, 1e9)
+
+    def close(self, key):
+        self.closed.append(key)
+
+
+class FakeCluster:
+    """Runs each call when its time has come; `runners` has all that were started, in order."""
+
+    def __init__(self, *names, prepare=lambda runner: None, gpus=0):
+        self.now = 0.0
+        self.prepare = prepare
+        self.alive = [Node(f"id-{name}", name, cpus=2, gpus=gpus) for name in names]
+        self.runners = []
+        self.lost = {}  # Runners that have ended, and why.
+        self.poison = set()  # Candidates that end the runner that measures them.
+        self.ended = False
+        self._numbers = itertools.count()
+        self._calls = {}  # By ticket: runner, method, arguments.
+        self._began = {}  # When the first call of a runner began, by ticket.
+        self._answers = {}
+
+    def clock(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def of(self, name):
+        """Return the latest runner of a node."""
+        return next(r for r in reversed(self.runners) if r.node.name == name)
+
+    def kill(self, name, node=True):
+        """End the runners of a node; the node itself, too, unless told otherwise."""
+        for runner in self.runners:
+            if runner.node.name == name:
+                self.lost.setdefault(runner, "its process died")
+        if node:
+            self.alive = [each for each in self.alive if each.name != name]
+
+    def join(self, name):
+        self.alive.append(Node(f"id-{name}-{len(self.runners)}", name, cpus=2))
+
+    # -- what `Cluster` has ------------------------------------------------------------------
+
+    def nodes(self):
+        return list(self.alive)
+
+    def start_runner(self, node, cpus, gpus, builders):
+        runner = FakeRunner(node, cpus, gpus)
+        self.prepare(runner)
+        self.runners.append(runner)
+        return runner
+
+    def call(self, runner, method, *args, beside=False):
+        if beside:
+            runner.answer(method, *args)
+            return None
+        ticket = next(self._numbers)
+        self._calls[ticket] = (runner, method, args)
+        self._begin()
+        return ticket
+
+    def wait(self, tickets, seconds):
+        end = self.now + seconds
+        while True:
+            self._begin()
+            ready = [t for t in tickets if t in self._answers or self._is_lost(t)]
+            if ready:
+                return ready
+            ends = {t: self._end_of(t) for t in self._began if t not in self._answers}
+            first = min(ends, key=ends.get, default=None)
+            if first is None or ends[first] > end:
+                self.now = end
+                return []
+            self.now = max(self.now, ends[first])
+            runner, method, args = self._calls[first]
+            if method == "measure" and args[1].config.index in self.poison:
+                self.lost[runner] = "its memory was used up"
+            else:
+                self._answers[first] = runner.answer(method, *args)
+
+    def result(self, ticket):
+        runner = self._calls[ticket][0]
+        if ticket not in self._answers:
+            raise RunnerLostError(self.lost[runner])
+        return self._answers[ticket]
+
+    def stop(self, runner):
+        self.lost.setdefault(runner, "it was stopped")
+
+    def close(self):
+        self.ended = True
+
+    # -- its clock ---------------------------------------------------------------------------
+
+    def _is_lost(self, ticket):
+        return self._calls[ticket][0] in self.lost
+
+    def _begin(self):
+        """Begin the first pending call of each runner."""
+        busy = set()
+        for ticket, (runner, _, _) in self._calls.items():
+            if ticket not in self._answers and not self._is_lost(ticket) and runner not in busy:
+                busy.add(runner)
+                self._began.setdefault(ticket, self.now)
+        self._began = {t: at for t, at in self._began.items() if not self._is_lost(t)}
+
+    def _end_of(self, ticket):
+        runner, method, _ = self._calls[ticket]
+        takes = runner.takes if method == "measure" else 0.0
+        return self._began[ticket] + (math.inf if takes is None else takes)
+
+
+def fleet_on(cluster, address="auto"):
+    return Fleet(Address.parse(address), lambda _: cluster, cluster.clock, cluster.sleep)
+
+
+def measurer_on(cluster, devices=None, fleet=None, **args):
+    """Return a measurer of a small product on a cluster."""
+    task = Task.from_reference("matmul", {"m": 16, "n": 16, "k": 16, **args})
+    fleet = fleet or fleet_on(cluster)
+    return FleetMeasurer(fleet, task, devices=devices)
+
+
+def measured(measurer, count):
+    """Submit candidates 0 to `count` - 1; return their results by index, each once."""
+    for index in range(count):
+        measurer.submit(candidate(index))
+    found = {}
+    for _ in range(count):
+        each, result = measurer.next_result()
+        assert each.config.index not in found
+        found[each.config.index] = result
+    return found
