@@ -14,6 +14,7 @@ from autotune.target import Target
 from autotune.trace.symbolic_values import SymbolicInt
 from autotune.trace.value_sources import ValueSource
 from search_spaces import AnnotateKnob, ChoiceKnob, ReorderKnob, SplitKnob
+from search_spaces.knob import MAX_VALUES
 
 T = TypeVar("T")
 
@@ -236,6 +237,11 @@ def _range_values(
         needs = "low >= 1 and step >= 2" if log else "step >= 1"
         raise UsageError(f"define_range({name!r}): needs {needs}, got low {least} and step {by}")
     if not log:
+        if (most - least) // by >= MAX_VALUES:
+            raise UsageError(
+                f"define_range({name!r}): {(most - least) // by + 1} values are more than "
+                f"{MAX_VALUES}; take a larger step, or log=True"
+            )
         return range(least, most + 1, by)
     values = [least]
     while values[-1] * by <= most:

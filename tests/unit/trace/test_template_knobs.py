@@ -329,6 +329,7 @@ def test_a_range_may_name_its_default() -> None:
     ("arguments", "said"),
     [
         ((5, 4), "low 5 is larger than high 4"),
+        ((0, 10**15), "1000000000000001 values are more than 1048576; take a larger step"),
         ((1, 4, 0), "needs step >= 1, got low 1 and step 0"),
         ((0, 8, 2, True), "needs low >= 1 and step >= 2, got low 0"),
         ((1, 8, 1, True), "needs low >= 1 and step >= 2, got low 1 and step 1"),
