@@ -22,6 +22,7 @@ from autotune.external.included_files import with_included
 from records.formats.kernel_tuner import SCHEMA_VERSION, parse_document
 from records.formats.malformed import MALFORMED, as_number, as_object
 from records.formats.skipped import SkippedParts
+from records.record_errors import RecordError
 from records.storage.append_only_log import RecordStore
 from records.storage.files import replacing
 
@@ -67,8 +68,8 @@ class RecordedCache:
             try:
                 row = read_entry(as_object(entry, "it"))
                 texts = {n: str(row[n]) for n in choices}
-                if has_time(row):
-                    as_number(row["time"], "time")
+                if has_time(row) and as_number(row["time"], "time") <= 0:
+                    raise RecordError(f"time must be above 0, not {row['time']}")
             except MALFORMED as error:
                 skipped.add(name, error)
                 continue

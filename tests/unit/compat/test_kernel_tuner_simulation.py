@@ -12,6 +12,7 @@ import pytest
 from autotune.compat.kernel_tuner import tune_kernel
 from autotune.compat.kernel_tuner.util import CompilationFailedConfig
 from autotune.errors import UsageError
+from records import RecordWarning
 
 
 def simulated(path: Path, **changed: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -39,6 +40,17 @@ def foreign(tmp_path: Path) -> Path:
     }  # fmt: skip
     (tmp_path / "foreign.json").write_text(json.dumps(document))
     return tmp_path / "foreign.json"
+
+
+@pytest.mark.parametrize("time", [-1, 0, "fast"])
+def test_an_entry_with_an_impossible_time_is_passed_over(foreign: Path, time: Any) -> None:
+    document = json.loads(foreign.read_text())
+    document["cache"]["3,x"]["time"] = time
+    foreign.write_text(json.dumps(document))
+    with pytest.warns(RecordWarning, match=r"skipped 1 of 4"):
+        results, env = simulated(foreign, restrictions=["a != 3"])
+    assert sorted(r["a"] for r in results) == [1, 2, 4]
+    assert env["best_config"]["a"] == 4
 
 
 def test_a_cache_answers_without_a_device_or_a_compiler(
