@@ -23,6 +23,8 @@ from typing import Any, NoReturn, TextIO
 
 PACKAGES = ("autotune", "features", "records", "search_spaces")
 LIBRARIES = ("optuna", "matplotlib.figure")
+# They need a library that need not be installed.
+OPTIONAL = {"autotune.fleet.ray_cluster"}
 
 
 def serve(connection: socket.socket) -> dict[str, Any]:
@@ -104,7 +106,7 @@ def _modules() -> Iterator[str]:
     for name in PACKAGES:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
-            if not module.name.endswith("__main__"):
+            if not module.name.endswith("__main__") and module.name not in OPTIONAL:
                 yield module.name
 
 
