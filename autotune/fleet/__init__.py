@@ -2,5 +2,5 @@
 
 In: the candidates of a search. Out: their results, in any order, each with its node and device.
 Read `fleet_measurer.py` first. `cluster.py` says what is needed of a cluster, and `ray_cluster.py`,
-the only module that imports Ray, does it. `runner.py` is what runs on the nodes.
+the only module that imports Ray, does it. `fleet_runner.py` is what runs on the nodes.
 """

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.fleet.cluster import Cluster, RunnerLostError
-from autotune.fleet.device import Call, Device
-from autotune.fleet.runner import FAILED, Answer
+from autotune.fleet.fleet_device import FleetDevice, RunnerCall
+from autotune.fleet.fleet_runner import FAILED, Answer
 
 _log = logging.getLogger(__name__)
 
@@ -19,14 +19,14 @@ PROBES = ("describe", "time_reference")  # Calls by which a device joins.
 
 # Told that a device's runner is lost: the device, the generation of the runner, why, and whether
 # the node is known to be dead.
-OnLost = Callable[[Device, int, str, bool], object]
+OnLost = Callable[[FleetDevice, int, str, bool], object]
 
 
 @dataclass(frozen=True)
 class Ended:
     """How a call has ended."""
 
-    call: Call
+    call: RunnerCall
     status: str  # DONE, REFUSED, FAILED or LOST.
     value: Any  # The result, or a message.
     was_first: bool = True  # Whether it was running: calls behind it were only waiting.
@@ -44,30 +44,30 @@ class Calls:
         self._cluster = cluster
         self._on_lost = on_lost
         self._clock = clock
-        self._pending: list[Call] = []
+        self._pending: list[RunnerCall] = []
         self._warned: set[str] = set()
 
     @property
-    def pending(self) -> list[Call]:
+    def pending(self) -> list[RunnerCall]:
         """The calls that have not ended."""
         return [*self._pending]
 
-    def of(self, device: Device) -> list[Call]:
+    def of(self, device: FleetDevice) -> list[RunnerCall]:
         """Return the pending calls of a device."""
         return [call for call in self._pending if call.device is device]
 
     def send(
-        self, device: Device, method: str, *args: Any, limit_s: float, subject: Any = None
-    ) -> Call:
+        self, device: FleetDevice, method: str, *args: Any, limit_s: float, subject: Any = None
+    ) -> RunnerCall:
         """Let a device's runner answer a call, without waiting."""
         ticket = self._cluster.call(device.runner, method, *args)
-        call = Call(device, device.generation, method, subject, limit_s, ticket)
+        call = RunnerCall(device, device.generation, method, subject, limit_s, ticket)
         self._pending.append(call)
         device.line.append(call)
         self._start_clock(device)
         return call
 
-    def tell(self, device: Device, method: str, *args: Any, beside: bool = False) -> None:
+    def tell(self, device: FleetDevice, method: str, *args: Any, beside: bool = False) -> None:
         """Let a runner do something whose end nobody waits for."""
         self._cluster.call(device.runner, method, *args, beside=beside)
 
@@ -92,7 +92,7 @@ class Calls:
                 found.append(self._lose(call, why, False))
         return found
 
-    def _ended(self, call: Call) -> Ended:
+    def _ended(self, call: RunnerCall) -> Ended:
         was_first = call.device.line[:1] == [call]
         try:
             status, value, warnings = self._answer(call)
@@ -111,11 +111,11 @@ class Calls:
             call.device.failures = 0
         return self._end(call, status, value, was_first)
 
-    def _answer(self, call: Call) -> Answer:
+    def _answer(self, call: RunnerCall) -> Answer:
         answer: Answer = self._cluster.result(call.ticket)
         return answer
 
-    def _lose(self, call: Call, why: str, node_died: bool, status: str = LOST) -> Ended:
+    def _lose(self, call: RunnerCall, why: str, node_died: bool, status: str = LOST) -> Ended:
         """End a call whose device has failed; the calls behind it are lost, too."""
         was_first = call.device.line[:1] == [call]
         ended = self._end(call, status, why, was_first)
@@ -123,17 +123,17 @@ class Calls:
             self._on_lost(call.device, call.generation, why, node_died)
         return ended
 
-    def _end(self, call: Call, status: str, value: Any, was_first: bool = True) -> Ended:
+    def _end(self, call: RunnerCall, status: str, value: Any, was_first: bool = True) -> Ended:
         self._pending.remove(call)
         _leave(call)
         self._start_clock(call.device)
         return Ended(call, status, value, was_first)
 
-    def _start_clock(self, device: Device) -> None:
+    def _start_clock(self, device: FleetDevice) -> None:
         if device.line and device.line[0].since is None:
             device.line[0].since = self._clock()
 
-    def _is_over(self, call: Call) -> bool:
+    def _is_over(self, call: RunnerCall) -> bool:
         return call.since is not None and self._clock() >= call.since + call.limit_s
 
     def _next_limit(self) -> float:
@@ -141,6 +141,6 @@ class Calls:
         return min(ends, default=float("inf"))
 
 
-def _leave(call: Call) -> None:
+def _leave(call: RunnerCall) -> None:
     if call in call.device.line:
         call.device.line.remove(call)

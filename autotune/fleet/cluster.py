@@ -28,7 +28,7 @@ class ClusterLostError(AutotuneError):
 
 
 @dataclass(frozen=True)
-class Node:
+class ClusterNode:
     """A machine of a cluster, or a simulated one."""
 
     id: str
@@ -41,19 +41,19 @@ class Node:
 class Cluster(Protocol):
     """Nodes that run runners."""
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[ClusterNode]:
         """Return the nodes that are alive now.
 
         ClusterLostError if it cannot be reached.
         """
         ...
 
-    def start_runner(self, node: Node, cpus: int, gpus: int, builders: int | None) -> Handle:
-        """Start a `Runner` on a node, without waiting; it owns so many CPUs and GPUs there."""
+    def start_runner(self, node: ClusterNode, cpus: int, gpus: int, builders: int | None) -> Handle:
+        """Start a `FleetRunner` on a node, without waiting; it owns so many CPUs and GPUs there."""
         ...
 
     def call(self, runner: Handle, method: str, *args: Any, beside: bool = False) -> Ticket:
-        """Let a runner answer a call, after the earlier ones; see `Runner.answer`.
+        """Let a runner answer a call, after the earlier ones; see `FleetRunner.answer`.
 
         beside: answer it at once, beside the call that is running.
         """

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from autotune.errors import UsageError
 from autotune.fleet.address import Address
-from autotune.fleet.cluster import Cluster, Handle, Node
-from autotune.fleet.device import Device
+from autotune.fleet.cluster import Cluster, ClusterNode, Handle
+from autotune.fleet.fleet_device import FleetDevice
 from autotune.measure.local_measurer import MAX_GPU_BUILDERS
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Fleet:
         self._connect = connect or _connect
         self._cluster: Cluster | None = None
         self._users = 0
-        self._devices: dict[tuple[str, str | None], Device] = {}
+        self._devices: dict[tuple[str, str | None], FleetDevice] = {}
         self._looked_at: dict[bool, float] = {}
 
     @classmethod
@@ -85,7 +85,7 @@ class Fleet:
             self._looked_at.clear()
             cluster.close()
 
-    def devices(self, on_gpu: bool) -> list[Device]:
+    def devices(self, on_gpu: bool) -> list[FleetDevice]:
         """Return the processors or the GPUs that may measure; starts runners on new nodes.
 
         ClusterLostError if the cluster cannot be reached.
@@ -97,14 +97,14 @@ class Fleet:
                 for gpu in _numbers(node, on_gpu):
                     if (node.id, gpu) not in self._devices:
                         runner = self._start(node, gpu)
-                        self._devices[node.id, gpu] = Device(node, gpu, runner)
+                        self._devices[node.id, gpu] = FleetDevice(node, gpu, runner)
         return [
             device
             for device in self._devices.values()
             if (device.gpu is not None) == on_gpu and not device.why_out
         ]
 
-    def replace(self, device: Device, generation: int, why: str, node_died: bool) -> None:
+    def replace(self, device: FleetDevice, generation: int, why: str, node_died: bool) -> None:
         """Replace the runner of a device that has failed; retire the device if it fails often.
 
         generation: of the runner that is lost; nothing happens if that was replaced already.
@@ -125,7 +125,7 @@ class Fleet:
             _log.warning("%s: %s; its runner is started anew", device.name, why)
             device.runner = self._start(device.node, device.gpu)
 
-    def retire(self, device: Device, why: str) -> None:
+    def retire(self, device: FleetDevice, why: str) -> None:
         """Let a device measure no more."""
         _log.warning("%s measures no more: %s", device.name, why)
         device.why_out = why
@@ -137,7 +137,7 @@ class Fleet:
         out = (device for device in self._devices.values() if device.why_out)
         return [f"{device.name}: {device.why_out}" for device in out]
 
-    def _start(self, node: Node, gpu: str | None) -> Handle:
+    def _start(self, node: ClusterNode, gpu: str | None) -> Handle:
         """Start a runner: on a processor it claims all of the node's CPUs, since it times there."""
         if gpu is None:
             return self.cluster.start_runner(node, node.cpus, 0, None)
@@ -145,7 +145,7 @@ class Fleet:
         return self.cluster.start_runner(node, cpus, 1, max(1, cpus))
 
 
-def _numbers(node: Node, on_gpu: bool) -> list[str | None]:
+def _numbers(node: ClusterNode, on_gpu: bool) -> list[str | None]:
     """Return the numbers of a node's GPUs, or None for its processor, if the fleet may have it."""
     if on_gpu:
         return [str(number) for number in range(node.gpus)]

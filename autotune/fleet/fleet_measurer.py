@@ -13,10 +13,10 @@ from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet.calls import BROKEN, LOST, Calls, Ended
-from autotune.fleet.device import Device
 from autotune.fleet.fleet import Fleet
+from autotune.fleet.fleet_device import FleetDevice
+from autotune.fleet.fleet_runner import FAILED, REFUSED
 from autotune.fleet.roster import POLL_S, Roster
-from autotune.fleet.runner import FAILED, REFUSED
 from autotune.fleet.workload_spec import WorkloadSpec
 from autotune.measure.comparison_rounds import LONGER
 from autotune.measure.local_measurer import CEILING_TIMEOUT_S, STARTING_S
@@ -46,7 +46,7 @@ class _Trial:
     """A candidate that was submitted."""
 
     candidate: MeasureInput
-    losses: list[Device] = field(default_factory=list)  # That were lost while they ran it.
+    losses: list[FleetDevice] = field(default_factory=list)  # That were lost while they ran it.
 
     @property
     def is_to_blame(self) -> bool:
@@ -86,12 +86,12 @@ class FleetMeasurer(Measurer):
         self._queue: deque[_Trial] = deque()
         self._done: deque[tuple[MeasureInput, MeasureResult]] = deque()
         self._known: list[MeasureResult] = []
-        self._told: dict[Device, tuple[int, int]] = {}  # runner, and how many it knows
+        self._told: dict[FleetDevice, tuple[int, int]] = {}  # runner, and how many it knows
         self._failed_on: dict[str, str] = {}
-        self._compares: Device | None = None
+        self._compares: FleetDevice | None = None
         self._opening_s: float | None = None
         self._built: Collection[int] = ()
-        self._opened: set[tuple[Device, int]] = set()
+        self._opened: set[tuple[FleetDevice, int]] = set()
         _ = self._open
         self.device = self._roster.kind
 
@@ -266,7 +266,7 @@ class FleetMeasurer(Measurer):
                 limit_s=self._limit_s, subject=trial,
             )  # fmt: skip
 
-    def _unknown_to(self, device: Device) -> list[MeasureResult]:
+    def _unknown_to(self, device: FleetDevice) -> list[MeasureResult]:
         """Return the known results that a device's runner was not told yet."""
         generation, count = self._told.get(device, (device.generation, 0))
         if generation != device.generation:
@@ -318,7 +318,7 @@ class FleetMeasurer(Measurer):
         timeout_s = self._spec.timeout_s
         return 2 * open_timeout_s(timeout_s, None) + 6 * timeout_s
 
-    def _ask(self, device: Device, method: str, *args: Any, limit_s: float) -> Ended:
+    def _ask(self, device: FleetDevice, method: str, *args: Any, limit_s: float) -> Ended:
         """Let a device do something, and wait for the end; UsageError if it is refused."""
         calls = self._open
         wanted = calls.send(device, method, self._spec, *args, limit_s=limit_s)
@@ -333,7 +333,7 @@ class FleetMeasurer(Measurer):
             raise UsageError(str(found.value))
         return found
 
-    def _free_device(self, avoided: Collection[str] = ()) -> Device:
+    def _free_device(self, avoided: Collection[str] = ()) -> FleetDevice:
         """Return the device with the fewest pending calls; wait for one if there is none.
 
         avoided: names of devices that are taken only if there are no others.
@@ -343,7 +343,7 @@ class FleetMeasurer(Measurer):
             self._turn(calls)
         return min(self._roster.ready, key=lambda each: (each.name in avoided, len(each.line)))
 
-    def _comparing(self) -> Device:
+    def _comparing(self) -> FleetDevice:
         """Return the device that compares finalists, as long as it can."""
         if self._compares is None or self._compares not in self._roster.ready:
             device = self._free_device()

@@ -1,6 +1,6 @@
 """A cluster of Ray: the one module that imports Ray, which schedules, carries and restarts.
 
-Runners are actors: `Runner` objects in processes that Ray starts on the nodes.
+Runners are actors: `FleetRunner` objects in processes that Ray starts on the nodes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from autotune.errors import UsageError
 from autotune.fleet.address import AUTO, Address
-from autotune.fleet.cluster import ClusterLostError, Node, RunnerLostError
+from autotune.fleet.cluster import ClusterLostError, ClusterNode, RunnerLostError
+from autotune.fleet.fleet_runner import Answer, FleetRunner
 from autotune.fleet.package_digest import package_folders
-from autotune.fleet.runner import Answer, Runner
 from autotune.system.environment_variables import own_environment
 from autotune.system.words import named, one_line
 
@@ -199,11 +199,11 @@ def _installed() -> dict[str, str | None]:
     return found
 
 
-def _on(node: Node) -> NodeAffinitySchedulingStrategy:
+def _on(node: ClusterNode) -> NodeAffinitySchedulingStrategy:
     return NodeAffinitySchedulingStrategy(node.id, soft=False)
 
 
-def _nodes() -> list[Node]:
+def _nodes() -> list[ClusterNode]:
     """Return the nodes that are alive; those of one name are told apart by their numbers."""
     alive = [entry for entry in ray.nodes() if entry["Alive"]]
     names = Counter(_name(entry) for entry in alive)
@@ -217,16 +217,16 @@ def _name(entry: dict[str, Any]) -> str:
     return given if is_given else str(entry["NodeManagerHostname"])
 
 
-def _node(entry: dict[str, Any], is_unique: bool) -> Node:
+def _node(entry: dict[str, Any], is_unique: bool) -> ClusterNode:
     name = _name(entry) if is_unique else f"{_name(entry)}-{entry['NodeID'][:6]}"
     has = entry["Resources"]
     kinds = [key.partition(":")[2] for key in has if key.startswith("accelerator_type:")]
-    return Node(
+    return ClusterNode(
         entry["NodeID"], name, int(has.get("CPU", 0)), int(has.get("GPU", 0)), ", ".join(kinds)
     )
 
 
-class _Actor(Runner):
+class _Actor(FleetRunner):
     """A runner with a second thread, for what is answered beside a running call."""
 
     @ray.method(concurrency_group=BESIDE)  # type: ignore[untyped-decorator,unused-ignore]
@@ -276,16 +276,16 @@ class RayCluster:
         self._stop = stop
         self._runners: list[Any] = []
         self._head = _Head()
-        self._nodes: list[Node] = []
+        self._nodes: list[ClusterNode] = []
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[ClusterNode]:
         """Return the nodes that are alive now."""
         with _reachable():
             if self._head.look(every_s=0.0):  # else it would wait for the head
                 self._nodes = _nodes()
             return self._nodes
 
-    def start_runner(self, node: Node, cpus: int, gpus: int, builders: int | None) -> Any:
+    def start_runner(self, node: ClusterNode, cpus: int, gpus: int, builders: int | None) -> Any:
         """Start an actor on a node; Ray lets it wait until its CPUs and GPUs are free."""
         with _reachable():
             made = ray.remote(concurrency_groups={BESIDE: 1})(_Actor).options(
@@ -300,7 +300,7 @@ class RayCluster:
         return runner
 
     def call(self, runner: Any, method: str, *args: Any, beside: bool = False) -> Any:
-        """Call `Runner.answer`."""
+        """Call `FleetRunner.answer`."""
         with _reachable():
             answer = runner.answer_beside if beside else runner.answer
             return answer.remote(method, *args)

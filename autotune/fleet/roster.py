@@ -10,11 +10,11 @@ from typing import Any
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet import kinds, peers
 from autotune.fleet.calls import BROKEN, PROBES, Calls, Ended
-from autotune.fleet.device import Device
 from autotune.fleet.fleet import Fleet
+from autotune.fleet.fleet_device import FleetDevice
+from autotune.fleet.fleet_runner import DONE, made_for
 from autotune.fleet.package_digest import package_digest
 from autotune.fleet.reference_kernel import TIMEOUT_S
-from autotune.fleet.runner import DONE, made_for
 from autotune.runtime import environment
 from autotune.target import Target
 
@@ -40,30 +40,30 @@ class Roster:
         self._target = target
         self._wanted = wanted
         self._on_gpu = not target.on_cpu
-        self._asked: dict[Device, int] = {}  # the generation of the runner that was asked
-        self._facts: dict[Device, Mapping[str, Any]] = {}
+        self._asked: dict[FleetDevice, int] = {}  # the generation of the runner that was asked
+        self._facts: dict[FleetDevice, Mapping[str, Any]] = {}
         self._sharing = False
         self._is_open = False
-        self._refused: dict[Device, str] = {}
-        self._ready: list[Device] = []
+        self._refused: dict[FleetDevice, str] = {}
+        self._ready: list[FleetDevice] = []
         self._empty_since: float | None = None
         self.kind: dict[str, Any] | None = None  # The device, as records say it, once chosen.
 
     # -- what a measurer asks ----------------------------------------------------------------
 
     @property
-    def ready(self) -> list[Device]:
+    def ready(self) -> list[FleetDevice]:
         """The devices that can measure now."""
         return [each for each in self._ready if each.up == each.generation and not each.why_out]
 
-    def recorded(self, device: Device) -> dict[str, Any]:
+    def recorded(self, device: FleetDevice) -> dict[str, Any]:
         """Return a device as records say it, with its node."""
         own = dict(self._facts[device]["device"])
         assert self.kind is not None
         alike = kinds.same_kind(self.kind, own)
         return {**(self.kind if alike else own), "node": device.name}
 
-    def same_kind(self, device: Device, recorded: Mapping[str, Any] | None) -> bool:
+    def same_kind(self, device: FleetDevice, recorded: Mapping[str, Any] | None) -> bool:
         """Whether a result from a recorded device may stand for one of this device."""
         own = self._facts[device]["device"]
         return kinds.same_kind(own, self.kind or own if recorded is None else recorded)
@@ -155,7 +155,7 @@ class Roster:
     def _is_described(self) -> bool:
         return any(not device.why_out for device in self._facts)
 
-    def _described(self, device: Device, ended: Ended, calls: Calls) -> None:
+    def _described(self, device: FleetDevice, ended: Ended, calls: Calls) -> None:
         why = ended.value if ended.status != DONE else self._unlike(ended.value)
         if why:
             self._refused[device] = why
@@ -168,7 +168,7 @@ class Roster:
             self._check_sharing()
             self._after_facts(device, calls)
 
-    def _after_facts(self, device: Device, calls: Calls) -> None:
+    def _after_facts(self, device: FleetDevice, calls: Calls) -> None:
         """Let a device of the right kind time the reference kernels, unless that is done."""
         own = self._facts[device]["device"]
         if self._wanted != kinds.ANY and not kinds.same_kind(self.kind or own, own):
@@ -179,14 +179,14 @@ class Roster:
         else:
             self._admit(device)
 
-    def _admit(self, device: Device) -> None:
+    def _admit(self, device: FleetDevice) -> None:
         """Let a device measure; one that joins late, unless its peers are faster or steadier."""
         if device not in self._ready:
             self._ready.append(device)
         if self._is_open:
             self._set_aside([device])
 
-    def _set_aside(self, devices: Iterable[Device]) -> None:
+    def _set_aside(self, devices: Iterable[FleetDevice]) -> None:
         """Leave those of some devices out that are slower or noisier than others of their kind."""
         if self._sharing:
             return

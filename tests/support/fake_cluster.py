@@ -6,12 +6,12 @@ import itertools
 import math
 
 from autotune.fleet.address import Address
-from autotune.fleet.cluster import Node, RunnerLostError
+from autotune.fleet.cluster import ClusterNode, RunnerLostError
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_measurer import FleetMeasurer
+from autotune.fleet.fleet_runner import DONE, made_for
 from autotune.fleet.package_digest import package_digest
 from autotune.fleet.reference_kernel import ReferenceTimes
-from autotune.fleet.runner import DONE, made_for
 from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.measure.roofline import Ceiling
 from autotune.runtime import environment
@@ -87,7 +87,7 @@ class FakeCluster:
     def __init__(self, *names, prepare=lambda runner: None, gpus=0):
         self.now = 0.0
         self.prepare = prepare
-        self.alive = [Node(f"id-{name}", name, cpus=2, gpus=gpus) for name in names]
+        self.alive = [ClusterNode(f"id-{name}", name, cpus=2, gpus=gpus) for name in names]
         self.runners = []
         self.lost = {}  # Runners that have ended, and why.
         self.poison = set()  # Candidates that end the runner that measures them.
@@ -116,7 +116,7 @@ class FakeCluster:
             self.alive = [each for each in self.alive if each.name != name]
 
     def join(self, name):
-        self.alive.append(Node(f"id-{name}-{len(self.runners)}", name, cpus=2))
+        self.alive.append(ClusterNode(f"id-{name}-{len(self.runners)}", name, cpus=2))
 
     # -- what `Cluster` has ------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from autotune.errors import AutotuneError, UsageError
 from autotune.fleet import fleet as fleet_module
 from autotune.fleet.cluster import RunnerLostError
 from autotune.fleet.fleet_measurer import MAX_LOSSES
-from autotune.fleet.runner import FAILED, REFUSED
+from autotune.fleet.fleet_runner import FAILED, REFUSED
 from autotune.measure.measurer import SupportsComparison, SupportsParallelRuns
 from autotune.measure.result import MeasureErrorNo, MeasureResult
 

@@ -11,11 +11,11 @@ from support.fake_cluster import STEADY, candidate
 
 from autotune.cli.options.job_files import run_options
 from autotune.errors import AutotuneError, UsageError
-from autotune.fleet import peers, runner
+from autotune.fleet import fleet_runner, peers
 from autotune.fleet.address import Address
 from autotune.fleet.fleet import Fleet
+from autotune.fleet.fleet_runner import DONE, FAILED, REFUSED, FleetRunner
 from autotune.fleet.reference_kernel import ROUNDS, timed_here
-from autotune.fleet.runner import DONE, FAILED, REFUSED, Runner
 from autotune.fleet.workload_spec import WorkloadSpec
 from autotune.measure.result import MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
@@ -192,11 +192,11 @@ class StubMeasurer:
 
 @pytest.fixture
 def there(monkeypatch):
-    monkeypatch.setattr(runner, "LocalMeasurer", StubMeasurer)
+    monkeypatch.setattr(fleet_runner, "LocalMeasurer", StubMeasurer)
     monkeypatch.setattr(StubMeasurer, "made", [])
     logger = logging.getLogger("autotune")
     before = list(logger.handlers)
-    yield Runner(builders=3)
+    yield FleetRunner(builders=3)
     logger.handlers = before
 
 
@@ -204,12 +204,12 @@ SPEC = WorkloadSpec("matmul", None, MATMUL, "llvm", (), TimingPolicy(), 10.0, 0)
 
 
 def test_a_runner_holds_a_measurer_for_each_of_the_latest_workloads(there):
-    specs = [replace(SPEC, seed=seed) for seed in range(runner.MAX_OPEN + 1)]
+    specs = [replace(SPEC, seed=seed) for seed in range(fleet_runner.MAX_OPEN + 1)]
     for spec in [*specs, specs[-1]]:
         status, (result, opening_s), warnings = there.answer("measure", spec, candidate(0))
         assert (status, result.ok, opening_s, warnings) == (DONE, True, 0.25, [])
     assert len(StubMeasurer.made) == len(specs)
-    assert [each.closed for each in StubMeasurer.made] == [True] + [False] * runner.MAX_OPEN
+    assert [each.closed for each in StubMeasurer.made] == [True] + [False] * fleet_runner.MAX_OPEN
     assert StubMeasurer.made[0].args[-1] == 3
     there.answer("close", specs[-1].key)
     assert StubMeasurer.made[-1].closed

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.fleet.cluster import Handle, Node, Ticket
+from autotune.fleet.cluster import ClusterNode, Handle, Ticket
 from autotune.fleet.reference_kernel import ReferenceTimes
 
 
 @dataclass(eq=False)
-class Call:
+class RunnerCall:
     """A pending call of a runner."""
 
-    device: Device
+    device: FleetDevice
     generation: int  # Of the device's runner, when it was called.
     method: str
     subject: Any  # What it is about, for whoever has called.
@@ -23,10 +23,10 @@ class Call:
 
 
 @dataclass(eq=False)
-class Device:
+class FleetDevice:
     """A device; a runner owns it, which is replaced if it is lost."""
 
-    node: Node
+    node: ClusterNode
     gpu: str | None  # Its number on the node; None for the processor.
     runner: Handle
     generation: int = 0  # Number of runners that were lost.
@@ -34,7 +34,7 @@ class Device:
     failures: int = 0  # In a row.
     why_out: str = ""  # Why it measures no more; "" while it does.
     is_gone: bool = False  # Whether its whole node is lost.
-    line: list[Call] = field(default_factory=list)  # Pending calls, in order.
+    line: list[RunnerCall] = field(default_factory=list)  # Pending calls, in order.
     reference: ReferenceTimes | None = None  # As long as it was not timed.
 
     @property

@@ -1,6 +1,6 @@
 """What runs on a node: it owns one device, and holds a supervised measurer for each workload.
 
-One object of `Runner` lives in a process of the cluster; the tuner calls `answer`.
+One object of `FleetRunner` lives in a process of the cluster; the tuner calls `answer`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DONE, REFUSED, FAILED = "done", "refused", "failed"
 Answer = tuple[str, Any, list[str]]  # How it ended, the result or a message, and warnings.
 
 
-class Runner:
+class FleetRunner:
     """Measures candidates on the device that its process was given.
 
     builders: processes that build at a time; None for what `LocalMeasurer` takes.
