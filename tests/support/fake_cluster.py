@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 from autotune.fleet.address import Address
 from autotune.fleet.cluster import ClusterNode, RunnerLostError
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_measurer import FleetMeasurer
-from autotune.fleet.fleet_runner import DONE, made_for
+from autotune.fleet.fleet_runner import DONE, FAILED, made_for
 from autotune.fleet.package_digest import package_digest
 from autotune.fleet.reference_kernel import ReferenceTimes
 from autotune.measure.result import MeasureInput, MeasureResult
@@ -210,3 +211,26 @@ def measured(measurer, count):
         assert each.config.index not in found
         found[each.config.index] = result
     return found
+
+
+def all_measured(cluster):
+    """Return what the runners have measured, ascending; what several have, several times."""
+    return sorted(index for runner in cluster.runners for index in runner.measured)
+
+
+def until(measurer, wanted, found):
+    """Add results by index to those found, each once, until there are as many as wanted."""
+    while len(found) < wanted:
+        each, result = measurer.next_result()
+        assert each.config.index not in found
+        found[each.config.index] = result
+
+
+def failing(node: str, method: str) -> Callable[[FakeRunner], None]:
+    """Return what lets a method fail on one node."""
+
+    def prepare(runner: FakeRunner) -> None:
+        if runner.node.name == node:
+            runner.ends[method] = (FAILED, "no worker starts")
+
+    return prepare

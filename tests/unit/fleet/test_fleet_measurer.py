@@ -3,20 +3,23 @@
 import logging
 
 import pytest
-from support.fake_cluster import XEON, FakeCluster, candidate, fleet_on, measured, measurer_on
+from support.fake_cluster import (
+    XEON,
+    FakeCluster,
+    all_measured,
+    candidate,
+    failing,
+    fleet_on,
+    measured,
+    measurer_on,
+    until,
+)
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet import fleet as fleet_module
 from autotune.fleet.cluster import RunnerLostError
-from autotune.fleet.fleet_measurer import MAX_LOSSES
-from autotune.fleet.fleet_runner import FAILED, REFUSED
 from autotune.measure.measurer import SupportsComparison, SupportsParallelRuns
-from autotune.measure.result import MeasureErrorNo, MeasureResult
-
-
-def all_measured(cluster):
-    return sorted(index for runner in cluster.runners for index in runner.measured)
-
+from autotune.measure.result import MeasureResult
 
 # -- all devices at a time ------------------------------------------------------------------------
 
@@ -229,161 +232,6 @@ def test_a_node_that_joins_later_measures_too():
     assert cluster.of("late").measured
 
 
-# -- faults ---------------------------------------------------------------------------------------
-
-
-def _until(measurer, wanted, found):
-    while len(found) < wanted:
-        each, result = measurer.next_result()
-        assert each.config.index not in found
-        found[each.config.index] = result
-
-
-@pytest.mark.parametrize("node", [True, False], ids=["a node vanishes", "a runner dies"])
-def test_what_is_in_flight_at_a_loss_is_measured_elsewhere_and_nothing_twice(node):
-    cluster = FakeCluster("a", "b")
-    with measurer_on(cluster) as measurer:
-        for index in range(12):
-            measurer.submit(candidate(index))
-        found = {}
-        _until(measurer, 4, found)
-        before = all_measured(cluster)
-        cluster.kill("b", node)
-        _until(measurer, 12, found)
-        assert sorted(found) == all_measured(cluster) == list(range(12))
-        assert set(before) <= set(found)
-        assert measurer.width == (1 if node else 2)
-
-
-def test_a_runner_that_hangs_is_replaced_and_its_candidate_measured_elsewhere(caplog):
-    def prepare(runner):
-        runner.takes = None if runner is first.get("b", runner) and runner.node.name == "b" else 1.0
-        first.setdefault(runner.node.name, runner)
-
-    first = {}
-    cluster = FakeCluster("a", "b", prepare=prepare)
-    with measurer_on(cluster) as measurer:
-        found = measured(measurer, 8)
-        assert sorted(found) == list(range(8))
-    assert "b: the runner did not answer within" in caplog.text
-
-
-def test_nodes_that_vanish_and_join_all_the_time_lose_nothing():
-    cluster = FakeCluster("n0", "n1")
-    with measurer_on(cluster) as measurer:
-        for index in range(200):
-            measurer.submit(candidate(index))
-        found = {}
-        for round_ in range(2, 30):
-            _until(measurer, min(200, 7 * round_), found)
-            cluster.join(f"n{round_}")
-            cluster.kill(f"n{round_ - 2}")
-        _until(measurer, 200, found)
-    assert all(result.ok for result in found.values())
-
-
-def test_a_device_that_fails_in_a_row_is_retired_and_named(caplog):
-    def prepare(runner):
-        if runner.node.name == "b":
-            runner.ends["measure"] = (FAILED, "no worker starts")
-
-    cluster = FakeCluster("a", "b", prepare=prepare)
-    with measurer_on(cluster) as measurer:
-        measurer.run(candidate(99))
-        found = measured(measurer, 12)
-        assert measurer.width == 1
-    assert sorted(found) == list(range(12))
-    assert "b measures no more: it has failed 4 times in a row: no worker starts" in caplog.text
-
-
-def test_failures_that_are_not_in_a_row_retire_nobody():
-    cluster = FakeCluster("a", "b")
-    with measurer_on(cluster) as measurer:
-        found = {}
-        for index in range(40):
-            measurer.submit(candidate(index))
-        for wanted in range(5, 40, 5):
-            _until(measurer, wanted, found)
-            cluster.kill("b", node=False)
-        _until(measurer, 40, found)
-        assert measurer.width == 2
-
-
-def test_without_any_device_the_run_ends_with_the_reasons():
-    cluster = FakeCluster("a", "b")
-    with measurer_on(cluster) as measurer:
-        for index in range(8):
-            measurer.submit(candidate(index))
-        measurer.next_result()
-        cluster.kill("a")
-        cluster.kill("b")
-        with pytest.raises(AutotuneError, match="no device of the fleet is left: a: the node is"):
-            _until(measurer, 8, {})
-
-
-def test_nodes_that_vanish_while_runners_start_are_waited_for_while_others_join():
-    cluster = FakeCluster("a")
-    start, cluster.start_runner = cluster.start_runner, lambda *how: started(*how)
-
-    def started(node, *how):
-        runner = start(node, *how)
-        if node.name == "a":
-            cluster.kill("a")
-            cluster.join("b")
-        return runner
-
-    with measurer_on(cluster) as measurer:
-        assert measured(measurer, 2)[0].device["node"] == "b"
-
-
-def test_without_any_device_a_node_that_joins_soon_goes_on():
-    cluster = FakeCluster("a")
-    with measurer_on(cluster) as measurer:
-        for index in range(4):
-            measurer.submit(candidate(index))
-        measurer.next_result()
-        cluster.kill("a")
-        cluster.join("b")
-        found = {}
-        _until(measurer, 3, found)
-
-
-@pytest.mark.parametrize("names", ["a", "abcd"])
-def test_a_candidate_that_loses_its_runner_again_and_again_has_failed(names):
-    cluster = FakeCluster(*names)
-    cluster.poison = {3}
-    with measurer_on(cluster) as measurer:
-        found = measured(measurer, 8)
-        measurer.run(candidate(9))
-        assert measurer.width == len(names)
-    error = found.pop(3).error
-    assert error.code is MeasureErrorNo.RUNTIME_DEVICE
-    assert f"{MAX_LOSSES} runners were lost while they ran it" in error.message
-    assert all(result.ok for result in found.values())
-
-
-def test_a_workload_that_no_device_can_measure_ends_with_their_words():
-    def prepare(runner):
-        runner.ends["measure"] = (FAILED, "template 'matmul' cannot be measured: it crashed")
-
-    with (
-        measurer_on(FakeCluster("a", "b", "c", prepare=prepare)) as measurer,
-        pytest.raises(AutotuneError, match="'matmul' cannot be measured: it crashed"),
-    ):
-        measured(measurer, 6)
-
-
-def test_a_template_that_is_refused_is_a_mistake_at_once():
-    def prepare(runner):
-        runner.ends["measure"] = (REFUSED, "the reference takes 3 arrays")
-
-    with (
-        measurer_on(FakeCluster("a", prepare=prepare)) as measurer,
-        pytest.raises(UsageError, match="the reference takes 3 arrays"),
-    ):
-        measured(measurer, 1)
-
-
 # -- on one device --------------------------------------------------------------------------------
 
 
@@ -415,11 +263,7 @@ def test_a_round_is_lost_with_its_device_and_the_next_is_on_another():
 
 
 def test_the_peak_is_that_of_a_device_that_answers():
-    def prepare(runner):
-        if runner.node.name == "a":
-            runner.ends["ceiling"] = (FAILED, "no worker starts")
-
-    cluster = FakeCluster("a", "b", prepare=prepare)
+    cluster = FakeCluster("a", "b", prepare=failing("a", "ceiling"))
     with measurer_on(cluster) as measurer:
         measurer.submit(candidate(0))
         assert measurer.ceiling().copy_bytes_s == 1e9
@@ -467,9 +311,9 @@ def test_a_loss_that_two_workloads_see_counts_once(monkeypatch):
             other.submit(candidate(index))
         cluster.kill("b", node=False)
         found = {}
-        _until(one, 4, found)
+        until(one, 4, found)
         found = {}
-        _until(other, 4, found)
+        until(other, 4, found)
         assert one.width == other.width == 2
 
 
