@@ -9,7 +9,7 @@ import operator
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -293,7 +293,8 @@ def _checked_key(key: Sequence[str] | None, known: Sequence[str]) -> tuple[str, 
     """Return the names of a key; None if it has all arguments."""
     if key is None:
         return None
-    if isinstance(key, str) or not all(isinstance(name, str) for name in key):
+    is_several = isinstance(key, Iterable) and not isinstance(key, str)
+    if not is_several or not all(isinstance(name, str) for name in key):
         raise UsageError(f"autotuned: key must be names of arguments such as ['n'], not {key!r}")
     for name in key:
         if name not in known:

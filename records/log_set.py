@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Iterable, Iterator
@@ -116,9 +117,17 @@ def open_logs(paths: Paths) -> RecordSource:
 def log_to_append(path: str | os.PathLike[str]) -> RecordStore:
     """Return a log that records can be appended to; it need not exist.
 
-    RecordError if the path is that of a folder, or of a compressed file, or "pretuned".
+    RecordError if the path is that of a folder, or of a compressed file, or "pretuned", or no path
+    of a file at all.
     """
     what = None
+    try:
+        if "\0" in os.fspath(path):
+            raise RecordError(f"{os.fspath(path)!r} cannot be the path of a log")
+        os.stat(path)
+    except OSError as error:  # it need not exist yet; what else is wrong is told by the log itself
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise RecordError(f"{path} cannot be a log: {error.strerror}") from error
     if path == PRETUNED:
         what = "stands for the records that ship"
     elif Path(path).is_dir():

@@ -150,6 +150,7 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_is_tuned(tmp_path: P
         ({"trails": 3}, "no argument 'trails'; did you mean 'trials'"),
         ({"constant": [0]}, "no argument 'constant'"),
         ({"key": "n"}, "key must be names of arguments"),
+        ({"key": 5}, "key must be names of arguments"),
         ({"log": 5}, "log must be a path, not 5"),
         ({"key": ["m"]}, "key has 'm'"),
         ({"trials": 2.5}, "autotuned: trials must be a whole number >= 0, not 2.5"),

@@ -105,3 +105,9 @@ def test_without_records_that_ship_one_line_says_so(tmp_path, monkeypatch):
 def test_nothing_is_appended_to_the_records_that_ship():
     with pytest.raises(RecordError, match="pretuned stands for the records that ship"):
         log_to_append("pretuned")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 300])
+def test_what_can_be_no_path_is_no_log_to_append_to(tmp_path, name):
+    with pytest.raises(RecordError, match="cannot be"):
+        log_to_append(tmp_path / name)
