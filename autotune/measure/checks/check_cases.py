@@ -166,16 +166,18 @@ def answer_checks(
     UsageError if the reference fails, does not fit the outputs, or says NaN everywhere.
     """
     if reference is None:
-        inputs = _inputs_of_template(workload)
-        return [AnswerCheck("realistic inputs", inputs or workload.draw(realistic(), 0))]
+        made = _inputs_of_template(workload) or workload.draw(realistic(), 0)
+        return [AnswerCheck("realistic inputs", made)]
     if accept is not None:
         inputs, expected = next(_realistic_inputs(workload, reference))
         right = _rounded(expected, workload.outputs)
         free = [Allowance(math.inf) for _ in right]
         return [AnswerCheck("realistic inputs", inputs, right, free, accept)]
-    workload = _with_intermediate(workload, reference)
-    rounding = _rounding_check(workload, reference)
-    return [*_exact_checks(workload, reference), rounding]
+    known = _with_intermediate(workload, reference)
+    rounding = _rounding_check(known, reference)
+    if rounding is None:
+        return answer_checks(workload, reference.in_own_types())
+    return [*_exact_checks(known, reference), rounding]
 
 
 def _with_intermediate(workload: CheckSpec, reference: Reference) -> CheckSpec:
@@ -183,9 +185,9 @@ def _with_intermediate(workload: CheckSpec, reference: Reference) -> CheckSpec:
     halves = [dtype for dtype in workload.floats if dtypes.is_half(dtype)]
     if not halves or workload.accumulator or workload.intermediate:
         return workload
-    inputs, expected = next(_realistic_inputs(workload, reference))
     rng = np.random.default_rng([workload.seed, 4])
-    if not is_elementwise(reference, inputs, expected, rng):
+    made = next(_realistic_inputs(workload, reference), None)
+    if made is None or not is_elementwise(reference, *made, rng):
         return workload
     widest = max(halves, key=dtypes.epsilon)
     return replace(workload, intermediate=widest, is_declared=False)
@@ -220,10 +222,11 @@ def _words(arrays: Sequence[tuple[tuple[int, ...], str]]) -> str:
 # -- rounding ------------------------------------------------------------------------------
 
 
-def _rounding_check(workload: CheckSpec, reference: Reference) -> AnswerCheck:
+def _rounding_check(workload: CheckSpec, reference: Reference) -> AnswerCheck | None:
     """Return a check on realistic inputs with finite answers and tight bounds.
 
-    Without such inputs, return the last check with finite answers, or else the first one.
+    Without such inputs, return the last check with finite answers, or else the first one; None if
+    the reference is precise for no inputs.
     """
     found: AnswerCheck | None = None
     for inputs, expected in _realistic_inputs(workload, reference):
@@ -234,7 +237,6 @@ def _rounding_check(workload: CheckSpec, reference: Reference) -> AnswerCheck:
             if finite and all(allowed.is_tight for allowed in check.allowed):
                 return check
             found = check
-    assert found is not None
     return found
 
 
@@ -244,12 +246,14 @@ def _realistic_inputs(
     """Yield realistic inputs and the right outputs for them: first the most varied inputs.
 
     Where an output is NaN, zeros and then negative values are left out before all other changes.
+    Inputs for which the reference is not precise are passed over.
     """
     given = _inputs_of_template(workload)
     if given is not None:
         expected = reference(given)
         reference.refuse_nan(expected)
-        yield given, expected
+        if reference.is_precise(given, expected):
+            yield given, expected
         return
     tries = [(signs, range_) for signs in _SIGNS for range_ in _RANGES]
     only_nan: UsageError | None = None
@@ -264,7 +268,8 @@ def _realistic_inputs(
             only_nan = only_nan or error
         else:
             yielded = True
-            yield inputs, expected
+            if reference.is_precise(inputs, expected):
+                yield inputs, expected
         if any(bool(np.isnan(array).any()) for array in expected if is_floating(array)):
             tries.sort(key=lambda left: left[0] == (zeros, signed))
     if not yielded and only_nan is not None:
@@ -396,7 +401,7 @@ def _has_all_bits(workload: CheckSpec, reference: Reference, inputs: list[Array]
     A program that hides what it subtracts has three bits less for that.
     """
     wide = reference.magnitudes(inputs)
-    most = 2.0 ** (_exact_bits(workload) - (0 if reference.takes_wide else _HIDDEN_BITS))
+    most = 2.0 ** (_exact_bits(workload) - (_HIDDEN_BITS if reference.hides_terms else 0))
     floats = [array for array in wide if is_floating(array) and array.size]
     if not all(max(array.max(), -array.min()) <= most for array in floats):
         return False
@@ -417,9 +422,8 @@ def _is_exact(
     if wide.size and max(wide.max(), -wide.min()) > 2.0 ** _exact_bits(workload):
         return False
     held = wide.astype(dtypes.numpy_dtype(_narrow(workload)))
-    return np.array_equal(held, wide) and (
-        reference.takes_wide or np.array_equal(wide, np.rint(wide))
-    )
+    whole = np.rint(wide) if reference.hides_terms else wide
+    return np.array_equal(held, wide) and np.array_equal(whole, wide)
 
 
 def _depends_on_rounding(
