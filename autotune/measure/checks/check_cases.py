@@ -21,9 +21,11 @@ from autotune.measure.checks.check_inputs import (
     SATURATED,
     Array,
     Draw,
+    Given,
     InputSpec,
     MagnitudeRange,
     draw_all,
+    given_inputs,
     largest_integers,
     powers_of_two,
     realistic,
@@ -84,9 +86,6 @@ _INTEGERS: dict[str, Draw] = {
 
 # Differences of products of two differences are up to 8 times as large as those of magnitudes.
 _HIDDEN_BITS = 3
-
-# Realistic inputs that a template draws itself.
-Given = Callable[[np.random.Generator], Sequence[Array]]
 
 # Says of expected and found outputs whether these are right: True, False, or what is wrong.
 Accept = Callable[[Sequence[Array], Sequence[Array]], bool | str]
@@ -193,30 +192,11 @@ def _with_intermediate(workload: CheckSpec, reference: Reference) -> CheckSpec:
     return replace(workload, intermediate=widest, is_declared=False)
 
 
-def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) -> list[Array]:
-    """Return realistic inputs that a template draws itself.
-
-    UsageError if they are not of the inputs' number, shapes and types.
-    """
-    arrays = list(given(np.random.default_rng(list(seed))))
-    wanted = [(spec.shape, spec.dtype) for spec in specs]
-    found = [(np.shape(array), np.asarray(array).dtype.name) for array in arrays]
-    if found != wanted:
-        raise UsageError(
-            f"inputs= of the template returned {_words(found)}, but its inputs are {_words(wanted)}"
-        )
-    return [np.asarray(array, order="C") for array in arrays]
-
-
 def _inputs_of_template(workload: CheckSpec) -> list[Array] | None:
     """Return the realistic inputs that the template draws itself, None if it draws none."""
     if workload.given is None:
         return None
     return given_inputs(workload.given, workload.inputs, (workload.seed, 0))
-
-
-def _words(arrays: Sequence[tuple[tuple[int, ...], str]]) -> str:
-    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in arrays) or "nothing"
 
 
 # -- rounding ------------------------------------------------------------------------------
@@ -405,7 +385,7 @@ def _has_all_bits(workload: CheckSpec, reference: Reference, inputs: list[Array]
     floats = [array for array in wide if is_floating(array) and array.size]
     if not all(max(array.max(), -array.min()) <= most for array in floats):
         return False
-    if not reference.takes_wide:
+    if reference.hides_terms:
         return True
     narrow = reference.magnitudes(inputs, _narrow(workload))
     return all(map(np.array_equal, wide, narrow))
@@ -416,8 +396,9 @@ def _is_exact(
 ) -> bool:
     """Whether an output, computed in two types, shows that nothing was rounded."""
     if not is_floating(wide):
-        return True
-    if not (np.array_equal(wide, narrow) and np.isfinite(rounded).all()):
+        return np.array_equal(wide, narrow)
+    same = rounded.astype(wide.dtype) if reference.is_program else wide  # that rounds its outputs
+    if not (np.array_equal(same, narrow) and np.isfinite(rounded).all()):
         return False
     if wide.size and max(wide.max(), -wide.min()) > 2.0 ** _exact_bits(workload):
         return False

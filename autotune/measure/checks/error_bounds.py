@@ -29,6 +29,9 @@ CHANGE = 2.0**-12
 # Sums of up to this many terms are assumed to have all of them, without a call of the reference.
 _FEW = 4
 
+# A change of an output is a jump if it is larger than this many times what may come of rounding.
+_JUMP = 8
+
 _ROUNDED = 2  # How often the reference computes in the accumulator's type.
 _CHUNK = 1 << 15  # Elements that are worked on together; a multiple of `BLOCK`.
 
@@ -94,7 +97,8 @@ def allowances(
     Where intermediate values are of a narrower type, SAFETY eps_mid (s + |y|) is added, and with m
     if that is declared. All that is at most `LARGEST_SHARE` of the largest of s, |y| and m, and at
     least the smallest numbers of the types. Where the program in its own types is off by more at
-    these inputs, as at a tie that its rounding decides, SAFETY times that is allowed.
+    these inputs, SAFETY times that is allowed. Where it compares floats or makes integers of them,
+    so that outputs jump at inputs that differ by rounding, the height of the jump is added.
 
     Where the reference computes in the types of its inputs, d is not known: twice the largest
     magnitude among many neighbours takes the place of m. So what cancels inside of an element has
@@ -132,12 +136,16 @@ class _SensitivityAnalysis:
         self._moved = [np.zeros(a.shape if is_floating(a) else 0) for a in expected]
         self._off = [np.zeros(a.shape if is_floating(a) else 0) for a in expected]
         self._undecided = [np.zeros(0 if is_floating(a) else a.shape, bool) for a in expected]
-        # By how much the program's own types are off at the inputs themselves.
+        # By how much a program's own types are off at the inputs themselves, and by how much its
+        # outputs jump near them.
         self._here = [np.zeros(0) for _ in expected]
+        self._jumps = [np.zeros(0) for _ in expected]
         self._samples = precision.samples
         if reference.is_program and reference.takes_wide:
             self._observe_rounding(inputs, expected)
             self._here = [off.copy() for off in self._off]
+        if floats and reference.jumps:
+            self._observe_jumps()
         if floats:
             self._observe()
         self._terms = self._dependences() if floats else [1 for _ in expected]
@@ -197,12 +205,29 @@ class _SensitivityAnalysis:
 
     def _observe_ties(self) -> None:
         """Find integers and bools that change as soon as the inputs do, by as much as rounding."""
-        is_wide = self._reference.takes_wide and not self._reference.is_program
-        if is_wide and self._precision.accumulator != "float64":
+        if self._reference.takes_wide and self._precision.accumulator != "float64":
             return
         if any(undecided.size for undecided in self._undecided):
             changed = self._changed(8 * self._precision.epsilon)
             self._mark_undecided(self._expected, self._reference(changed))
+
+    def _observe_jumps(self) -> None:
+        """Find where outputs jump at changes of the inputs of the size of rounding.
+
+        All inputs change at random, and then the other way.
+        """
+        change = SAFETY * math.sqrt(self._precision.terms) * self._precision.epsilon
+        seed = self._rng.integers(2**32)
+        self._jumps = [np.zeros_like(moved) for moved in self._moved]
+        for one in (change, -change):
+            rng = np.random.default_rng(seed)
+            found = self._reference(perturbed_inputs(self._inputs, one, rng, wide=True))
+            self._mark_undecided(self._expected, found)
+            for jump, now, right in zip(self._jumps, found, self._expected, strict=True):
+                for part in _parts(jump.size):
+                    with np.errstate(all="ignore"):
+                        moved = np.abs(_flat(now)[part] - _flat(right)[part])
+                    np.maximum(_flat(jump)[part], moved, out=_flat(jump)[part])
 
     def _mark_undecided(self, found: Sequence[Array], others: Sequence[Array]) -> None:
         for undecided, now, other in zip(self._undecided, found, others, strict=True):
@@ -256,9 +281,12 @@ class _SensitivityAnalysis:
             spread = _flat(self._moved[number])[part] / math.sqrt(self._samples)
             off = _flat(self._off[number])[part]
             allowed, typical = self._allowed(magnitude, spread, off, number, dtype)
-            here = _flat(self._here[number])[part]
+            here, jump = (_flat(of[number])[part] for of in (self._here, self._jumps))
             if here.size:
-                np.maximum(allowed, SAFETY * np.where(np.isfinite(here), here, 0), out=allowed)
+                np.maximum(allowed, SAFETY * here, out=allowed, where=np.isfinite(here))
+            if jump.size:
+                is_jump = np.isfinite(jump) & (jump > _JUMP * allowed)
+                np.add(allowed, jump, out=allowed, where=is_jump)
             _flat(errors)[part] = allowed
             some = typical > 0
             shares.append((allowed[some] / typical[some])[:: max(1, right.size >> 20)])

@@ -27,19 +27,22 @@ class UnscheduledPrograms(Generic[Program]):
     """The program without a schedule, in two types: functions of inputs and outputs.
 
     own: in the types of the template.
-    wide: with float64 in place of all narrower floats; None if there are none, if no output is a
-        float, or if computed values decide what is read.
+    wide: with float64 in place of all narrower floats; None if there are none, if neither inputs nor
+        outputs are floats, or if computed values decide which elements are read.
     single: with float32 in place of float64 where there is no narrower float.
+    jumps: whether it compares floats or makes integers of them, so that rounding may change outputs
+        by much.
     """
 
     own: Program
     wide: Program | None = None
     single: Program | None = None
+    jumps: bool = False
 
     def loaded(self, load: Callable[[Program], Loaded]) -> UnscheduledPrograms[Loaded]:
         """Return the programs, each loaded."""
         wide, single = (None if p is None else load(p) for p in (self.wide, self.single))
-        return UnscheduledPrograms(load(self.own), wide, single)
+        return UnscheduledPrograms(load(self.own), wide, single, self.jumps)
 
 
 # Share of elements that may be off by more than `LARGEST_SHARE` of their scale.
@@ -70,6 +73,7 @@ class ProgramReference(Reference):
             self._narrow = self._run_of(programs.single, "float32")
         super().__init__(self._own, parameters, name)
         self.takes_wide = self._wide is not self._narrow
+        self.jumps = self.takes_wide and programs.jumps
 
     def __call__(self, inputs: Sequence[Array], dtype: str = WIDE) -> list[Array]:
         """Return the outputs: in float64, and for any other type in the program's own types.

@@ -16,6 +16,9 @@ from autotune.ir.expr import Buffer, Call, Cast, Const, Expr, Load
 from autotune.ir.stmt import Allocate, PrimFunc, Stmt, Store
 from autotune.ir.visitor import Rewriter, all_written, stmt_exprs, walk, walk_expr
 
+# Functions of floats whose results jump.
+_STEPS = frozenset({"floor", "ceil", "round", "trunc", "fmod"})
+
 
 def with_floats(function: PrimFunc, dtype: str) -> PrimFunc:
     """Return a function that computes in one type of floats, and takes and returns it.
@@ -51,6 +54,20 @@ def has_computed_positions(function: PrimFunc) -> bool:
         for index in _indices(function.body)
         for node in walk_expr(index)
     )
+
+
+def has_jumps(function: PrimFunc) -> bool:
+    """Whether a function compares floats or makes integers of them."""
+    return any(
+        any(dtypes.is_float(operand.dtype) for operand in node.children) and _is_jump(node)
+        for stmt in walk(function.body)
+        for expr in stmt_exprs(stmt)
+        for node in walk_expr(expr)
+    )
+
+
+def _is_jump(node: Expr) -> bool:
+    return not dtypes.is_float(node.dtype) or (isinstance(node, Call) and node.name in _STEPS)
 
 
 def _indices(body: Stmt) -> Iterator[Expr]:

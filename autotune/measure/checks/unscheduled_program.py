@@ -22,7 +22,12 @@ from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.measure.checks.input_uses import InputUse, input_uses
 from autotune.measure.checks.program_reference import UnscheduledPrograms
-from autotune.measure.checks.retype_floats import float_types, has_computed_positions, with_floats
+from autotune.measure.checks.retype_floats import (
+    float_types,
+    has_computed_positions,
+    has_jumps,
+    with_floats,
+)
 from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.cpu.llvm_compiler import compile_binary
 from autotune.target import Target
@@ -137,12 +142,15 @@ class Computation:
             return compile_binary(finalise(analyse(one)), target)
 
         own, types = compiled(function), float_types(function)
-        returned = {buffer.dtype for buffer in function.outputs}
-        if returned.isdisjoint(dtypes.FLOATS) or has_computed_positions(function):
+        outside = {buffer.dtype for buffer in function.params}
+        if outside.isdisjoint(dtypes.FLOATS) or has_computed_positions(function):
             return UnscheduledPrograms(own)
+        jumps = has_jumps(function)
         if types == {"float64"}:
-            return UnscheduledPrograms(own, single=compiled(with_floats(function, "float32")))
-        return UnscheduledPrograms(own, wide=compiled(with_floats(function, "float64")))
+            single = compiled(with_floats(function, "float32"))
+            return UnscheduledPrograms(own, single=single, jumps=jumps)
+        wide = compiled(with_floats(function, "float64"))
+        return UnscheduledPrograms(own, wide=wide, jumps=jumps)
 
     @property
     def is_computed(self) -> bool:
