@@ -27,8 +27,8 @@ class UnscheduledPrograms(Generic[Program]):
     """The program without a schedule, in two types: functions of inputs and outputs.
 
     own: in the types of the template.
-    wide: with float64 in place of all narrower floats; None if there are none, if neither inputs nor
-        outputs are floats, or if computed values decide which elements are read.
+    wide: with float64 in place of all narrower floats; None if there are none, if neither inputs
+        nor outputs are floats, or if computed values decide which elements are read.
     single: with float32 in place of float64 where there is no narrower float.
     jumps: whether it compares floats or makes integers of them, so that rounding may change outputs
         by much.
