@@ -173,10 +173,11 @@ class Bench:
         answers are compared with those of the shape's own best kernel, if there is one.
         """
         subject, unscheduled = BuildBench(task).subject()
+        computed: UnscheduledPrograms[Any] | None = None
         if unscheduled is not None:
             computed = unscheduled.loaded(self._device.load)
-        else:
-            computed = None if own is None else UnscheduledPrograms(own)
+        elif own is not None:
+            computed = UnscheduledPrograms(own)
         return RunBench(
             self._device, subject, task.reference, computed, TimingPolicy(), _INPUTS_SEED,
             task.inputs, accept=task.accept,
