@@ -144,7 +144,7 @@ class _SensitivityAnalysis:
         if reference.is_program and reference.takes_wide:
             self._observe_rounding(inputs, expected)
             self._here = [off.copy() for off in self._off]
-        if floats and reference.jumps:
+        if floats and reference.jumps and reference.takes_wide:
             self._observe_jumps()
         if floats:
             self._observe()

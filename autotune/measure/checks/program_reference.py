@@ -73,7 +73,7 @@ class ProgramReference(Reference):
             self._narrow = self._run_of(programs.single, "float32")
         super().__init__(self._own, parameters, name)
         self.takes_wide = self._wide is not self._narrow
-        self.jumps = self.takes_wide and programs.jumps
+        self.jumps = programs.jumps
 
     def __call__(self, inputs: Sequence[Array], dtype: str = WIDE) -> list[Array]:
         """Return the outputs: in float64, and for any other type in the program's own types.
@@ -82,8 +82,10 @@ class ProgramReference(Reference):
             rounded to these.
         """
         if not self.takes_wide:
-            return self._answers(self._own, inputs, dtype)
-        return self._answers(self._wide if dtype == WIDE else self._narrow, inputs, dtype)
+            return self._answers(self._own, inputs)
+        if dtype != WIDE:
+            return self._answers(self._narrow, inputs, is_right=False)
+        return self._answers(self._wide, inputs)
 
     def is_precise(self, inputs: Sequence[Array], right: Sequence[Array]) -> bool:
         """Whether the program gives about the same in its own types, for all but a few elements.
@@ -94,7 +96,7 @@ class ProgramReference(Reference):
         if self._programs.wide is None or not self.takes_wide:
             return True
         outputs = [p.dtype for p in self._parameters if p.is_output]
-        found = self._answers(self._own, inputs, "")
+        found = self._answers(self._narrow, inputs, is_right=False)
         return all(map(_is_close, found, right, outputs))
 
     def narrow(self, inputs: Sequence[Array], accumulator: str) -> tuple[list[Array], str]:
@@ -102,8 +104,8 @@ class ProgramReference(Reference):
 
         Second is the type that they stand for.
         """
-        computed = "float32" if self._programs.single is not None else accumulator
-        return self(inputs, computed), computed
+        computed = accumulator if self._programs.single is None else "float32"
+        return self._answers(self._narrow, inputs, is_right=False), computed
 
     def _run_of(self, program: Callable[..., Any], floats: str | None = None) -> Function:
         """Return a program as a function of inputs of any floats that returns its outputs.

@@ -100,13 +100,13 @@ class Reference:
         if self.takes_wide:
             converted = [as_type(array, dtype) if is_floating(array) else array for array in inputs]
             try:
-                return self._answers(self._function, converted, dtype)
+                return self._answers(self._function, converted, dtype == WIDE)
             except UsageError:
                 # Or it fails for its own types, too.
-                found = self._answers(self._function, inputs, dtype)
+                found = self._answers(self._function, inputs, dtype == WIDE)
                 self.takes_wide = False
                 return found
-        return self._answers(self._function, inputs, dtype)
+        return self._answers(self._function, inputs, dtype == WIDE)
 
     def narrow(self, inputs: Sequence[Array], accumulator: str) -> tuple[list[Array], str]:
         """Return the outputs, computed in the accumulator's type, or in float32 if that is float64.
@@ -143,15 +143,20 @@ class Reference:
                 for array in positive
             ]
             with contextlib.suppress(UsageError):
-                return self._answers(self._function, found, dtype)
+                return self._answers(self._function, found, dtype == WIDE)
         return self(positive, dtype)
 
-    def _answers(self, function: Function, inputs: Sequence[Array], dtype: str) -> list[Array]:
-        """Return what a function returns, floats as float64."""
+    def _answers(
+        self, function: Function, inputs: Sequence[Array], is_right: bool = True
+    ) -> list[Array]:
+        """Return what a function returns, floats as float64.
+
+        is_right: whether these are the right answers, and not ones in a narrower type.
+        """
         found = self._called(function, inputs)
         floats = [array.dtype.name for array in found if is_floating(array)]
         known = [dtypes.epsilon(name) for name in floats if dtypes.is_float(name)]
-        if dtype == WIDE:
+        if is_right:
             self.own_precision = max(known, default=0.0)
         return [
             as_type(array, WIDE if dtypes.is_float(output.dtype) else output.dtype)

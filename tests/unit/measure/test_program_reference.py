@@ -162,6 +162,25 @@ def test_inputs_that_a_half_type_overflows_for_are_not_drawn() -> None:
     assert np.abs(bench._buffers.inputs[0].astype(np.float32)).max() < 256
 
 
+@pytest.mark.parametrize("outside", ["float64", "float32"])
+def test_what_narrow_intermediate_results_round_is_allowed(outside: str) -> None:
+    inside = {"float64": "float32", "float32": "float16"}[outside]
+
+    def rounded() -> Made:
+        X = te.placeholder((40, 50), outside, name="X")
+        return one(lambda i, j: te.sin(X[i, j].astype(inside)).astype(outside) * 3.0, X)
+
+    task = task_of(rounded)
+    bench, right = answers_bench(task), default(task)
+
+    def off(x: Array, y: Array) -> None:
+        right(x, y)
+        y *= 1.02
+
+    assert refusal(bench, right) == ""
+    assert "wrong" in refusal(bench, Fake(off))
+
+
 # -- the programs --------------------------------------------------------------------------
 
 
