@@ -181,8 +181,12 @@ def answer_checks(
 
 def _with_intermediate(workload: CheckSpec, reference: Reference) -> CheckSpec:
     """Return a workload that says whether intermediate values may be rounded to a half type."""
+    if workload.accumulator or workload.intermediate:
+        return workload
+    if reference.is_program and reference.takes_wide:
+        return replace(workload, intermediate=reference.intermediate, is_declared=False)
     halves = [dtype for dtype in workload.floats if dtypes.is_half(dtype)]
-    if not halves or workload.accumulator or workload.intermediate:
+    if not halves:
         return workload
     rng = np.random.default_rng([workload.seed, 4])
     made = next(_realistic_inputs(workload, reference), None)

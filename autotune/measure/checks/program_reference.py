@@ -32,17 +32,19 @@ class UnscheduledPrograms(Generic[Program]):
     single: with float32 in place of float64 where there is no narrower float.
     jumps: whether it compares floats or makes integers of them, so that rounding may change outputs
         by much.
+    intermediate: the least precise type that it rounds to on the way to its outputs.
     """
 
     own: Program
     wide: Program | None = None
     single: Program | None = None
     jumps: bool = False
+    intermediate: str | None = None
 
     def loaded(self, load: Callable[[Program], Loaded]) -> UnscheduledPrograms[Loaded]:
         """Return the programs, each loaded."""
         wide, single = (None if p is None else load(p) for p in (self.wide, self.single))
-        return UnscheduledPrograms(load(self.own), wide, single, self.jumps)
+        return UnscheduledPrograms(load(self.own), wide, single, self.jumps, self.intermediate)
 
 
 # Share of elements that may be off by more than `LARGEST_SHARE` of their scale.
@@ -73,7 +75,7 @@ class ProgramReference(Reference):
             self._narrow = self._run_of(programs.single, "float32")
         super().__init__(self._own, parameters, name)
         self.takes_wide = self._wide is not self._narrow
-        self.jumps = programs.jumps
+        self.jumps, self.intermediate = programs.jumps, programs.intermediate
 
     def __call__(self, inputs: Sequence[Array], dtype: str = WIDE) -> list[Array]:
         """Return the outputs: in float64, and for any other type in the program's own types.

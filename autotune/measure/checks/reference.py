@@ -64,6 +64,7 @@ class Reference:
     is_program: whether it is the template's own program, in machine code, whose narrow types are
         those that the template states.
     jumps: whether outputs may jump where rounding changes a float, as far as is known.
+    intermediate: the least precise type that it rounds to on the way, as far as is known.
 
     parameters: inputs and outputs of the workload, of fixed shapes.
     name: the template's name, for messages.
@@ -72,6 +73,7 @@ class Reference:
 
     is_program = False
     jumps = False
+    intermediate: str | None = None
 
     def __init__(
         self,

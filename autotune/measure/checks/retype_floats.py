@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autotune.ir import dtypes
-from autotune.ir.expr import Buffer, Call, Cast, Const, Expr, Load
+from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Const, Expr, Load
 from autotune.ir.stmt import Allocate, PrimFunc, Stmt, Store
 from autotune.ir.visitor import Rewriter, all_written, stmt_exprs, walk, walk_expr
 
@@ -38,8 +38,7 @@ def with_floats(function: PrimFunc, dtype: str) -> PrimFunc:
 def float_types(function: PrimFunc) -> frozenset[str]:
     """Return the types of floats that a function takes, computes or returns."""
     types = {buffer.dtype for buffer in function.params}
-    for stmt in walk(function.body):
-        types |= {node.dtype for expr in stmt_exprs(stmt) for node in walk_expr(expr)}
+    types |= {node.dtype for node in _nodes(function)}
     return frozenset(filter(dtypes.is_float, types))
 
 
@@ -60,14 +59,47 @@ def has_jumps(function: PrimFunc) -> bool:
     """Whether a function compares floats or makes integers of them."""
     return any(
         any(dtypes.is_float(operand.dtype) for operand in node.children) and _is_jump(node)
-        for stmt in walk(function.body)
-        for expr in stmt_exprs(stmt)
-        for node in walk_expr(expr)
+        for node in _nodes(function)
     )
 
 
 def _is_jump(node: Expr) -> bool:
     return not dtypes.is_float(node.dtype) or (isinstance(node, Call) and node.name in _STEPS)
+
+
+def intermediate_type(function: PrimFunc) -> str | None:
+    """Return the least precise type that results are rounded to on the way to the outputs.
+
+    An output that is stored, and not read again, is rounded once, which counts as none.
+    """
+    read = {node.buffer for node in _nodes(function) if isinstance(node, Load)}
+    last = {
+        stmt.value
+        for stmt in walk(function.body)
+        if isinstance(stmt, Store) and stmt.buffer in function.outputs - read
+    }
+    found = (node.dtype for node in _nodes(function) if node not in last and _rounds(node))
+    return max(found, key=dtypes.epsilon, default=None)
+
+
+def _rounds(node: Expr) -> bool:
+    """Whether a value may be rounded to its type, which is a float."""
+    if not dtypes.is_float(node.dtype):
+        return False
+    match node:
+        case BinaryOp(op=op):
+            return op not in ("min", "max")
+        case Cast(a=a):
+            return not dtypes.is_float(a.dtype) or dtypes.bits(a.dtype) > dtypes.bits(node.dtype)
+        case Call(name=name):
+            return name not in ("if_then_else", "abs")
+    return False
+
+
+def _nodes(function: PrimFunc) -> Iterator[Expr]:
+    for stmt in walk(function.body):
+        for expr in stmt_exprs(stmt):
+            yield from walk_expr(expr)
 
 
 def _indices(body: Stmt) -> Iterator[Expr]:

@@ -26,6 +26,7 @@ from autotune.measure.checks.retype_floats import (
     float_types,
     has_computed_positions,
     has_jumps,
+    intermediate_type,
     with_floats,
 )
 from autotune.runtime.cpu.compiled_kernel import CpuBinary
@@ -145,12 +146,11 @@ class Computation:
         outside = {buffer.dtype for buffer in function.params}
         if outside.isdisjoint(dtypes.FLOATS) or has_computed_positions(function):
             return UnscheduledPrograms(own)
-        jumps = has_jumps(function)
-        if types == {"float64"}:
-            single = compiled(with_floats(function, "float32"))
-            return UnscheduledPrograms(own, single=single, jumps=jumps)
-        wide = compiled(with_floats(function, "float64"))
-        return UnscheduledPrograms(own, wide=wide, jumps=jumps)
+        other = "float32" if types == {"float64"} else "float64"
+        program = compiled(with_floats(function, other))
+        wide, single = (program, None) if other == "float64" else (None, program)
+        known = has_jumps(function), intermediate_type(function)
+        return UnscheduledPrograms(own, wide, single, *known)
 
     @property
     def is_computed(self) -> bool:
