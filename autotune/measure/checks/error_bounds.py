@@ -93,7 +93,7 @@ def allowances(
 
     eps and t, the least positive number, are those of the output's type, eps_ref of the type that
     the reference returns, and eps_acc of the accumulator; d is by how much the reference itself is
-    off when it computes in the accumulator's type, or the template's program in its own types.
+    off when it computes in the accumulator's type, or twice that of the template's own program.
     Where intermediate values are of a narrower type, SAFETY eps_mid (s + |y|) is added, and with m
     if that is declared. All that is at most `LARGEST_SHARE` of the largest of s, |y| and m, and at
     least the smallest numbers of the types. Where the program in its own types is off by more at
@@ -311,6 +311,8 @@ class _SensitivityAnalysis:
             nearby = spread + middle if self._precision.is_declared else own
             summed += dtypes.epsilon(self._precision.intermediate) * (nearby + magnitude)
         rounded = dtypes.epsilon(dtype) + self._reference.own_precision
+        # A program has one order of many; in another one more may be rounded.
+        off = 2.0 * off if self._reference.is_program else off
         errors = SAFETY * (summed + off + dtypes.least_positive(dtype)) + rounded * magnitude
         typical = np.maximum(magnitude, middle)
         most = np.minimum(LARGEST_SHARE * np.maximum(typical, spread), dtypes.max_value(dtype))

@@ -90,7 +90,8 @@ def _rounds(node: Expr) -> bool:
         case BinaryOp(op=op):
             return op not in ("min", "max")
         case Cast(a=a):
-            return not dtypes.is_float(a.dtype) or dtypes.bits(a.dtype) > dtypes.bits(node.dtype)
+            is_float = dtypes.is_float(a.dtype)
+            return not is_float or dtypes.epsilon(a.dtype) < dtypes.epsilon(node.dtype)
         case Call(name=name):
             return name not in ("if_then_else", "abs")
     return False

@@ -181,6 +181,29 @@ def test_what_narrow_intermediate_results_round_is_allowed(outside: str) -> None
     assert "wrong" in refusal(bench, Fake(off))
 
 
+def test_a_scan_in_a_half_type_may_add_in_another_order() -> None:
+    t, n = 96, 40
+
+    def sums() -> Made:
+        X, S = (te.placeholder((t, n), "float16", name) for name in "XS")
+        first = te.compute((1, n), lambda i, j: X[i, j], name="first")
+        update = te.compute((t, n), lambda i, j: S[i - 1, j] + X[i, j], name="update")
+        return [X], [te.scan(first, update, S, [X], name="Y")]
+
+    def in_blocks(x: Array, y: Array) -> None:
+        blocks = np.cumsum(x.reshape(-1, 8, n), axis=1, dtype=np.float16)
+        before = np.zeros(n, np.float16)
+        for block, out in zip(blocks, y.reshape(-1, 8, n), strict=True):
+            out[...] = before + block
+            before = out[-1]
+
+    task = task_of(sums)
+    for seed in range(6):
+        bench = answers_bench(task, seed)
+        assert refusal(bench, Fake(in_blocks)) == ""
+        assert "wrong" in refusal(bench, Fake(lambda x, y: (in_blocks(x, y), y.__imul__(1.02))))
+
+
 # -- the programs --------------------------------------------------------------------------
 
 
@@ -209,6 +232,21 @@ def test_integers_are_made_of_precise_floats() -> None:
     assert found.wide is not None
     found.wide(x.astype(np.float64), precise)
     assert (own.tolist(), precise.tolist()) == ([0, 2, 4], [1, 2, 3])
+
+
+def test_what_is_rounded_on_the_way_is_read_off_the_program() -> None:
+    X = te.placeholder((5,), "float16", name="X")
+    k = te.reduce_axis((0, 5), "k")
+
+    def kind(element: Callable[..., Any]) -> str | None:
+        return programs(lambda: ([X], [te.compute((5,), element, name="Y")])).intermediate
+
+    assert kind(lambda i: X[i] + X[4 - i]) is None  # the output alone
+    assert kind(lambda i: X[i] + X[4 - i] * X[i]) == "float16"
+    assert kind(lambda i: te.exp(X[i].astype("float32") * 2.0).astype("float16")) == "float32"
+    assert kind(lambda i: te.sum(X[k] * X[i], axis=k)) == "float32"
+    assert kind(lambda i: te.sum(X[k] * X[i], axis=k, dtype="float16")) == "float16"
+    assert kind(lambda i: te.exp(X[i].astype("bfloat16").astype("float32"))) == "bfloat16"
 
 
 def test_which_programs_have_a_second_type() -> None:
