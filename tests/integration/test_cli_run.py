@@ -1,6 +1,7 @@
 """Runs of the command line: what is printed, logged, resumed, refused."""
 
 import json
+import math
 import os
 import re
 
@@ -175,10 +176,20 @@ def test_a_log_that_is_also_the_output_is_refused(call, tmp_path):
 
 
 def test_speed_in_bytes_is_null_in_gflops(call):
-    words = ["broadcast_add", "--set", "n=16", "--log", "log.jsonl"]
+    words = ["transpose", "--set", "m=16", "--set", "n=16", "--log", "log.jsonl"]
     done = call("run", *words, "--trials", 1, *QUICK)
     assert re.search(r"^best .*, [\d.]+ GB/s", done.out, re.MULTILINE), done.err
     assert json.loads(call("best", *words, "--json").out)["gflops"] is None
+
+
+def test_every_command_counts_the_same_operations(call):
+    words = ["broadcast_add", "--set", "n=16", "--log", "log.jsonl"]
+    done = call("run", *words, "--trials", 1, *QUICK)
+    assert re.search(r"^best .*, [\d.]+ GFLOPS", done.out, re.MULTILINE), done.err
+    best = json.loads(call("best", *words, "--json").out)
+    assert math.isclose(best["gflops"], 1e-9 * 16 * 16 / best["cost_s"])
+    compared = json.loads(call("bench", *words, *QUICK, "--json").out)
+    assert (compared["unit"], compared["sizes"][0]["flops"]) == ("GFLOPS", 16 * 16)
 
 
 def test_a_quiet_run_prints_its_last_line_and_only_one_view_can_be_asked_for(call):

@@ -221,10 +221,17 @@ def test_the_time_ends_a_run(tmp_path: Path) -> None:
     assert tuned.summary.elapsed_s < 60
 
 
+def test_a_time_that_is_too_short_says_so(tmp_path: Path) -> None:
+    tuned = autotune.tune(doubled, {"n": 50}, time=1e-6, log=tmp_path / "log.jsonl", seed=0)
+    assert "nothing was measured before the time was over: give more; 0 trials" in repr(tuned)
+    with pytest.raises(NoRecordError, match="before the time was over: give more"):
+        tuned.build()
+
+
 def test_nothing_is_built_of_nothing(tmp_path: Path) -> None:
     tuned = autotune.tune(doubled, {"n": 50}, trials=0, log=tmp_path / "log.jsonl", seed=0)
     assert (tuned.best, tuned.default, tuned.speedup) == (None, None, None)
-    assert "nothing valid was found" in str(tuned)
+    assert ": nothing was measured; 0 trials; " in str(tuned)
     assert len(tuned.records) == 0
     with pytest.raises(NoRecordError, match="there is nothing to build"):
         tuned.build()
@@ -253,6 +260,13 @@ def test_nothing_is_built_of_nothing(tmp_path: Path) -> None:
         ({"trials": 2.5}, "tune: trials must be a whole number >= 0, not 2.5"),
         ({"batch": 2.5}, "tune: batch must be a whole number >= 1, not 2.5"),
         ({"log": 5}, "tune: log must be the path of a file, not 5"),
+        ({"log": ""}, "tune: log is empty: give the name of a file, such as doubled.jsonl"),
+        ({"log": "a\0b"}, "cannot be a log: it has a character that no name of a file has"),
+        ({"target": ""}, "tune: unknown target kind '': expected one of llvm, cuda"),
+        ({"tim": 3}, "tune: there is no argument 'tim'; did you mean 'time'?"),
+        ({"sed": 3}, "tune: there is no argument 'sed'; did you mean 'seed'?"),
+        ({"callback": 3}, "tune: there is no argument 'callback'; did you mean 'callbacks'?"),
+        ({"zzz": 3}, "progress, seed, "),
         ({"until": 3}, "tune: until must be text such as '0.9 of peak', not 3"),
         ({"patience": "x"}, "tune: patience must be a number > 0, not 'x'"),
         ({"constant": 0}, "tune: constant must be positions of inputs such as [1], not 0"),
@@ -284,6 +298,7 @@ def test_a_mistake_is_one_clear_line(
         ([], "tune_job: workloads must be a list of mappings"),
         (["matmul"], "tune_job: workloads must be a list of mappings"),
         ([{"args": {}}], "tune_job: 'what' is missing: it says what to tune"),
+        ([{"what": doubled, "time": 3}], "'time'; time is for all workloads together: give it"),
         (
             [{"what": doubled, "args": {"n": 5}}, {"what": doubled}],
             "tune_job, workload 2: ",

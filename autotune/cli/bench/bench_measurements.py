@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from autotune.cli.terminal.output import note, print_error
 from autotune.errors import AutotuneError
-from autotune.measure.checks.unscheduled_program import float_operations
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureInput
@@ -101,8 +100,7 @@ class Measurements:
             points[key] = Point(task.space.config(index).values, record, why)
         best = chosen.best
         fastest = None if best is None else Point(best.config["values"], best)
-        work = Work(float_operations(task) if configs else task.flops, task.bytes)
-        return Setting(args, work, baseline), points, fastest
+        return Setting(args, Work.of(task), baseline), points, fastest
 
     def _measured(
         self, task: Task, measurer: Measurer, indices: Iterable[int], count: Callable[[], object]

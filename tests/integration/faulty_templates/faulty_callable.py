@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -55,6 +56,13 @@ def doubled(x: np.ndarray, y: np.ndarray, fault: str) -> Any:
         case "fork":
             if os.fork() == 0:
                 os._exit(0)
+        case "limit":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+            raise ValueError("no more files")
+        case "open":
+            open(os.devnull).close()
+        case "second" if calls == 1:
+            raise ValueError("the process is new")
         case "spawn":
             subprocess.run(["true"], check=True)
         case "threads":
