@@ -17,6 +17,7 @@ from autotune import te
 from autotune.errors import NoRecordError, UsageError
 from autotune.template import template
 from autotune.tuner.run.events import Finished, Measured, Started
+from records import RecordError
 
 FEW: dict[str, Any] = {"trials": 3, "seed": 1}
 
@@ -261,7 +262,6 @@ def test_nothing_is_built_of_nothing(tmp_path: Path) -> None:
         ({"batch": 2.5}, "tune: batch must be a whole number >= 1, not 2.5"),
         ({"log": 5}, "tune: log must be the path of a file, not 5"),
         ({"log": ""}, "tune: log is empty: give the name of a file, such as doubled.jsonl"),
-        ({"log": "a\0b"}, "cannot be a log: it has a character that no name of a file has"),
         ({"target": ""}, "tune: unknown target kind '': expected one of llvm, cuda"),
         ({"tim": 3}, "tune: there is no argument 'tim'; did you mean 'time'?"),
         ({"sed": 3}, "tune: there is no argument 'sed'; did you mean 'seed'?"),
@@ -290,6 +290,22 @@ def test_a_mistake_is_one_clear_line(
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("a\0b", "it has a character that no name of a file has"),
+        ("a" * 300, "File name too long"),
+        (f"{__file__}/a.jsonl", "Not a directory"),
+    ],
+)
+def test_a_path_that_can_be_no_log_is_told_before_anything_is_measured(
+    log: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RecordError, match=f"^tune: .* cannot be a log: {said}$"):
+        autotune.tune(doubled, {"n": 5}, log=log)
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def test_a_file_of_a_template_is_found_from_any_folder(
 ) -> None:
     (tmp_path / "ops.py").write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)
-    made = autotune.autotuned("ops.py:doubled", log="", when="default")
+    made = autotune.autotuned("ops.py:doubled", when="default")
     assert made.log == tmp_path / "doubled.jsonl"
     monkeypatch.chdir(tmp_path.parent)
     with pytest.warns(UserWarning, match="default"):

@@ -10,6 +10,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import Any
@@ -57,10 +58,11 @@ def doubled(x: np.ndarray, y: np.ndarray, fault: str) -> Any:
             if os.fork() == 0:
                 os._exit(0)
         case "limit":
-            resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
             raise ValueError("no more files")
-        case "open":
-            open(os.devnull).close()
+        case "write":
+            with tempfile.TemporaryFile() as file:
+                file.write(b"words")
         case "second" if calls == 1:
             raise ValueError("the process is new")
         case "spawn":
