@@ -201,8 +201,9 @@ def last_line(
 def _best_of_one(status: WorkloadStatus) -> list[str]:
     if status.best is None:
         summary = status.summary
-        is_measured = summary is None or summary.trials
-        return ["nothing valid was found" if is_measured else nothing_measured(summary)]
+        if summary is None or summary.trials:
+            return ["nothing valid was found"]
+        return [nothing_measured(summary)]
     said = [f"best {time_text(status.best.cost_s)}", status.speed]
     if status.share_text:
         said.append(status.share_text)
