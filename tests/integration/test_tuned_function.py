@@ -147,6 +147,7 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_is_tuned(tmp_path: P
     ("options", "message"),
     [
         ({"when": "sometimes"}, "when='sometimes'"),
+        ({"when": []}, "when=."),
         ({"trails": 3}, "no argument 'trails'; did you mean 'trials'"),
         ({"constant": [0]}, "no argument 'constant'"),
         ({"key": "n"}, "key must be names of arguments"),
