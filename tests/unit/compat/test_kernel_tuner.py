@@ -69,6 +69,7 @@ REFUSED = [
     ({"metrics": {"g": lambda p: p["tim"]}}, "metric 'g' fails: KeyError: 'tim'"),
     ({"kernel_source": "__kernel void f()"}, "kernels in OpenCL cannot be tuned by this call"),
     ({"kernel_source": "none.cpp"}, "cannot read none.cpp"),
+    ({"kernel_source": "a\0b.cpp"}, "kernel_source: cannot read a.b.cpp: embedded null byte"),
     ({"kernel_source": lambda p: "text"}, "lang must be given"),
     ({"arguments": [X, 3]}, "arguments: 1 must be an array or a number of NumPy"),
     ({"arguments": [np.int32(3)]}, "a kernel needs an array among its arguments"),
