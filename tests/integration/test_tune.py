@@ -346,3 +346,17 @@ def test_a_function_that_fails_says_what_it_does_wrong(tmp_path: Path) -> None:
         autotune.tune(nothing, {"n": 8}, trials=1, log=tmp_path / "x.jsonl")
     assert "text" not in str(caught.value)
     assert "must return" in str(caught.value)
+
+
+def test_what_cannot_be_measured_is_called_by_its_name_and_by_no_file(tmp_path: Path) -> None:
+    def wrong(a: Any) -> Any:
+        return a[:2]
+
+    @template("halved", reference=wrong)
+    def halved(n: int) -> list[te.Tensor]:
+        return doubled(n)
+
+    with pytest.raises(UsageError) as caught:
+        autotune.tune(halved, {"n": 8}, trials=1, log=tmp_path / "x.jsonl")
+    assert str(caught.value).startswith("template 'halved' cannot be measured: the reference of ")
+    assert ".py" not in str(caught.value)
