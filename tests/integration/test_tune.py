@@ -349,10 +349,7 @@ def test_a_function_that_fails_says_what_it_does_wrong(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_measured_is_called_by_its_name_and_by_no_file(tmp_path: Path) -> None:
-    def wrong(a: Any) -> Any:
-        return a[:2]
-
-    @template("halved", reference=wrong)
+    @template("halved", reference=lambda a: a[:2])
     def halved(n: int) -> list[te.Tensor]:
         return doubled(n)
 
