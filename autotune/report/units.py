@@ -62,12 +62,11 @@ class Work:
     def of(cls, task: Task) -> Work:
         """Return the work of a task's kernel, by which all speeds of it are reported.
 
-        UsageError if the template's count of operations fails, or they cannot be counted.
-        """
-        # `autotune doctor` prints sizes where NumPy is missing.
-        from autotune.measure.checks.unscheduled_program import float_operations
+        Operations count where the template says how many there are.
 
-        return cls(float_operations(task), task.bytes)
+        UsageError if the template's count fails.
+        """
+        return cls(task.flops or None, task.bytes)
 
     def speed_text(self, cost_s: float) -> str:
         """Return the speed of a run of `cost_s` seconds: in GFLOPS if these are known, or GB/s."""

@@ -129,7 +129,7 @@ def test_a_template_is_tuned_on_a_gpu_and_built_from_its_records(machine, tmp_pa
 
     task = ["broadcast_add", "--set", "n=64", "--target", "cuda -device=0"]
     out = autotune("run", *task, "--trials", "4", "--seed", "1")
-    assert re.search(r"ceiling .* GFLOPS \(copy\)", out)
+    assert re.search(r"ceiling .* GB/s \(copy\)", out)
     records = trials_in(tmp_path / "log.jsonl")
     assert [record.ok for record in records] == [True] * 4
     assert len(set(contexts(machine))) == len(contexts(machine)) == 1  # the runner's, nobody else's

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from autotune.cli.terminal.output import note, print_error
 from autotune.errors import AutotuneError
+from autotune.measure.checks.unscheduled_program import float_operations
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureInput
@@ -100,7 +101,8 @@ class Measurements:
             points[key] = Point(task.space.config(index).values, record, why)
         best = chosen.best
         fastest = None if best is None else Point(best.config["values"], best)
-        return Setting(args, Work.of(task), baseline), points, fastest
+        work = Work(float_operations(task), task.bytes)
+        return Setting(args, work, baseline), points, fastest
 
     def _measured(
         self, task: Task, measurer: Measurer, indices: Iterable[int], count: Callable[[], object]
