@@ -74,8 +74,8 @@ def test_an_edited_template_is_measured_anew_and_one_line_says_so(call, tmp_path
     source.write_text(WRONG.replace("lambda a: a)", "lambda a: a + 1)"))
     words = (f"{source}:wrong", "--set", "n=64", "--trials", 2, "--log", "log.jsonl", *QUICK)
     assert call("run", *words).code == 0
-    source.write_text(source.read_text().replace("s[B].split(", "outer, _ = s[B].split("))
-    source.write_text(source.read_text().replace("    return s", "    s[B].parallel(outer)\n    return s"))
+    edited = source.read_text().replace("s[B].split(", "outer, _ = s[B].split(")
+    source.write_text(edited.replace("    return s", "    s[B].parallel(outer)\n    return s"))
     done = call("run", *words)
     assert done.code == 0, done.err
     assert re.fullmatch(  # two trials, and two of their comparison if there was time for it
