@@ -90,6 +90,7 @@ class SimulatedFleet(Measurer):
     clock: what the time is by.
     lost_s: when devices are lost, in seconds from now, by number of the device. What one was at
         begins anew on another.
+    name: of the kind of devices.
     """
 
     def __init__(
@@ -98,9 +99,10 @@ class SimulatedFleet(Measurer):
         answers: SimulatedAnswers,
         clock: Clock | None = None,
         lost_s: Mapping[int, float] | None = None,
+        name: str = "simulated device",
     ) -> None:
         self.policy = answers.policy
-        self.device = self._kind = {"kind": "simulated", "name": "simulated device"}
+        self.device = self._kind = {"kind": "simulated", "name": name}
         self.busy_s = 0.0  # seconds that all devices together have worked for results
         self._answers = answers
         self._clock = clock or Clock()
