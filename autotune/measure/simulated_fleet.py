@@ -10,7 +10,7 @@ import heapq
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from autotune.measure.measurer import Measurer
 from autotune.measure.recorded_measurer import Recording, ReplayMeasurer
 from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.system.cooperative_threads import CooperativeThreads
 
 
 class Clock:
@@ -46,6 +47,33 @@ class VirtualClock(Clock):
     def sleep(self, seconds: float) -> None:
         """Let seconds pass."""
         self.now += seconds
+
+
+class CommonClock(VirtualClock):
+    """A virtual clock of searches that go on at the same time: it runs while all of them wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._threads: CooperativeThreads | None = None
+
+    def sleep(self, seconds: float) -> None:
+        """Let others go on until so many seconds have passed."""
+        if self._threads is None:
+            super().sleep(seconds)
+        else:
+            self._threads.wait((), seconds)
+
+    def run_together(self, functions: Sequence[Callable[[], object]]) -> None:
+        """Call functions at the same time: each goes on until it sleeps."""
+        self._threads = CooperativeThreads(self._wait_any, self)
+        try:
+            self._threads.run(functions)
+        finally:
+            self._threads = None
+
+    def _wait_any(self, _: Sequence[Hashable], seconds: float) -> Collection[Hashable]:
+        super().sleep(seconds)
+        return ()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from autotune.measure.recorded_measurer import RecordedKnob, Recording
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.measure.simulated_fleet import SimulatedAnswers, SimulatedFleet, VirtualClock
-from autotune.system.cooperative_threads import CooperativeThreads
 from autotune.tuner.replay.recorded_task import RecordedTask
 from autotune.tuner.run.limits import Deadline, Limits
 from autotune.tuner.run.parallel.parallel_session import new_session
@@ -42,29 +41,6 @@ def fleet(recorded, width, clock, **options):
         lambda candidate: spent[candidate.config.index],
     )
     return SimulatedFleet(width, answers, clock, **options)
-
-
-class CommonClock(VirtualClock):
-    """A clock of several searches that go on at the same time: it runs while all of them wait."""
-
-    def __init__(self):
-        super().__init__()
-        self._threads = None
-
-    def sleep(self, seconds):
-        if self._threads is None:
-            super().sleep(seconds)
-        else:
-            self._threads.wait((), seconds)
-
-    def run_together(self, functions):
-        """Call functions at the same time, as `Fleet.run_together` does."""
-        self._threads = CooperativeThreads(lambda _, s: self._pass(s), self)
-        self._threads.run(functions)
-
-    def _pass(self, seconds):
-        super().sleep(seconds)
-        return ()
 
 
 class Search:

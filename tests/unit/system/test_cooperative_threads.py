@@ -1,4 +1,4 @@
-"""Functions that run at the same time: one goes on until it waits, and all are waited for at once."""
+"""Functions that run at the same time: one goes on until it waits, and all wait at once."""
 
 import _thread
 import threading

@@ -1,10 +1,13 @@
 """Searches for several kinds of devices: at the same time, apart in the log, learning by ranks."""
 
+import itertools
+
 import numpy as np
 import pytest
-from support.parallel_runs import CommonClock, fleet, recording
+from support.parallel_runs import fleet, recording
 
 from autotune.errors import AutotuneError
+from autotune.measure.simulated_fleet import CommonClock
 from autotune.tuner.base import Tuner
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
@@ -39,8 +42,8 @@ class Run:
             tuner = make_tuner(tuner, task.space, 0)
         self.tuners.append(tuner)
         session = new_session(
-            task, measurer, tuner, self.store, 0, self.limits, job=f"{task.workload.template} {name}",
-            clock=self.clock,
+            task, measurer, tuner, self.store, 0, self.limits,
+            job=f"{task.workload.template} {name}", clock=self.clock,
         )  # fmt: skip
         self.sessions.append(session)
         return session
@@ -157,14 +160,14 @@ def test_an_interrupt_ends_all_searches_and_keeps_what_is_logged(tmp_path):
     run = Run(tmp_path)
     run.add(FAST, slower(17, 1.0))
     run.add(SLOW, slower(30, 2.0))
-    pass_time = run.clock._pass
+    pass_time = run.clock._wait_any
 
-    def interrupted(seconds):
+    def interrupted(tickets, seconds):
         if run.clock.now >= 10.0:
             raise KeyboardInterrupt
-        return pass_time(seconds)
+        return pass_time(tickets, seconds)
 
-    run.clock._pass = interrupted
+    run.clock._wait_any = interrupted
     with pytest.raises(KeyboardInterrupt):
         run.run()
     assert len(run.records(FAST)) > 10
@@ -201,7 +204,7 @@ def test_a_search_hears_of_other_kinds_when_these_have_measured_much_more(tmp_pa
     run.run()
     heard = [prior.measurements for _, prior in run.tuners[1].priors]
     assert heard[0] >= 16
-    assert all(b >= GROWTH * a for a, b in zip(heard, heard[1:], strict=False))
+    assert all(b >= GROWTH * a for a, b in itertools.pairwise(heard))
     assert all(prior.sources == 1 for _, prior in run.tuners[1].priors)
     assert run.tuners[1].priors[0][0] < 16  # long before it knew so much itself
 
