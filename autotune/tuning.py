@@ -32,7 +32,7 @@ from autotune.template import Template, template_of
 from autotune.tuner.factory import TunerChoice
 from autotune.tuner.run.events import Event, EventCallback, TuneSummary
 from autotune.tuner.run.parallel.each_kind import each_kind
-from autotune.tuner.run.tuning_job import TuningRequest, check_fleet, tune_requests
+from autotune.tuner.run.tuning_job import TuningRequest, check_each, check_fleet, tune_requests
 from autotune.tuner.run.workload_labels import check_distinct, labels
 from autotune.tuning_options import (
     SEARCH,
@@ -369,6 +369,7 @@ def _requests(
         with errors_in(where):
             options = SearchOptions(**{name: given[name] for name in SEARCH if name in given})
             check_fleet(fleet is not None, options.devices, options.measurer)
+            check_each(options.devices, options.any_device)
             own = {name: given[name] for name in _OF_WORKLOADS if name in given}
             found.append(_request(options, is_timed=is_timed, fleet=fleet, **own))
     tasks = [task for task, _, _ in found]

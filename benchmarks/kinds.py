@@ -24,7 +24,12 @@ from common import Row, parser, report, row
 from fleet import BUDGET, MEAN_S, Space, mean, processes_of_one_thread, recording_of
 from search import find_workloads
 
-from autotune.measure.simulated_fleet import CommonClock, SimulatedAnswers, SimulatedFleet
+from autotune.measure.simulated_fleet import (
+    CommonClock,
+    SimulatedAnswers,
+    SimulatedFleet,
+    VirtualClock,
+)
 from autotune.report.replay_scores import NEAR
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.replay.recorded_task import RecordedTask
@@ -43,7 +48,7 @@ def together(
     cards: Sequence[Space], widths: Sequence[int], shares: bool, seed: int
 ) -> tuple[int, ...]:
     """Return the measurements to within 5 %, by card, of searches that go on at the same time."""
-    clock, sessions = CommonClock(), list[Session]()
+    clock, sessions = CommonClock(VirtualClock()), list[Session]()
     with tempfile.TemporaryDirectory() as folder:
         store = RecordStore(Path(folder, "log.jsonl"))
         for number, (card, width) in enumerate(zip(cards, widths, strict=True)):

@@ -67,8 +67,8 @@ class Roster:
 
     @property
     def kinds_found(self) -> list[tuple[dict[str, Any], Target]]:
-        """The kinds of the devices that can measure, each with its target; see `target_for`."""
-        found = {device.name: self._facts[device] for device in self.ready}
+        """The kinds of the devices that have said what they are, each with its target."""
+        found = {each.name: facts for each, facts in self._facts.items() if not each.why_out}
         groups = kinds.by_kind({name: facts["device"] for name, facts in found.items()})
         firsts = [found[group[0]] for group in groups]
         return [(dict(f["device"]), target_for(self._target, f) or self._target) for f in firsts]

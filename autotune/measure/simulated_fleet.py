@@ -49,30 +49,37 @@ class VirtualClock(Clock):
         self.now += seconds
 
 
-class CommonClock(VirtualClock):
-    """A virtual clock of searches that go on at the same time: it runs while all of them wait."""
+class CommonClock(Clock):
+    """A clock of several searches that go on at the same time: while one sleeps, others go on.
 
-    def __init__(self) -> None:
-        super().__init__()
+    clock: what the time is by.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._threads: CooperativeThreads | None = None
+
+    def __call__(self) -> float:
+        """Return monotonic seconds."""
+        return self._clock()
 
     def sleep(self, seconds: float) -> None:
         """Let others go on until so many seconds have passed."""
         if self._threads is None:
-            super().sleep(seconds)
+            self._clock.sleep(seconds)
         else:
             self._threads.wait((), seconds)
 
     def run_together(self, functions: Sequence[Callable[[], object]]) -> None:
         """Call functions at the same time: each goes on until it sleeps."""
-        self._threads = CooperativeThreads(self._wait_any, self)
+        self._threads = CooperativeThreads(self._wait_any, self._clock)
         try:
             self._threads.run(functions)
         finally:
             self._threads = None
 
     def _wait_any(self, _: Sequence[Hashable], seconds: float) -> Collection[Hashable]:
-        super().sleep(seconds)
+        self._clock.sleep(seconds)
         return ()
 
 

@@ -135,7 +135,7 @@ class CooperativeThreads:
                 self._let_go_on(thread)
 
 
-def _wake(lock: threading.Lock) -> None:  # type: ignore[valid-type]
+def _wake(lock: threading.Lock) -> None:
     """Let the thread go on that waits for a lock, or will."""
     with contextlib.suppress(RuntimeError):  # it has been told already
-        lock.release()  # type: ignore[attr-defined]
+        lock.release()

@@ -14,7 +14,7 @@ from autotune.cost_model.xgboost_model import load_alone
 from autotune.errors import UsageError
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_measurer import FleetMeasurer
-from autotune.fleet.kinds import Wanted
+from autotune.fleet.kinds import EACH, Wanted
 from autotune.measure.custom_measurer import LOCAL, CustomMeasurer, MeasurerChoice, find_measurer
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.measurer import Measurer
@@ -76,6 +76,14 @@ def check_fleet(has_fleet: bool, devices: str | None, measurer: MeasurerChoice) 
         raise UsageError("a fleet and a measurer are given: give one of them")
     if devices is not None and not has_fleet:
         raise UsageError("devices are those of a fleet, and there is none")
+
+
+def check_each(devices: Wanted, any_device: bool) -> None:
+    """Raise UsageError if searches for each kind of device were to count each other's records."""
+    if devices == EACH and any_device:
+        raise UsageError(
+            "each kind of device has a search of its own: records from any device cannot count"
+        )
 
 
 def tune_requests(

@@ -7,6 +7,7 @@ from autotune import tune, tune_job
 from autotune.cli.main import main
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet import kinds
+from autotune.fleet.cluster import ClusterLostError
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_runner import made_for
 from autotune.fleet.roster import GRACE_S, kinds_of, target_for
@@ -180,6 +181,12 @@ def test_calls_with_one_result_do_not_take_each_kind():
         check_options({"fleet": "auto", "devices": "each"}, "autotuned")
 
 
+def test_kinds_do_not_count_the_records_of_each_other():
+    workload = {"what": "matmul", "args": SIZES, "devices": "each", "any_device": True}
+    with pytest.raises(UsageError, match=r"tune_job: each kind .* records from any device cannot"):
+        tune_job([workload], fleet="auto")
+
+
 # -- faults ---------------------------------------------------------------------------------------
 
 
@@ -270,6 +277,20 @@ def test_a_kind_that_vanishes_leaves_the_search_of_the_other(tmp_path, cluster):
     assert xeon.summary.ended is End.FAILED
     assert xeon.summary.why == "no device of the fleet is left: x: the node is gone"
     assert xeon.best.device["name"] == "Xeon"  # of what it had measured
+
+
+def test_a_cluster_that_is_gone_ends_all_searches_with_a_line(tmp_path, cluster):
+    wait, gone = cluster.wait, "the cluster cannot be reached any more"
+
+    def lost(tickets, seconds):
+        if cluster.now > 8.0:
+            raise ClusterLostError(gone)
+        return wait(tickets, seconds)
+
+    cluster.wait = lost
+    found = tune_job(_job(tmp_path, trials=40), fleet="auto", seed=0, progress=False)
+    assert [(tuned.summary.ended, tuned.summary.why) for tuned in found] == [(End.FAILED, gone)] * 2
+    assert all(tuned.summary.trials > 2 for tuned in found)
 
 
 def test_the_same_command_goes_on_with_each_kind(tmp_path, cluster, caplog):

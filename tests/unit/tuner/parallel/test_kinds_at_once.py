@@ -7,7 +7,7 @@ import pytest
 from support.parallel_runs import fleet, recording
 
 from autotune.errors import AutotuneError
-from autotune.measure.simulated_fleet import CommonClock
+from autotune.measure.simulated_fleet import CommonClock, VirtualClock
 from autotune.tuner.base import Tuner
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
@@ -28,7 +28,7 @@ class Run:
 
     def __init__(self, path, limits=None, tuner="grid"):
         self.store = RecordStore(path / "log.jsonl")
-        self.clock = CommonClock()
+        self.clock = CommonClock(VirtualClock())
         self.limits = limits or Limits()
         self.tuner = tuner
         self.sessions, self.tuners, self.events = [], [], []
@@ -70,7 +70,7 @@ def test_kinds_are_measured_at_the_same_time_each_with_its_own_winner(tmp_path):
     assert (fast.best.device["name"], slow.best.device["name"]) == (FAST, SLOW)
     assert (fast.measured, slow.measured) == (40, 40)
     # As long as the slower kind takes alone: 40 candidates of 2 seconds on 2 devices.
-    assert run.clock.now == pytest.approx(40.0)
+    assert run.clock() == pytest.approx(40.0)
 
 
 def test_records_name_kind_and_node_and_no_configuration_comes_twice(tmp_path):
@@ -103,7 +103,7 @@ def test_workloads_of_one_kind_get_turns_while_another_kind_is_busy(tmp_path):
     run.add(SLOW, recording(name="a", seconds=lambda _: 1.0))
     summaries = run.run()
     assert [summary.trials for summary in summaries] == [40, 40, 40]
-    assert run.clock.now <= 40.0  # that of the one kind; the other kind needs 20 seconds meanwhile
+    assert run.clock() <= 40.0  # that of the one kind; the other kind needs 20 seconds meanwhile
 
 
 def test_one_kind_alone_is_tuned_as_ever(tmp_path):
@@ -142,7 +142,7 @@ def test_all_searches_end_when_the_time_is_over(tmp_path):
     summaries = run.run(seconds=10.0)
     assert [summary.ended for summary in summaries] == [End.TIME, End.TIME]
     assert all(summary.trials < 40 for summary in summaries)
-    assert run.clock.now <= 12.0
+    assert run.clock() <= 12.0
 
 
 def test_the_time_left_is_that_of_the_kind_that_takes_longest(tmp_path):
@@ -163,7 +163,7 @@ def test_an_interrupt_ends_all_searches_and_keeps_what_is_logged(tmp_path):
     pass_time = run.clock._wait_any
 
     def interrupted(tickets, seconds):
-        if run.clock.now >= 10.0:
+        if run.clock() >= 10.0:
             raise KeyboardInterrupt
         return pass_time(tickets, seconds)
 
