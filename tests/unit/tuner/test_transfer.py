@@ -124,8 +124,8 @@ def test_what_others_have_measured_meanwhile_guides_the_first_proposals():
     tuner = make_tuner("model", recording.space, 0)
     _searched(tuner, recording, 1)
     tuner.transfer(TransferPrior.of(records(64, slower=3.0), recording.space))
-    next_ones = _searched(tuner, recording, 3)
-    assert min(recording.results[index].costs_s[0] for index in next_ones) == recording.optimum_s
+    costs_s = [recording.results[index].costs_s[0] for index in _searched(tuner, recording, 2)]
+    assert costs_s == [1.5, 1.5]  # the next fastest: the default is the optimum itself
 
 
 def test_what_others_have_measured_changes_guesses_that_were_made_before():
