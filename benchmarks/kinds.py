@@ -5,7 +5,8 @@
 DIR holds recorded spaces, as for `benchmarks/search.py`; those of one kernel on several cards are
 tuned together, on simulated devices and a virtual clock: 8 of each card; then one of one card in
 turn beside 8 of each other. Figures are the measurements of a card to within 5 % of its optimum,
-with ranks shared and without, geometric means over the cards of medians over the searches.
+with ranks shared and without, geometric means over the cards of medians over the searches; and, by
+the clock of the machine, how long two cards of 4 devices take beside 8 devices of one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -21,10 +23,11 @@ from functools import partial
 from pathlib import Path
 
 from common import Row, parser, report, row
-from fleet import BUDGET, MEAN_S, Space, mean, processes_of_one_thread, recording_of
+from fleet import BUDGET, MEAN_S, Space, mean, processes_of_one_thread, recording_of, wall_times
 from search import find_workloads
 
 from autotune.measure.simulated_fleet import (
+    Clock,
     CommonClock,
     SimulatedAnswers,
     SimulatedFleet,
@@ -42,13 +45,35 @@ from records import RecordStore
 
 MANY = 8  # Devices of a card.
 TRIALS = 100  # Of a search; what takes more counts as `BUDGET`.
+SLOWER = 1.1  # As many times as long may the same number of measurements take on two kinds.
 
 
 def together(
     cards: Sequence[Space], widths: Sequence[int], shares: bool, seed: int
 ) -> tuple[int, ...]:
     """Return the measurements to within 5 %, by card, of searches that go on at the same time."""
-    clock, sessions = CommonClock(VirtualClock()), list[Session]()
+    sessions = searches(cards, widths, shares, seed, CommonClock(VirtualClock()))
+    return tuple(_near(session, card) for session, card in zip(sessions, cards, strict=True))
+
+
+def wall_s(cards: Sequence[Space], width: int, seed: int) -> tuple[float, float]:
+    """Return the seconds of searches on cards together, and of one on as many devices of one card.
+
+    There are as many measurements in both.
+    """
+    begin = time.monotonic()
+    searches(cards, [width] * len(cards), True, seed, CommonClock(Clock()))
+    seconds = time.monotonic() - begin
+    all_width = width * len(cards)
+    (alone,) = wall_times(cards[0], TRIALS * len(cards), [all_width], seed).values()
+    return seconds, alone[0]
+
+
+def searches(
+    cards: Sequence[Space], widths: Sequence[int], shares: bool, seed: int, clock: CommonClock
+) -> list[Session]:
+    """Search on several cards at the same time; return the sessions."""
+    sessions: list[Session] = []
     with tempfile.TemporaryDirectory() as folder:
         store = RecordStore(Path(folder, "log.jsonl"))
         for number, (card, width) in enumerate(zip(cards, widths, strict=True)):
@@ -63,7 +88,7 @@ def together(
             )  # fmt: skip
             sessions.append(session)
         tune_sessions(sessions, ignore_event, Deadline(), clock.run_together)
-    return tuple(_near(session, card) for session, card in zip(sessions, cards, strict=True))
+    return sessions
 
 
 def _near(session: Session, card: Space) -> int:
@@ -135,6 +160,12 @@ def main() -> None:
     with processes_of_one_thread(options.jobs) as pool:
         seeds = range(options.seed, options.seed + options.repeats)
         rows, details = rows_of(pool, kernels, seeds)
+    with processes_of_one_thread(1) as pool:
+        pairs = [cards[:2] for cards in kernels.values()]
+        walls = [pool.submit(wall_s, cards, MANY // 2, options.seed).result() for cards in pairs]
+    what = f"2 cards of {MANY // 2} devices: time over that of {MANY} devices of one"
+    ratio = mean(apart / alone for apart, alone in walls)
+    rows.append(row(what, ratio, "ratio", SLOWER, lower_is_better=True))
     report("kinds", rows, options.json, options.save, more={"to_5_percent": details})
 
 

@@ -42,8 +42,7 @@ def tune_sessions(
     groups = [[*sessions]] if run_together is None else _by_kind(sessions)
     if run_together is None or len(groups) == 1:
         return Portfolio(sessions, on_event, deadline).run()
-    relay = _Relay(on_event, len(groups))
-    portfolios = []
+    relay, kinds = _Relay(on_event, len(groups)), []
     for number, group in enumerate(groups):
         for session in group:
             session.learner.in_thread = False  # another kind's search goes on meanwhile
@@ -51,8 +50,9 @@ def tune_sessions(
             session.trials.beside = [other.measurer.device or {} for other in others]
             if others and session.learner.learns_from_others:
                 session.learner.others = OtherKinds(session, others)
-        portfolios.append(Portfolio(group, partial(relay.take, number), deadline, is_whole=False))
-    run_together([partial(relay.run, *numbered) for numbered in enumerate(portfolios)])
+        portfolio = Portfolio(group, partial(relay.take, number), deadline, is_whole=False)
+        kinds.append(partial(relay.run, number, portfolio, group))
+    run_together(kinds)
     return [session.summary for session in sessions if session.summary is not None]
 
 
@@ -101,10 +101,12 @@ class _Relay:
         self._on_event = on_event
         self._left_s: list[float | None] = [None] * kinds
 
-    def run(self, kind: int, portfolio: Portfolio) -> None:
-        """Tune the workloads of a kind."""
+    def run(self, kind: int, portfolio: Portfolio, sessions: Sequence[Session]) -> None:
+        """Tune the workloads of a kind, and let go of its devices."""
         portfolio.run()
         self._left_s[kind] = 0.0
+        for session in sessions:
+            session.measurer.close()
 
     def take(self, kind: int, event: Event) -> None:
         """Hand on an event of a kind; they go on at the same time, so the longest time counts."""
