@@ -25,6 +25,7 @@ from autotune.fleet.package_digest import PACKAGES  # noqa: E402
 from autotune.fleet.reference_kernel import time_reference  # noqa: E402
 from autotune.measure.result import MeasureInput  # noqa: E402
 from autotune.measure.timing_policy import TimingPolicy  # noqa: E402
+from autotune.system.available_cpus import available_cpus  # noqa: E402
 from autotune.task.task import Task  # noqa: E402
 from autotune.tuning import tune_job  # noqa: E402
 from records import RecordStore  # noqa: E402
@@ -57,11 +58,11 @@ class Nodes:
         self.nodes[name] = self.cluster.add_node(num_cpus=1, node_name=name, **more)
         return name
 
-    def add_of_other_kind(self):
-        """Add a node whose processor has another name."""
+    def add_of_other_kind(self, machine="one-word"):
+        """Add a node whose processor has another name, or is a machine of `tests/pretended`."""
         path = filter(None, [str(PRETENDED), os.environ.get("PYTHONPATH")])
-        pretended = {"PYTHONPATH": os.pathsep.join(path), "PRETENDED_MACHINE": "one-word"}
-        return self.add(env_vars=pretended)
+        variables = {"PYTHONPATH": os.pathsep.join(path), "PRETENDED_MACHINE": machine}
+        return self.add(env_vars={**variables, "OMP_THREAD_LIMIT": "8"})
 
     def kill(self, name):
         self.cluster.remove_node(self.nodes[name], allow_graceful=False)
@@ -369,6 +370,19 @@ def test_each_kind_of_device_has_a_search_of_its_own_at_the_same_time(nodes, tmp
         assert used <= ({other} if name.startswith("EPYC-9684X-EPYC") else {"n0", "n1"})
     times = [[record.timestamp for record in trials] for trials in kinds.values()]
     assert max(map(min, times)) < min(map(max, times))  # neither waits for the other's end
+
+
+def test_a_node_with_another_number_of_threads_has_a_target_of_its_own(nodes, tmp_path):
+    nodes.add_of_other_kind("one-word+container")
+    log = tmp_path / "log.jsonl"
+    workload = {"what": "matmul", "args": SIZES, "log": log, "trials": 6, "policy": QUICK}
+    found = tune_job([{**workload, "devices": "each"}], fleet=nodes.address, seed=0, progress=False)
+    targets = {tuned.device["name"][:4]: tuned.task.target for tuned in found}
+    threads = 3  # of the pretended machine
+    own = "llvm" if available_cpus() == threads else f"llvm -threads={threads}"
+    assert str(targets["EPYC"]) == own
+    assert all(tuned.best is not None for tuned in found)
+    assert {tuned.best.target for tuned in found} == {str(target) for target in targets.values()}
 
 
 def test_a_kind_that_is_killed_ends_its_search_alone(nodes, tmp_path):
