@@ -104,13 +104,21 @@ class Roster:
             raise UsageError(self._nothing())
 
     def join(self, calls: Calls) -> None:
-        """Ask devices what they are that are new, or have a new runner."""
+        """Ask devices what they are that are new, or have a new runner.
+
+        What one has said to another workload of the run is not asked again: it may be busy.
+        """
+        target = self._target.recorded
         for device in self._fleet.devices(self._on_gpu):
-            known = device.up == device.generation and device in self._facts
+            is_up = device.up == device.generation
             asked = self._asked.get(device) == device.generation
-            if not (known or asked or self._is_other(device)):
-                self._asked[device] = device.generation
-                calls.send(device, "describe", self._target.recorded, limit_s=START_S)
+            if (is_up and device in self._facts) or asked or self._is_other(device):
+                continue
+            self._asked[device] = device.generation
+            if is_up and target in device.facts:
+                self._take_facts(device, device.facts[target], calls)
+            else:
+                calls.send(device, "describe", target, limit_s=START_S)
 
     def handle(self, ended: Ended, calls: Calls) -> bool:
         """Handle the end of a call that this object has made; return whether it was one."""
@@ -119,8 +127,11 @@ class Roster:
             return False
         if ended.status in BROKEN:
             return True  # its new runner is asked again
-        if method == "describe":
-            self._described(device, ended, calls)
+        if method == "describe" and ended.status != DONE:
+            self._refuse(device, ended.value)
+        elif method == "describe":
+            device.facts[self._target.recorded] = ended.value
+            self._take_facts(device, ended.value, calls)
         else:
             device.reference = ended.value
             self._admit(device)
@@ -167,15 +178,18 @@ class Roster:
     def _is_described(self) -> bool:
         return any(not (device.why_out or self._is_other(device)) for device in self._facts)
 
-    def _described(self, device: FleetDevice, ended: Ended, calls: Calls) -> None:
-        why = ended.value if ended.status != DONE else self._unlike(ended.value)
-        if why:
-            self._refused[device] = why
-            _log.warning("%s is left out: %s", device.name, why)
+    def _refuse(self, device: FleetDevice, why: str) -> None:
+        self._refused[device] = why
+        _log.warning("%s is left out: %s", device.name, why)
+
+    def _take_facts(self, device: FleetDevice, facts: Mapping[str, Any], calls: Calls) -> None:
+        """Take in what a device is; see `FleetRunner.describe`."""
+        if why := self._unlike(facts):
+            self._refuse(device, why)
             return
         if device.gpu is not None:
-            device.gpu = ended.value["gpu"] or device.gpu
-        self._facts[device] = ended.value
+            device.gpu = facts["gpu"] or device.gpu
+        self._facts[device] = facts
         if self.kind is not None:
             self._check_sharing()
             self._after_facts(device, calls)

@@ -56,6 +56,21 @@ def test_all_devices_time_the_reference_kernels_once_for_all_searches():
     assert len(cluster.runners) == 3
 
 
+def test_a_workload_that_gets_its_turn_again_does_not_wait_for_busy_devices_of_another_kind():
+    cluster = FakeCluster("x", "a", prepare=_mixed)
+    with fleet_on(cluster) as fleet:
+        busy, own = measurer_on(cluster, dict(ZEN), fleet), measurer_on(cluster, dict(XEON), fleet)
+        cluster.of("a").takes = 1000.0
+        for index in range(2):
+            busy.submit(candidate(index))
+        own.close()
+        begin = cluster.now
+        measured(own, 4)  # which opens it again
+        assert cluster.now - begin == 4.0
+        own.close()
+        busy.close()
+
+
 def test_a_measurer_of_a_kind_leaves_all_others_alone_without_a_line(caplog):
     cluster = FakeCluster("x", "a", "b", prepare=_mixed)
     with measurer_on(cluster, dict(XEON)) as measurer:
