@@ -249,8 +249,8 @@ def _timed(runner):
     runner.takes = 2.0 if runner.device is XEON else 1.0
     whole = runner.measure
 
-    def measure(spec, each, known=()):
-        whole(spec, each, known)
+    def measure(spec, each, *more):
+        whole(spec, each, *more)
         cost_s = 1e-6 * abs(runner.cost(each.config.index % 1000))
         return MeasureResult(costs_s=(cost_s,), code_hash=None), 0.5
 
@@ -330,10 +330,10 @@ def test_the_table_at_the_end_names_the_kind_of_each_winner(tmp_path, cluster, c
 def test_a_run_of_which_a_kind_has_vanished_ends_with_its_name(tmp_path, cluster, capsys):
     answer = type(cluster).call
 
-    def call(runner, method, *args, beside=False):
+    def call(runner, method, *args, **more):
         if method == "measure" and runner.node.name == "x" and len(runner.measured) == 3:
             cluster.kill("x")
-        return answer(cluster, runner, method, *args, beside=beside)
+        return answer(cluster, runner, method, *args, **more)
 
     cluster.call = call
     log = tmp_path / "log.jsonl"
