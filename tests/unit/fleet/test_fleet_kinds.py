@@ -276,8 +276,8 @@ def test_a_job_has_a_winner_for_each_kind_in_one_log(tmp_path, cluster):
 
 def test_kinds_measure_at_the_same_time(tmp_path, cluster):
     tune_job(_job(tmp_path, trials=20), fleet="auto", seed=0, progress=False)
-    # 20 candidates take the Xeon 40 seconds; the two others are done long before.
-    assert 40.0 <= cluster.now < 50.0
+    # 20 candidates take the Xeon 40 seconds, and the two others 10: in turns that would be 50.
+    assert cluster.now < 46.0
 
 
 def test_a_kind_that_vanishes_leaves_the_search_of_the_other(tmp_path, cluster):
