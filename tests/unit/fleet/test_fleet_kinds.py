@@ -148,9 +148,10 @@ def test_nodes_with_other_numbers_of_threads_are_a_kind_with_a_target_of_its_own
             runner.unlike = {"made_for": {**made_for(Target("llvm")), "threads": more}}
 
     cluster = FakeCluster("x", "a", "b", prepare=prepare)
-    with fleet_on(cluster) as fleet:
-        request = TuningRequest(_task(), RecordStore(tmp_path / "log"), fleet=fleet, devices="each")
-        (_, here), (_, other) = each_kind([request])
+    fleet = fleet_on(cluster)
+    request = TuningRequest(_task(), RecordStore(tmp_path / "log"), fleet=fleet, devices="each")
+    with each_kind([request]) as found:
+        (_, here), (_, other) = found
     assert (str(here.task.target), str(other.task.target)) == ("llvm", f"llvm -threads={more}")
     assert other.label == f"matmul on Zen 4, {more} threads"
     assert here.task is request.task
@@ -163,12 +164,15 @@ def test_nodes_with_other_numbers_of_threads_are_a_kind_with_a_target_of_its_own
 
 def _labels(cluster, tmp_path, *workloads):
     store = RecordStore(tmp_path / "log")
-    with fleet_on(cluster) as fleet:
-        requests = [
-            TuningRequest(_task(m=size), store, label=label, fleet=fleet, devices=devices)
-            for size, label, devices in workloads
-        ]
-        return [(number, request.label) for number, request in each_kind(requests)]
+    fleet = fleet_on(cluster)
+    requests = [
+        TuningRequest(_task(m=size), store, label=label, fleet=fleet, devices=devices)
+        for size, label, devices in workloads
+    ]
+    with each_kind(requests) as found:
+        assert not cluster.ended
+    assert cluster.ended
+    return [(number, request.label) for number, request in found]
 
 
 def test_each_workload_has_a_request_for_each_kind_whose_label_names_it(tmp_path):
