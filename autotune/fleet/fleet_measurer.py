@@ -103,6 +103,11 @@ class FleetMeasurer(Measurer):
         """Devices that can measure now; it may change during a run."""
         return len(self._roster.ready)
 
+    @property
+    def places(self) -> Collection[str]:
+        """Names of the devices that can measure now."""
+        return [device.name for device in self._roster.ready]
+
     def submit(self, candidate: MeasureInput) -> None:
         """Begin to build and run a candidate on any free device; queue it if none is free."""
         self._queue.append(_Trial(candidate))
