@@ -68,6 +68,8 @@ class FleetMeasurer(Measurer):
     UsageError if the fleet has no such device, or cannot be used.
     """
 
+    reuses_code = True
+
     def __init__(
         self,
         fleet: Fleet,

@@ -50,7 +50,7 @@ class CustomMeasurer(Measurer):
             raise UsageError(f"{self._name} must make a Measurer, not {type(own).__name__}")
         self._own = own
         self.policy = self._own.policy
-        self.overlap = self._own.overlap
+        self.overlap, self.reuses_code = self._own.overlap, self._own.reuses_code
         device = self._own.device or {"kind": "measurer", "name": name_of(choice)}
         if not isinstance(device, Mapping) or not {"kind", "name"} <= device.keys():
             raise UsageError(
