@@ -13,6 +13,7 @@ from typing import Any
 from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_cost_model
 from autotune.errors import UsageError
 from autotune.fleet.fleet import Fleet
+from autotune.fleet.kinds import EACH
 from autotune.measure.custom_measurer import LOCAL, MeasurerChoice, find_measurer
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.system.plugins import name_of, names_place
@@ -106,7 +107,7 @@ class SearchOptions:
         check_type("until", self.until, (str,), "text such as '0.9 of peak'")
         check_type("policy", self.policy, (TimingPolicy,), "a TimingPolicy")
         check_type("storage", self.storage, (str,), "the URL of a storage")
-        check_type("devices", self.devices, (str,), "part of a name, or 'any'")
+        check_type("devices", self.devices, (str,), "part of a name, 'any' or 'each'")
         for option in ("tuner", "cost_model", "features", "measurer"):
             choice = getattr(self, option)
             if not isinstance(choice, str) and not callable(choice):
@@ -201,10 +202,20 @@ def check_options(options: Mapping[str, Any], where: str, others: Collection[str
     others: what the caller takes beside them.
     """
     check_names(options, {*JOB, *SEARCH, *others}, where)
+    check_one_result(options, where)
     with errors_in(where):
         JobOptions(**{name: options[name] for name in JOB if name in options})
         search = SearchOptions(**{name: options[name] for name in SEARCH if name in options})
         search.check_parts(by_place=False)
+
+
+def check_one_result(options: Mapping[str, Any], where: str) -> None:
+    """Raise UsageError, which begins with `where`, if options ask for several results."""
+    if options.get("devices") == EACH:
+        raise UsageError(
+            f"{where}: each kind of device has a result of its own: call "
+            "tune_job([{'what': ..., 'devices': 'each'}], fleet=...), which returns all of them"
+        )
 
 
 def check_names(given: Mapping[str, Any], known: Collection[str], where: str) -> None:
