@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
+import inspect
 import json
 import secrets
 import sys
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.builder import BuiltFunction, build_task
 from autotune.errors import NoRecordError, UsageError
 from autotune.fleet.fleet import Fleet
+from autotune.fleet.kinds import same_kind
 from autotune.report.display.base import Display
 from autotune.report.display.notebook import NotebookDisplay, in_notebook, show_in_cell, table_html
 from autotune.report.display.run_display import View, make_display
@@ -29,7 +32,8 @@ from autotune.task.task import Task
 from autotune.template import Template, template_of
 from autotune.tuner.factory import TunerChoice
 from autotune.tuner.run.events import Event, EventCallback, TuneSummary
-from autotune.tuner.run.tuning_job import TuningRequest, check_fleet, tune_requests
+from autotune.tuner.run.parallel.each_kind import each_kind
+from autotune.tuner.run.tuning_job import TuningRequest, check_each, check_fleet, tune_requests
 from autotune.tuner.run.workload_labels import check_distinct, labels
 from autotune.tuning_options import (
     SEARCH,
@@ -37,12 +41,14 @@ from autotune.tuning_options import (
     SearchOptions,
     check_names,
     check_number,
+    check_one_result,
     check_type,
     errors_in,
+    log_path,
 )
 from records import Record, to_frame
 from records.groups import RecordList
-from records.log_set import PRETUNED, log_name, log_to_append
+from records.log_set import log_to_append
 from search_spaces import SpaceError
 
 if TYPE_CHECKING:
@@ -102,7 +108,8 @@ def tune(
     **more
         As of the workloads of `tune_job`: ``until``, ``patience``, ``batch``, ``constant``,
         ``transfer``, ``timeout``, ``policy``, ``any_device``, ``storage``, ``cost_model``,
-        ``features``, ``measurer``, ``devices``.
+        ``features``, ``measurer``, ``devices``; but "each" kind of device has a result of its own,
+        so only `tune_job` takes that.
 
     Returns
     -------
@@ -132,6 +139,7 @@ def tune(
         "tuner": tuner,
         **more,
     }
+    check_one_result(more, "tune")
     (found,) = _tune([workload], "tune", time, seed, callbacks, progress, fleet)
     return found
 
@@ -163,7 +171,8 @@ def tune_job(
         - ``any_device``: whether records from other devices count;
         - ``storage``: URL of an Optuna storage that mirrors the trials;
         - ``cost_model``, ``features``, ``measurer``: of your own, given as `tuner` is;
-        - ``devices``: which devices of the fleet measure, by part of their name, or "any";
+        - ``devices``: which devices of the fleet measure, by part of their name, or "any"; with
+          "each" there is a search for each kind of device, all at the same time;
         - ``weight``: how much its time matters beside that of others;
         - ``name``: what events and tables call it.
     time, seed, callbacks, progress, fleet
@@ -172,7 +181,8 @@ def tune_job(
     Returns
     -------
     list of Tuned
-        One for each workload, in order.
+        One for each workload, in order; with ``devices="each"`` one for each kind of device, too:
+        ``best.device`` says which.
 
     Raises
     ------
@@ -199,6 +209,8 @@ class Tuned:
         Seed of every random choice.
     summary : TuneSummary
         How the run ended.
+    device : mapping, optional
+        The kind of device that it is for, as records say it, if it was tuned for each kind.
     """
 
     task: Task
@@ -207,6 +219,7 @@ class Tuned:
     summary: TuneSummary
     status: WorkloadStatus
     noise: float | None = None
+    device: Mapping[str, Any] | None = None
 
     @property
     def best(self) -> Record | None:
@@ -245,6 +258,9 @@ class Tuned:
 
         mine = (frame["template"] == own["template"]) & is_own("args") & is_own("constant")
         mine &= frame["target"] == self.task.target.recorded
+        if self.device is not None:
+            kind = self.device
+            mine &= frame["device_details"].map(lambda t: same_kind(kind, json.loads(t)))
         found: pd.DataFrame = frame[mine].reset_index(drop=True)
         return found
 
@@ -304,7 +320,9 @@ def _tune(
         for call in options.calls:
             call(event)
 
-    with display:
+    with contextlib.ExitStack() as around:
+        requests = [request for _, request in around.enter_context(each_kind(requests))]
+        around.enter_context(display)
         for request in requests:
             try:
                 _ = request.task.worker_source
@@ -322,6 +340,7 @@ def _tune(
             summary,
             shown.standings[request.label],
             shown.worst_noise,
+            None if isinstance(request.devices, str) else request.devices,
         )
         for request, summary in zip(requests, summaries, strict=True)
     ]
@@ -344,12 +363,13 @@ def _requests(
     found = []
     for number, given in enumerate(workloads, 1):
         where = caller if len(workloads) == 1 else f"{caller}, workload {number}"
-        check_names(given, {*_OF_WORKLOADS, *SEARCH}, where)
+        check_names(given, _known(caller), where)
         if "what" not in given:
             raise UsageError(f"{where}: 'what' is missing: it says what to tune")
         with errors_in(where):
             options = SearchOptions(**{name: given[name] for name in SEARCH if name in given})
             check_fleet(fleet is not None, options.devices, options.measurer)
+            check_each(options.devices, options.any_device)
             own = {name: given[name] for name in _OF_WORKLOADS if name in given}
             found.append(_request(options, is_timed=is_timed, fleet=fleet, **own))
     tasks = [task for task, _, _ in found]
@@ -373,18 +393,22 @@ def _request(
 ) -> tuple[Task, str | None, Callable[[str], TuningRequest]]:
     """Return the task of a workload, its given name, and what makes the request of its label."""
     check_type("target", target, (str, Target), "text or a Target")
-    check_type("log", log, (str, PathLike), "the path of a file")
     check_type("name", name, (str,), "text")
     check_number("weight", weight)
     task = _task(what, args, target, constant)
     options.check_parts()
-    path = Path(log_name(task.workload.template) if log is None or log == "" else log)
-    store = log_to_append(log if log == PRETUNED else path.absolute())
+    store = log_to_append(log_path(log, task.workload.template))
 
     def request(label: str) -> TuningRequest:
         return options.request(task, store, is_timed, float(weight), label, fleet)
 
     return task, name, request
+
+
+def _known(caller: str) -> set[str]:
+    """Return the names of what a workload is given by, for a hint to one that is misspelt."""
+    own = set(inspect.signature(tune).parameters) - {"more"} if caller == "tune" else set()
+    return {*_OF_WORKLOADS, *SEARCH, *own}
 
 
 # The arguments of a workload that are no options of its search.
@@ -408,6 +432,8 @@ def _task(
         raise UsageError(f"args must be a mapping such as {{'n': 512}}, not {args!r}")
     given = {} if args is None else args
     if isinstance(what, str):
-        return Task.from_reference(what, given, target or "llvm", constant=constant)
+        wanted = "llvm" if target is None else target
+        return Task.from_reference(what, given, wanted, constant=constant)
     template = what if isinstance(what, Template) else template_of(what)
-    return Task(template, given, target or template.target or "llvm", constant=constant)
+    wanted = template.target or "llvm" if target is None else target
+    return Task(template, given, wanted, constant=constant)

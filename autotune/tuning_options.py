@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_cost_model
 from autotune.errors import UsageError
 from autotune.fleet.fleet import Fleet
+from autotune.fleet.kinds import EACH
 from autotune.measure.custom_measurer import LOCAL, MeasurerChoice, find_measurer
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.system.plugins import name_of, names_place
@@ -22,6 +25,7 @@ from autotune.tuner.run.limits import BATCH, TRIALS, Goal, Limits, parse_duratio
 from autotune.tuner.run.task_features import LOOPS, FeaturesChoice, find_features
 from autotune.tuner.run.tuning_job import TuningRequest
 from records import RecordError, RecordStore
+from records.log_set import PRETUNED, log_name
 
 _MOST = 1e6  # Seconds of a time-out: the system limits it, too.
 
@@ -45,7 +49,7 @@ class JobOptions:
             raise UsageError(f"callbacks must be functions of an event, not {calls!r}")
         check_type("fleet", self.fleet, (str,), "the address of a cluster of Ray")
         self.make_fleet()
-        if self.progress not in (None, True, False):
+        if not isinstance(self.progress, bool | None):
             raise UsageError(f"progress must be True, False or None, not {self.progress!r}")
 
     @property
@@ -103,7 +107,7 @@ class SearchOptions:
         check_type("until", self.until, (str,), "text such as '0.9 of peak'")
         check_type("policy", self.policy, (TimingPolicy,), "a TimingPolicy")
         check_type("storage", self.storage, (str,), "the URL of a storage")
-        check_type("devices", self.devices, (str,), "part of a name, or 'any'")
+        check_type("devices", self.devices, (str,), "part of a name, 'any' or 'each'")
         for option in ("tuner", "cost_model", "features", "measurer"):
             choice = getattr(self, option)
             if not isinstance(choice, str) and not callable(choice):
@@ -190,16 +194,28 @@ JOB = tuple(field.name for field in fields(JobOptions))
 SEARCH = tuple(field.name for field in fields(SearchOptions))
 
 
-def check_options(options: Mapping[str, Any], where: str) -> None:
+def check_options(options: Mapping[str, Any], where: str, others: Collection[str] = ()) -> None:
     """Raise UsageError, which begins with `where`, unless `tune` takes some options.
 
     What another module or file defines is not loaded for that.
+
+    others: what the caller takes beside them.
     """
-    check_names(options, {*JOB, *SEARCH}, where)
+    check_names(options, {*JOB, *SEARCH, *others}, where)
+    check_one_result(options, where)
     with errors_in(where):
         JobOptions(**{name: options[name] for name in JOB if name in options})
         search = SearchOptions(**{name: options[name] for name in SEARCH if name in options})
         search.check_parts(by_place=False)
+
+
+def check_one_result(options: Mapping[str, Any], where: str) -> None:
+    """Raise UsageError, which begins with `where`, if options ask for several results."""
+    if options.get("devices") == EACH:
+        raise UsageError(
+            f"{where}: each kind of device has a result of its own: call "
+            "tune_job([{'what': ..., 'devices': 'each'}], fleet=...), which returns all of them"
+        )
 
 
 def check_names(given: Mapping[str, Any], known: Collection[str], where: str) -> None:
@@ -207,7 +223,23 @@ def check_names(given: Mapping[str, Any], known: Collection[str], where: str) ->
     for name in given:
         if name not in known:
             said = did_you_mean(str(name), sorted(known), "known are")
+            if name in JOB:  # of several workloads
+                said = f"{name} is for all workloads together: give it beside them"
             raise UsageError(f"{where}: there is no argument {name!r}; {said}")
+
+
+def log_path(log: str | PathLike[str] | None, template: str) -> str | Path:
+    """Return where measurements of a template go, by the argument `log`: a path, or PRETUNED.
+
+    UsageError if it is no path.
+    """
+    if log is None:
+        return Path(log_name(template)).absolute()
+    path = os.fspath(log) if isinstance(log, PathLike) else log
+    check_type("log", path, (str,), "the path of a file")
+    if not path:
+        raise UsageError(f"log is empty: give the name of a file, such as {log_name(template)}")
+    return PRETUNED if log == PRETUNED else Path(path).absolute()
 
 
 @contextlib.contextmanager

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.fleet.cluster import Cluster, RunnerLostError
+from autotune.fleet.cluster import Cluster, RunnerLostError, Ticket
 from autotune.fleet.fleet_device import FleetDevice, RunnerCall
 from autotune.fleet.fleet_runner import FAILED, Answer
 
@@ -20,6 +20,7 @@ PROBES = ("describe", "time_reference")  # Calls by which a device joins.
 # Told that a device's runner is lost: the device, the generation of the runner, why, and whether
 # the node is known to be dead.
 OnLost = Callable[[FleetDevice, int, str, bool], object]
+Wait = Callable[[Sequence[Ticket], float], Collection[Ticket]]
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,20 @@ class Calls:
     cluster: where the runners are.
     on_lost: replaces a runner, or retires its device.
     clock: returns monotonic seconds.
+    wait: waits for calls, as `Cluster.wait` does.
     """
 
-    def __init__(self, cluster: Cluster, on_lost: OnLost, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        on_lost: OnLost,
+        clock: Callable[[], float],
+        wait: Wait,
+    ) -> None:
         self._cluster = cluster
         self._on_lost = on_lost
         self._clock = clock
+        self._wait = wait
         self._pending: list[RunnerCall] = []
         self._warned: set[str] = set()
 
@@ -82,7 +91,7 @@ class Calls:
         if not self._pending:
             return []
         wait_s = max(0.0, min(seconds, self._next_limit() - self._clock()))
-        ready = set(self._cluster.wait([call.ticket for call in self._pending], wait_s))
+        ready = set(self._wait([call.ticket for call in self._pending], wait_s))
         found = [self._ended(call) for call in [*self._pending] if call.ticket in ready]
         for call in [*self._pending]:
             if call.generation != call.device.generation:

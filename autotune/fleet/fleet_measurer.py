@@ -16,6 +16,7 @@ from autotune.fleet.calls import BROKEN, LOST, Calls, Ended
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import FAILED, REFUSED
+from autotune.fleet.kinds import Wanted
 from autotune.fleet.roster import POLL_S, Roster
 from autotune.fleet.workload_spec import WorkloadSpec
 from autotune.measure.comparison_rounds import LONGER
@@ -62,7 +63,7 @@ class FleetMeasurer(Measurer):
     if no other workload uses it.
 
     fleet: shared by the workloads of a run.
-    devices: "any", or part of the name of the devices that measure; None for the kind of most.
+    devices: which of them measure, as `kinds.choose` has it; by default the kind of most.
 
     UsageError if the fleet has no such device, or cannot be used.
     """
@@ -76,7 +77,7 @@ class FleetMeasurer(Measurer):
         policy: TimingPolicy | None = None,
         timeout_s: float = 10.0,
         seed: int = 0,
-        devices: str | None = None,
+        devices: Wanted = None,
     ) -> None:
         self.policy = policy or TimingPolicy()
         self._fleet = fleet
@@ -103,6 +104,11 @@ class FleetMeasurer(Measurer):
     def width(self) -> int:
         """Devices that can measure now; it may change during a run."""
         return len(self._roster.ready)
+
+    @property
+    def places(self) -> Collection[str]:
+        """Names of the devices that can measure now."""
+        return [device.name for device in self._roster.ready]
 
     def submit(self, candidate: MeasureInput) -> None:
         """Begin to build and run a candidate on any free device; queue it if none is free."""
@@ -232,7 +238,7 @@ class FleetMeasurer(Measurer):
         if self._calls is None:
             self._fleet.enter()
             fleet = self._fleet
-            self._calls = Calls(fleet.cluster, fleet.replace, fleet.clock)
+            self._calls = Calls(fleet.cluster, fleet.replace, fleet.clock, fleet.wait)
             try:
                 self._roster.open(self._calls)
             except BaseException:

@@ -27,6 +27,11 @@ class Measurer(ABC):
     # Whether a result depends on the code alone: what is the same program is then measured once.
     reuses_code: bool = False
 
+    @property
+    def places(self) -> Collection[str]:
+        """Names of the devices that measure now, of several that workloads may share."""
+        return ()
+
     def __enter__(self) -> Self:
         return self
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune import te
-from autotune.errors import UsageError, error_text
+from autotune.errors import UsageError
 from autotune.external.callable_kernel import CallableKernel
 from autotune.ir import dtypes
 from autotune.ir.expr import KnobVar
@@ -28,6 +28,7 @@ from autotune.operators.template_lookup import find_template
 from autotune.operators.worker_source import file_text, worker_source
 from autotune.runtime.callable_function import CallableFunction
 from autotune.runtime.signature import ArrayParameter, Signature
+from autotune.system.user_modules import what_failed
 from autotune.target import Target
 from autotune.task.open_sizes import (
     geometric_mean,
@@ -151,16 +152,20 @@ class Task:
 
     def with_constant(self, constant: Sequence[int]) -> Task:
         """Return the task in which other inputs do not change, by their positions."""
-        return self._with(self.args, constant)
+        return self._with(self.args, constant, self.target)
 
     def with_args(self, args: Mapping[str, Any]) -> Task:
         """Return the task of the same template with other arguments."""
-        return self._with(args, self.constant)
+        return self._with(args, self.constant, self.target)
 
-    def _with(self, args: Mapping[str, Any], constant: Sequence[int]) -> Task:
+    def with_target(self, target: Target) -> Task:
+        """Return the task of the same workload for another target of the same kind."""
+        return self._with(self.args, self.constant, target)
+
+    def _with(self, args: Mapping[str, Any], constant: Sequence[int], target: Target) -> Task:
         own = self._structures
         ref, guarded, timeout_s = self._template_ref, own.guarded, own.trace_timeout_s
-        return Task(self.template, args, self.target, ref, guarded, timeout_s, constant)
+        return Task(self.template, args, target, ref, guarded, timeout_s, constant)
 
     @cached_property
     def members(self) -> tuple[Task, ...]:
@@ -438,8 +443,7 @@ class Task:
             return run_silenced(partial(self.template.flops_for, self.args))
         except Exception as error:
             raise UsageError(
-                f"flops of template {self.template.name!r} failed: "
-                f"{type(error).__name__}: {error_text(error)}"
+                f"flops of template {self.template.name!r} failed: {what_failed(error)}"
             ) from error
 
     @property
