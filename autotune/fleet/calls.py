@@ -16,6 +16,8 @@ _log = logging.getLogger(__name__)
 LOST = "lost"  # The call has no answer; the other ends are those of `runner`.
 BROKEN = (LOST, FAILED)  # Ends for which the runner is replaced.
 PROBES = ("describe", "time_reference")  # Calls by which a device joins.
+# Calls whose success does not end a row of failures: each new runner begins with them.
+_FIRST = (*PROBES, "time_default")
 
 # Told that a device's runner is lost: the device, the generation of the runner, why, and whether
 # the node is known to be dead.
@@ -107,7 +109,7 @@ class Calls:
         if status == FAILED:
             return self._lose(call, value, False, FAILED)
         call.device.up = call.generation
-        if call.method not in PROBES:  # a runner that starts has done nothing yet
+        if call.method not in _FIRST:
             call.device.failures = 0
         return self._end(call, status, value, was_first)
 

@@ -112,10 +112,8 @@ class Fleet:
         """
         if generation != device.generation:
             return
-        device.generation += 1
+        self._drop_runner(device)
         device.failures += 1
-        device.line.clear()
-        self.cluster.stop(device.runner)
         if node_died or device.node.id not in {node.id for node in self.cluster.nodes()}:
             device.is_gone = True
             self.retire(device, "the node is gone")
@@ -126,16 +124,23 @@ class Fleet:
             device.runner = self._start(device.node, device.gpu)
 
     def retire(self, device: FleetDevice, why: str) -> None:
-        """Let a device measure no more."""
+        """Let a device measure no more; what it is at is measured elsewhere."""
         _log.warning("%s measures no more: %s", device.name, why)
         device.why_out = why
-        self.cluster.stop(device.runner)
+        self._drop_runner(device)
 
     @property
     def reasons(self) -> list[str]:
         """Return why devices measure no more, each with its name."""
         out = (device for device in self._devices.values() if device.why_out)
         return [f"{device.name}: {device.why_out}" for device in out]
+
+    def _drop_runner(self, device: FleetDevice) -> None:
+        """End a device's runner: the next one times the reference kernels again."""
+        device.generation += 1
+        device.line.clear()
+        device.reference = None
+        self.cluster.stop(device.runner)
 
     def _start(self, node: ClusterNode, gpu: str | None) -> Handle:
         """Start a runner: on a processor it claims all of the node's CPUs, since it times there."""

@@ -9,10 +9,12 @@ import logging
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet.calls import BROKEN, LOST, Calls, Ended
+from autotune.fleet.default_times import DefaultTimes
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import FAILED, REFUSED
@@ -26,7 +28,7 @@ from autotune.measure.roofline import Ceiling
 from autotune.measure.scheduler import open_timeout_s
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
-from search_spaces import Config
+from search_spaces import Config, SpaceError
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +39,8 @@ DEPTH, DEPTH_ON_GPU = 2, 3
 # A candidate that was being measured each time that so many runners were lost has failed.
 MAX_LOSSES = 3
 MAX_NODES = 6  # The same for nodes that have vanished.
+
+_MEASURES = ("measure", "time_default")  # Calls that have the result of a candidate.
 
 TRIES = 3  # Devices on which a comparison or the peak of a device is tried.
 
@@ -77,9 +81,11 @@ class FleetMeasurer(Measurer):
         devices: str | None = None,
     ) -> None:
         self.policy = policy or TimingPolicy()
+        self._task = task
         self._fleet = fleet
         self._spec = WorkloadSpec.of(task, self.policy, timeout_s, seed)
-        self._roster = Roster(fleet, task.target, devices)
+        self._roster = Roster(fleet, str(task.workload), task.target, devices)
+        self._default_times = DefaultTimes(self._roster, fleet.clock)
         self.overlap = not task.target.on_cpu
         self._depth = DEPTH_ON_GPU if self.overlap else DEPTH
         self._calls: Calls | None = None
@@ -115,7 +121,7 @@ class FleetMeasurer(Measurer):
         """
         while not self._done:
             calls = self._open
-            if not self._queue and not any(call.method == "measure" for call in calls.pending):
+            if not self._queue and not any(call.method in _MEASURES for call in calls.pending):
                 raise AutotuneError("there is no result to wait for: nothing was submitted")
             self._turn(calls)
         return self._done.popleft()
@@ -219,6 +225,7 @@ class FleetMeasurer(Measurer):
             self._done.clear()
             self._told.clear()
             self._opened.clear()
+            self._default_times = DefaultTimes(self._roster, self._fleet.clock)
             self._compares, self._built = None, ()
             self._fleet.leave()
 
@@ -248,11 +255,39 @@ class FleetMeasurer(Measurer):
         for ended in calls.next(POLL_S):
             self._handle(ended, calls)
 
+    @cached_property
+    def _default(self) -> _Trial | None:
+        """The default configuration, which each device times before anything else, if any."""
+        try:
+            return _Trial(MeasureInput(self._task.space.config(self._task.default_index)))
+        except SpaceError:
+            return None
+
+    def _time_default(self, calls: Calls) -> None:
+        """Let devices time the default that have not yet, or not as their peers have."""
+        if self._default is None:
+            self._default_times.give_up()
+            return
+        for device in self._default_times.due():
+            calls.send(
+                device, "time_default", self._spec, self._default.candidate,
+                limit_s=self._limit_s, subject=self._default,
+            )  # fmt: skip
+        found = self._default_times.result()
+        if found is not None:
+            index = self._default.candidate.config.index
+            for trial in [each for each in self._queue if each.candidate.config.index == index]:
+                self._queue.remove(trial)
+                self._finish(trial, *found)
+
     def _dispatch(self, calls: Calls) -> None:
         """Give queued candidates to the devices that have the fewest."""
+        if self._queue:
+            self._time_default(calls)
         while self._queue:
             trial = self._queue[0]
-            free = [each for each in self._roster.ready if len(each.line) < self._depth]
+            ready = filter(self._default_times.may_measure, self._roster.ready)
+            free = [each for each in ready if len(each.line) < self._depth]
             if not free:
                 return
             # It goes elsewhere than where it was lost, if it can.
@@ -277,7 +312,7 @@ class FleetMeasurer(Measurer):
 
     def _handle(self, ended: Ended, calls: Calls) -> None:
         """Handle the end of a call that nobody waits for."""
-        if self._roster.handle(ended, calls) or ended.call.method != "measure":
+        if self._roster.handle(ended, calls) or ended.call.method not in _MEASURES:
             return
         trial: _Trial = ended.call.subject
         if ended.status == REFUSED:
@@ -285,11 +320,20 @@ class FleetMeasurer(Measurer):
         if ended.status in BROKEN:
             self._lose(trial, ended)
             return
-        device = ended.call.device
+        device, generation = ended.call.device, ended.call.generation
         result, opening_s = ended.value
         self._opening_s = opening_s if opening_s is not None else self._opening_s
-        self._opened.add((device, ended.call.generation))
+        self._opened.add((device, generation))
         self._failed_on.clear()
+        if trial is self._default:
+            self._default_times.add(device, generation, result)
+        elif self._roster.is_aside(device):
+            self._queue.appendleft(trial)
+        else:
+            self._finish(trial, device, result)
+
+    def _finish(self, trial: _Trial, device: FleetDevice, result: MeasureResult) -> None:
+        """Take the result of a candidate."""
         if result.device is None:
             result = replace(result, device=self._roster.recorded(device))
         self.remember(result)
@@ -305,12 +349,15 @@ class FleetMeasurer(Measurer):
         if ended.was_first and ended.status == LOST:
             trial.losses.append(device)
         if not trial.is_to_blame:
-            self._queue.appendleft(trial)
+            if trial is not self._default:  # that is asked for anew by itself
+                self._queue.appendleft(trial)
             return
         words = f"{len(trial.losses)} runners were lost while they ran it; the last: {ended.value}"
-        error = MeasureError(MeasureErrorNo.RUNTIME_DEVICE, "run", words)
-        result = MeasureResult(error=error, device=self._roster.recorded(device))
-        self._done.append((trial.candidate, result))
+        result = MeasureResult(error=MeasureError(MeasureErrorNo.RUNTIME_DEVICE, "run", words))
+        if trial is self._default:
+            self._default_times.give_up((device, result))
+        else:
+            self._finish(trial, device, result)
 
     @property
     def _limit_s(self) -> float:

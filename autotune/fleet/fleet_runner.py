@@ -109,6 +109,13 @@ class FleetRunner:
         measurer.build([candidate, *(each for each in ahead if each.config != candidate.config)])
         return measurer.run(candidate), measurer.opening_s
 
+    def time_default(
+        self, spec: WorkloadSpec, candidate: MeasureInput
+    ) -> tuple[MeasureResult, float | None]:
+        """Return the result of the default in new processes, whatever is known of it."""
+        self.close(spec.key)
+        return self.measure(spec, candidate)
+
     def compare(
         self,
         spec: WorkloadSpec,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
@@ -32,19 +32,23 @@ _SAME = ("autotune", "llvmlite", "numpy")
 class Roster:
     """The devices of a workload: those that start, those that measure.
 
+    what: the workload, in words.
     wanted: as `kinds.choose` has it.
     """
 
-    def __init__(self, fleet: Fleet, target: Target, wanted: str | None) -> None:
+    def __init__(self, fleet: Fleet, what: str, target: Target, wanted: str | None) -> None:
         self._fleet = fleet
+        self._what = what
         self._target = target
         self._wanted = wanted
         self._on_gpu = not target.on_cpu
         self._asked: dict[FleetDevice, int] = {}  # the generation of the runner that was asked
         self._facts: dict[FleetDevice, Mapping[str, Any]] = {}
-        self._sharing = False
+        #: Whether devices are simulated, so that they disturb each other.
+        self.is_sharing = False
         self._is_open = False
         self._refused: dict[FleetDevice, str] = {}
+        self._aside: dict[FleetDevice, str] = {}
         self._ready: list[FleetDevice] = []
         self._empty_since: float | None = None
         self.kind: dict[str, Any] | None = None  # The device, as records say it, once chosen.
@@ -54,7 +58,12 @@ class Roster:
     @property
     def ready(self) -> list[FleetDevice]:
         """The devices that can measure now."""
-        return [each for each in self._ready if each.up == each.generation and not each.why_out]
+        return [each for each in self._ready if self._is_ready(each)]
+
+    def _is_ready(self, device: FleetDevice) -> bool:
+        is_timed = self.is_sharing or device.reference is not None
+        is_up = device.up == device.generation and not device.why_out
+        return is_up and is_timed and device not in self._aside
 
     def recorded(self, device: FleetDevice) -> dict[str, Any]:
         """Return a device as records say it, with its node."""
@@ -67,6 +76,20 @@ class Roster:
         """Whether a result from a recorded device may stand for one of this device."""
         own = self._facts[device]["device"]
         return kinds.same_kind(own, self.kind or own if recorded is None else recorded)
+
+    def by_kind(self, devices: Sequence[FleetDevice]) -> list[list[FleetDevice]]:
+        """Return devices with the others of their kind."""
+        facts = {each.name: self._facts[each]["device"] for each in devices}
+        return [[d for d in devices if d.name in names] for names in kinds.by_kind(facts)]
+
+    def set_aside(self, device: FleetDevice, why: str) -> None:
+        """Let a device measure no more for this workload, as the default was not like elsewhere."""
+        self._aside[device] = f"it is set aside: {why}"
+        _log.warning("%s measures no more for %s: %s", device.name, self._what, self._aside[device])
+
+    def is_aside(self, device: FleetDevice) -> bool:
+        """Whether what a device still measures for this workload does not count."""
+        return device in self._aside
 
     # -- joining -----------------------------------------------------------------------------
 
@@ -89,14 +112,15 @@ class Roster:
             self._after_facts(device, calls)
         self._await(calls, "time_reference", lambda: bool(self.ready))
         self._is_open = True
-        self._set_aside(self.ready)
+        self._compare_references()
         if not self.ready:
             raise UsageError(self._nothing())
 
     def join(self, calls: Calls) -> None:
         """Ask devices what they are that are new, or have a new runner."""
         for device in self._fleet.devices(self._on_gpu):
-            known = device.up == device.generation and device in self._facts
+            is_timed = self.is_sharing or device.reference is not None
+            known = device.up == device.generation and device in self._facts and is_timed
             if not known and self._asked.get(device) != device.generation:
                 self._asked[device] = device.generation
                 calls.send(device, "describe", self._target.recorded, limit_s=START_S)
@@ -173,28 +197,27 @@ class Roster:
         own = self._facts[device]["device"]
         if self._wanted != kinds.ANY and not kinds.same_kind(self.kind or own, own):
             return
-        if device.reference is None and not self._sharing:
+        if device.reference is None and not self.is_sharing:
             limit_s = TIMEOUT_S + START_S
             calls.send(device, "time_reference", self._target.recorded, limit_s=limit_s)
         else:
             self._admit(device)
 
     def _admit(self, device: FleetDevice) -> None:
-        """Let a device measure; one that joins late, unless its peers are faster or steadier."""
+        """Let a device measure, unless its peers are faster or steadier; or set these aside."""
         if device not in self._ready:
             self._ready.append(device)
         if self._is_open:
-            self._set_aside([device])
+            self._compare_references()
 
-    def _set_aside(self, devices: Iterable[FleetDevice]) -> None:
-        """Leave those of some devices out that are slower or noisier than others of their kind."""
-        if self._sharing:
+    def _compare_references(self) -> None:
+        """Leave devices out that are slower or noisier than others of their kind."""
+        if self.is_sharing:
             return
-        timed = {each: each.reference for each in self.ready if each.reference is not None}
-        for group in kinds.by_kind({each.name: self._facts[each]["device"] for each in timed}):
-            own = {each.name: times for each, times in timed.items() if each.name in group}
-            aside = peers.set_aside(own)
-            for device in devices:
+        for group in self.by_kind(self.ready):
+            times = {each.name: each.reference for each in group if each.reference is not None}
+            aside = peers.set_aside(times)
+            for device in group:
                 if device.name in aside:
                     self._fleet.retire(device, f"it is set aside: {aside[device.name]}")
 
@@ -209,11 +232,11 @@ class Roster:
 
     def _check_sharing(self) -> None:
         """Find out whether devices are simulated: nodes that have the same processors."""
-        if self._on_gpu or self._sharing:
+        if self._on_gpu or self.is_sharing:
             return
         every = [(facts["machine"], cpu) for facts in self._facts.values() for cpu in facts["cpus"]]
-        self._sharing = len(set(every)) < len(every)
-        if self._sharing:
+        self.is_sharing = len(set(every)) < len(every)
+        if self.is_sharing:
             _log.warning("nodes of the fleet share processors: they disturb each other's times")
 
     def _unlike(self, facts: Mapping[str, Any]) -> str:
@@ -246,5 +269,6 @@ class Roster:
         return f"fleet {self._fleet.address}: {said or f'it has no node with a {what}'}"
 
     def _reasons(self) -> str:
-        refused = [f"{device.name}: {why}" for device, why in self._refused.items()]
-        return "; ".join([*self._fleet.reasons, *refused])
+        out = [*self._refused.items(), *self._aside.items()]
+        own = [f"{device.name}: {why}" for device, why in out]
+        return "; ".join([*self._fleet.reasons, *own])

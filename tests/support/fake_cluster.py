@@ -36,10 +36,13 @@ class FakeRunner:
         self.node, self.cpus, self.gpus = node, cpus, gpus
         self.device, self.reference = ZEN, STEADY
         self.takes = 1.0  # Seconds of a measurement.
+        self.takes_default = 0.0  # The same of the default, before all others.
         self.unlike = {}  # Facts that differ from those here.
         self.ends = {}  # By method: how a call ends in place of what it should do.
         self.measured, self.known, self.expected, self.closed = [], [], [], []
         self.compared = 0
+        self.default_s = [1.0, 1.01, 1.02]  # Costs of the default.
+        self.defaults = 0  # How often it was timed.
 
     def answer(self, method, *args):
         if method in self.ends:
@@ -69,6 +72,10 @@ class FakeRunner:
         self.measured.append(index)
         self.known += [result.code_hash for result in known]
         return MeasureResult(costs_s=(1.0 + index,), code_hash=f"{index:x}"), 0.5
+
+    def time_default(self, spec, candidate):
+        self.defaults += 1
+        return MeasureResult(costs_s=tuple(self.default_s), code_hash="default"), 0.5
 
     def compare(self, spec, configs, seconds, seed, fresh, check):
         self.compared += 1
@@ -153,7 +160,7 @@ class FakeCluster:
                 return []
             self.now = max(self.now, ends[first])
             runner, method, args = self._calls[first]
-            if method == "measure" and args[1].config.index in self.poison:
+            if method in ("measure", "time_default") and args[1].config.index in self.poison:
                 self.lost[runner] = "its memory was used up"
             else:
                 self._answers[first] = runner.answer(method, *args)
@@ -186,7 +193,7 @@ class FakeCluster:
 
     def _end_of(self, ticket):
         runner, method, _ = self._calls[ticket]
-        takes = runner.takes if method == "measure" else 0.0
+        takes = {"measure": runner.takes, "time_default": runner.takes_default}.get(method, 0.0)
         return self._began[ticket] + (math.inf if takes is None else takes)
 
 

@@ -113,11 +113,12 @@ def test_waiting_for_nothing_is_an_error():
 def test_what_no_device_was_given_is_taken_back():
     cluster = FakeCluster("a")
     with measurer_on(cluster) as measurer:
+        measurer.run(candidate(9))
         for index in range(5):
             measurer.submit(candidate(index))
         assert [each.config.index for each in measurer.withdraw()] == [2, 3, 4]
         assert sorted(measurer.next_result()[0].config.index for _ in range(2)) == [0, 1]
-        assert all_measured(cluster) == [0, 1]
+        assert all_measured(cluster) == [0, 1, 9]
 
 
 # -- which devices --------------------------------------------------------------------------------
