@@ -14,10 +14,10 @@ from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet.calls import BROKEN, LOST, Calls, Ended
-from autotune.fleet.default_times import DefaultTimes
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import FAILED, REFUSED
+from autotune.fleet.peers.default_times import DefaultTimes
 from autotune.fleet.roster import POLL_S, Roster
 from autotune.fleet.workload_spec import WorkloadSpec
 from autotune.measure.comparison_rounds import LONGER

@@ -16,7 +16,7 @@ from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet.package_digest import package_digest
-from autotune.fleet.reference_kernel import ReferenceTimes, time_reference
+from autotune.fleet.peers.reference_kernel import ReferenceTimes, time_reference
 from autotune.fleet.workload_spec import WorkloadSpec
 from autotune.measure.candidate import describe
 from autotune.measure.local_measurer import LocalMeasurer

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
-from autotune.fleet import kinds, peers
+from autotune.fleet import kinds
 from autotune.fleet.calls import BROKEN, PROBES, Calls, Ended
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import DONE, made_for
 from autotune.fleet.package_digest import package_digest
-from autotune.fleet.reference_kernel import TIMEOUT_S
+from autotune.fleet.peers import like_peers
+from autotune.fleet.peers.reference_kernel import TIMEOUT_S
 from autotune.runtime import environment
 from autotune.target import Target
 
@@ -216,7 +217,7 @@ class Roster:
             return
         for group in self.by_kind(self.ready):
             times = {each.name: each.reference for each in group if each.reference is not None}
-            aside = peers.set_aside(times)
+            aside = like_peers.set_aside(times)
             for device in group:
                 if device.name in aside:
                     self._fleet.retire(device, f"it is set aside: {aside[device.name]}")

@@ -21,7 +21,7 @@ from autotune.fleet.address import Address  # noqa: E402
 from autotune.fleet.fleet import Fleet  # noqa: E402
 from autotune.fleet.fleet_measurer import FleetMeasurer  # noqa: E402
 from autotune.fleet.package_digest import PACKAGES  # noqa: E402
-from autotune.fleet.reference_kernel import time_reference  # noqa: E402
+from autotune.fleet.peers.reference_kernel import time_reference  # noqa: E402
 from autotune.measure.result import MeasureInput  # noqa: E402
 from autotune.measure.timing_policy import TimingPolicy  # noqa: E402
 from autotune.task.task import Task  # noqa: E402

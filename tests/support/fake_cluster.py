@@ -12,7 +12,7 @@ from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_measurer import FleetMeasurer
 from autotune.fleet.fleet_runner import DONE, FAILED, made_for
 from autotune.fleet.package_digest import package_digest
-from autotune.fleet.reference_kernel import ReferenceTimes
+from autotune.fleet.peers.reference_kernel import ReferenceTimes
 from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.measure.roofline import Ceiling
 from autotune.runtime import environment

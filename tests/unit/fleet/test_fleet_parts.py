@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import ClassVar
 
 import pytest
-from support.fake_cluster import STEADY, candidate
+from support.fake_cluster import candidate
 
 from autotune.cli.options.job_files import run_options
 from autotune.errors import AutotuneError, UsageError
-from autotune.fleet import fleet_runner, peers
+from autotune.fleet import fleet_runner
 from autotune.fleet.address import Address
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_runner import DONE, FAILED, REFUSED, FleetRunner
-from autotune.fleet.reference_kernel import ROUNDS, timed_here
+from autotune.fleet.peers.reference_kernel import ROUNDS, timed_here
 from autotune.fleet.workload_spec import WorkloadSpec
 from autotune.measure.result import MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
@@ -56,30 +56,7 @@ def test_what_is_no_address_is_refused_with_the_forms(text):
         Address.parse(text)
 
 
-# -- peers ----------------------------------------------------------------------------------------
-
-
-def test_devices_like_their_peers_stay():
-    times = {name: replace(STEADY, multiply_s=1e-3 * s) for name, s in zip("abc", (1, 1.05, 0.97),
-                                                                          strict=True)}  # fmt: skip
-    assert peers.set_aside(times) == {}
-    assert peers.set_aside({"a": STEADY}) == {}
-
-
-def test_slow_and_noisy_devices_are_set_aside_and_a_fast_one_sets_nobody_aside():
-    times = dict.fromkeys("abcd", STEADY)
-    times["b"] = replace(STEADY, multiply_s=1.2e-3)
-    times["c"] = replace(STEADY, spread=0.3)
-    times["d"] = replace(STEADY, multiply_s=0.5e-3)
-    found = peers.set_aside(times)
-    assert set(found) == {"b", "c"}
-    assert found["b"].startswith("it multiplies and adds 20% slower than its peers")
-    assert found["c"].startswith("its times spread by 30%, 29% more than those of its peers")
-
-
-def test_the_slower_one_of_two_is_set_aside():
-    found = peers.set_aside({"a": STEADY, "b": replace(STEADY, copy_s=2e-3)})
-    assert set(found) == {"b"}
+# -- reference kernels -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loop", [None, lambda call, number: 2e-3 * number])

@@ -11,7 +11,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from autotune.fleet.reference_kernel import ReferenceTimes
+from autotune.fleet.peers.reference_kernel import ReferenceTimes
 from autotune.measure.result import MeasureResult
 
 # By what share of its peers' time a device may be slower, in either of the reference kernels and

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from autotune.fleet import peers
 from autotune.fleet.fleet_device import FleetDevice
+from autotune.fleet.peers import like_peers
 from autotune.fleet.roster import LATE_S, Roster
 from autotune.measure.result import MeasureResult
 
@@ -105,8 +105,9 @@ class DefaultTimes:
 
     def _unlike(self, timed: list[FleetDevice]) -> dict[FleetDevice, str]:
         """Return the devices that are slower or noisier than others of their kind, and why."""
-        found = {}
+        found: dict[FleetDevice, str] = {}
         for group in self._roster.by_kind(timed):
-            why = peers.set_aside_by_default({each.name: self._of(each).results for each in group})
+            results = {each.name: self._of(each).results for each in group}
+            why = like_peers.set_aside_by_default(results)
             found |= {each: why[each.name] for each in group if each.name in why}
         return found
