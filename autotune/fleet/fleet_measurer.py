@@ -40,6 +40,9 @@ DEPTH, DEPTH_ON_GPU = 2, 3
 MAX_LOSSES = 3
 MAX_NODES = 6  # The same for nodes that have vanished.
 
+ONE, ALL = COMPARE_ON = ("one", "all")  # Devices that finalists may be timed on.
+
+
 _MEASURES = ("measure", "time_default")  # Calls that have the result of a candidate.
 
 TRIES = 3  # Devices on which a comparison or the peak of a device is tried.
@@ -67,6 +70,7 @@ class FleetMeasurer(Measurer):
 
     fleet: shared by the workloads of a run.
     devices: "any", or part of the name of the devices that measure; None for the kind of most.
+    compares_on: where finalists are timed: "one" device, or "all", each of which times all of them.
 
     UsageError if the fleet has no such device, or cannot be used.
     """
@@ -79,6 +83,7 @@ class FleetMeasurer(Measurer):
         timeout_s: float = 10.0,
         seed: int = 0,
         devices: str | None = None,
+        compares_on: str = ONE,
     ) -> None:
         self.policy = policy or TimingPolicy()
         self._task = task
@@ -94,9 +99,9 @@ class FleetMeasurer(Measurer):
         self._known: list[MeasureResult] = []
         self._told: dict[FleetDevice, tuple[int, int]] = {}  # runner, and how many it knows
         self._failed_on: dict[str, str] = {}
-        self._compares: FleetDevice | None = None
+        self._compares_on = compares_on
+        self._built: dict[FleetDevice, Collection[int]] = {}  # of each device that compares
         self._opening_s: float | None = None
-        self._built: Collection[int] = ()
         self._opened: set[tuple[FleetDevice, int]] = set()
         _ = self._open
         self.device = self._roster.kind
@@ -165,7 +170,7 @@ class FleetMeasurer(Measurer):
         failed: set[str] = set()
         while True:
             device = self._free_device(failed)
-            ended = self._ask(device, "ceiling", limit_s=limit_s)
+            (ended,) = self._ask([device], "ceiling", limit_s=limit_s)
             if ended.status not in BROKEN:
                 found: Ceiling = ended.value
                 return found
@@ -186,8 +191,8 @@ class FleetMeasurer(Measurer):
 
     @property
     def built(self) -> Collection[int]:
-        """Configurations that the comparing device need not build again."""
-        return self._built
+        """Configurations that no comparing device need build again."""
+        return set.intersection(*map(set, self._built.values())) if self._built else ()
 
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
@@ -196,20 +201,47 @@ class FleetMeasurer(Measurer):
 
         The round is lost if that device is; another one takes its place then.
         """
-        device, limit_s = self._comparing(), LONGER * seconds + self._limit_s
-        ended = self._ask(
-            device, "compare", list(configs), seconds, seed, fresh, check, limit_s=limit_s
-        )
-        if ended.status == LOST:
-            self._built = ()
-            return {}
-        if ended.status in BROKEN:
-            raise AutotuneError(str(ended.value))
-        self._opening_s, self._built = ended.value["opening_s"], ended.value["built"]
-        self._opened.add((device, device.generation))
-        recorded = self._roster.recorded(device)
-        results: dict[int, MeasureResult] = ended.value["results"]
-        return {index: replace(result, device=recorded) for index, result in results.items()}
+        (found,) = self._compare([self._comparing()], configs, seconds, seed, fresh, check) or [{}]
+        return found
+
+    def compare_on_devices(
+        self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
+    ) -> Sequence[Mapping[int, MeasureResult]]:
+        """Time candidates in turns, on one device, or on all at the same time, if that is asked."""
+        devices = [self._comparing()]
+        if self._compares_on == ALL:
+            devices = list(filter(self._default_times.may_measure, self._roster.ready)) or devices
+        return self._compare(devices, configs, seconds, seed, fresh, check)
+
+    def _compare(
+        self,
+        devices: Sequence[FleetDevice],
+        configs: Sequence[Config],
+        seconds: float,
+        seed: int,
+        fresh: bool,
+        check: bool,
+    ) -> list[Mapping[int, MeasureResult]]:
+        """Return the round of each device, but of those that are lost.
+
+        UsageError if the workload is refused. AutotuneError if it fails on all.
+        """
+        arguments = (list(configs), seconds, seed, fresh, check)
+        every = self._ask(devices, "compare", *arguments, limit_s=LONGER * seconds + self._limit_s)
+        found: list[Mapping[int, MeasureResult]] = []
+        self._built = {}
+        for ended in every:
+            if ended.status in BROKEN:
+                continue
+            device = ended.call.device
+            self._opening_s, self._built[device] = ended.value["opening_s"], ended.value["built"]
+            self._opened.add((device, device.generation))
+            recorded = self._roster.recorded(device)
+            results: dict[int, MeasureResult] = ended.value["results"]
+            found.append({i: replace(result, device=recorded) for i, result in results.items()})
+        if not found and all(ended.status == FAILED for ended in every):
+            raise AutotuneError(str(every[0].value))
+        return found
 
     def close(self) -> None:
         """Let go of the fleet; measuring later enters it again."""
@@ -226,7 +258,7 @@ class FleetMeasurer(Measurer):
             self._told.clear()
             self._opened.clear()
             self._default_times = DefaultTimes(self._roster, self._fleet.clock)
-            self._compares, self._built = None, ()
+            self._built = {}
             self._fleet.leave()
 
     # -- the loop -----------------------------------------------------------------------------
@@ -365,20 +397,24 @@ class FleetMeasurer(Measurer):
         timeout_s = self._spec.timeout_s
         return 2 * open_timeout_s(timeout_s, None) + 6 * timeout_s
 
-    def _ask(self, device: FleetDevice, method: str, *args: Any, limit_s: float) -> Ended:
-        """Let a device do something, and wait for the end; UsageError if it is refused."""
+    def _ask(
+        self, devices: Sequence[FleetDevice], method: str, *args: Any, limit_s: float
+    ) -> list[Ended]:
+        """Let devices do something, and wait until all have; UsageError if it is refused."""
         calls = self._open
-        wanted = calls.send(device, method, self._spec, *args, limit_s=limit_s)
-        found: Ended | None = None
-        while found is None:
+        asked = [calls.send(each, method, self._spec, *args, limit_s=limit_s) for each in devices]
+        found: dict[int, Ended] = {}
+        while len(found) < len(asked):
             for ended in calls.next(POLL_S):
-                if ended.call is wanted:
-                    found = ended
+                if ended.call in asked:
+                    found[asked.index(ended.call)] = ended
                 else:
                     self._handle(ended, calls)
-        if found.status == REFUSED:
-            raise UsageError(str(found.value))
-        return found
+        every = [found[number] for number in range(len(asked))]
+        for ended in every:
+            if ended.status == REFUSED:
+                raise UsageError(str(ended.value))
+        return every
 
     def _free_device(self, avoided: Collection[str] = ()) -> FleetDevice:
         """Return the device with the fewest pending calls; wait for one if there is none.
@@ -392,8 +428,7 @@ class FleetMeasurer(Measurer):
 
     def _comparing(self) -> FleetDevice:
         """Return the device that compares finalists, as long as it can."""
-        if self._compares is None or self._compares not in self._roster.ready:
-            device = self._free_device()
-            opened = [d for d in self._roster.ready if (d, d.generation) in self._opened]
-            self._compares, self._built = (opened or [device])[0], ()
-        return self._compares
+        ready = self._roster.ready
+        known = [device for device in self._built if device in ready]
+        opened = [device for device in ready if (device, device.generation) in self._opened]
+        return next(iter([*known, *opened]), None) or self._free_device()

@@ -201,11 +201,11 @@ def fleet_on(cluster, address="auto"):
     return Fleet(Address.parse(address), lambda _: cluster, cluster.clock, cluster.sleep)
 
 
-def measurer_on(cluster, devices=None, fleet=None, **args):
+def measurer_on(cluster, devices=None, fleet=None, compares_on="one", **args):
     """Return a measurer of a small product on a cluster."""
     task = Task.from_reference("matmul", {"m": 16, "n": 16, "k": 16, **args})
     fleet = fleet or fleet_on(cluster)
-    return FleetMeasurer(fleet, task, devices=devices)
+    return FleetMeasurer(fleet, task, devices=devices, compares_on=compares_on)
 
 
 def measured(measurer, count):

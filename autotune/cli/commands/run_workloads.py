@@ -99,6 +99,7 @@ def _request(plan: WorkloadPlan) -> TuningRequest:
         own.measurer,
         own.fleet,
         own.devices,
+        own.compare_on,
     )
 
 

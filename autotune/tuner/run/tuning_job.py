@@ -13,7 +13,7 @@ from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_c
 from autotune.cost_model.xgboost_model import load_alone
 from autotune.errors import UsageError
 from autotune.fleet.fleet import Fleet
-from autotune.fleet.fleet_measurer import FleetMeasurer
+from autotune.fleet.fleet_measurer import ONE, FleetMeasurer
 from autotune.measure.custom_measurer import LOCAL, CustomMeasurer, MeasurerChoice, find_measurer
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.measurer import Measurer
@@ -57,6 +57,7 @@ class TuningRequest:
     measurer: MeasurerChoice = LOCAL
     fleet: Fleet | None = None  # Measures in place of this machine; all requests of a run share it.
     devices: str | None = None  # Of the fleet: "any", or part of a name; None for most of a kind.
+    compare_on: str = ONE  # Devices of the fleet that finalists are timed on: "one", or "all".
 
 
 def check_parts(
@@ -68,12 +69,16 @@ def check_parts(
     find_measurer(measurer)
 
 
-def check_fleet(has_fleet: bool, devices: str | None, measurer: MeasurerChoice) -> None:
+def check_fleet(
+    has_fleet: bool, devices: str | None, measurer: MeasurerChoice, compare_on: str = ONE
+) -> None:
     """Raise UsageError if these do not go together."""
     if has_fleet and measurer != LOCAL:
         raise UsageError("a fleet and a measurer are given: give one of them")
     if devices is not None and not has_fleet:
         raise UsageError("devices are those of a fleet, and there is none")
+    if compare_on != ONE and not has_fleet:
+        raise UsageError("finalists are compared on all devices of a fleet, and there is none")
 
 
 def tune_requests(
@@ -117,7 +122,9 @@ def make_measurer(
     task = request.task
     if request.fleet is not None:
         policy, timeout_s = request.policy, request.timeout_s
-        return FleetMeasurer(request.fleet, task, policy, timeout_s, seed, request.devices)
+        return FleetMeasurer(
+            request.fleet, task, policy, timeout_s, seed, request.devices, request.compare_on
+        )
     if request.measurer != LOCAL:
         return CustomMeasurer(request.measurer, task, request.policy, request.timeout_s, seed)
     reference, text = task.worker_source

@@ -18,6 +18,7 @@ from support.fake_cluster import (
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet import fleet as fleet_module
 from autotune.fleet.cluster import RunnerLostError
+from autotune.fleet.fleet_runner import FAILED
 from autotune.measure.measurer import SupportsComparison, SupportsParallelRuns
 from autotune.measure.result import MeasureResult
 
@@ -248,6 +249,37 @@ def test_finalists_are_compared_on_one_device():
         assert measurer.starting_s == 0.0
         assert set(measurer.built) == {1, 2}
     assert sorted(runner.compared for runner in cluster.runners) == [0, 3]
+
+
+def test_finalists_are_compared_on_all_devices_if_that_is_asked():
+    cluster = FakeCluster("a", "b", "c")
+    with measurer_on(cluster, compares_on="all") as measurer:
+        measured(measurer, 4)
+        configs = [candidate(index).config for index in (1, 2)]
+        found = measurer.compare_on_devices(configs, 0.1, 0, fresh=True, check=True)
+        assert set(measurer.built) == {1, 2}
+        cluster.kill("b")
+        fewer = measurer.compare_on_devices(configs, 0.1, 1, fresh=True, check=True)
+    assert {result.device["node"] for costs in found for result in costs.values()} == set("abc")
+    assert all(set(costs) == {1, 2} for costs in found)
+    assert {costs[1].device["node"] for costs in fewer} == {"a", "c"}
+
+
+def test_finalists_are_compared_on_one_device_unless_all_are_asked_for():
+    with measurer_on(FakeCluster("a", "b")) as measurer:
+        measured(measurer, 4)
+        configs = [candidate(index).config for index in (1, 2)]
+        assert len(measurer.compare_on_devices(configs, 0.1, 0, fresh=True, check=True)) == 1
+
+
+def test_a_comparison_that_fails_on_all_devices_is_an_error():
+    cluster = FakeCluster("a", "b")
+    with measurer_on(cluster, compares_on="all") as measurer:
+        measured(measurer, 4)
+        for runner in cluster.runners:
+            runner.ends["compare"] = (FAILED, "no worker starts")
+        with pytest.raises(AutotuneError, match="no worker starts"):
+            measurer.compare_on_devices([candidate(1).config], 0.1, 0, fresh=True, check=True)
 
 
 def test_a_round_is_lost_with_its_device_and_the_next_is_on_another():

@@ -259,6 +259,8 @@ def test_words_and_job_files_say_the_same(has_ray, tmp_path):
         ({"fleet": "head"}, "--fleet must be ray://HOST:PORT, HOST:PORT, auto, local or local:N"),
         ({"fleet": "auto", "measurer": "m:M"}, "a fleet and a measurer are given"),
         ({"devices": "any"}, "devices are those of a fleet, and there is none"),
+        ({"compare-on": "all"}, "finalists are compared on all devices of a fleet, and there is"),
+        ({"compare-on": "some"}, "--compare-on must be one or all, not 'some'"),
     ],
 )
 def test_mistakes_are_one_line(has_ray, words, said, monkeypatch):
@@ -286,6 +288,7 @@ def test_without_ray_one_line_says_how_to_install_it(has_ray):
         ({"fleet": "x"}, "fleet must be ray://HOST:PORT"),
         ({"devices": "any"}, "devices are those of a fleet"),
         ({"fleet": "auto", "devices": 3}, "devices must be part of a name"),
+        ({"fleet": "auto", "compare_on": "x"}, "compare_on must be one or all, not 'x'"),
     ],
 )
 def test_mistakes_of_calls_name_the_call(has_ray, options, said):
@@ -316,4 +319,4 @@ def test_a_request_with_a_fleet_is_measured_by_it(monkeypatch):
     fleet, task = Fleet(Address("auto")), Task.from_reference("matmul", MATMUL)
     request = tuning_job.TuningRequest(task, None, timeout_s=5.0, fleet=fleet, devices="any")
     assert tuning_job.make_measurer(request, 7, Deadline()) == "measurer"
-    assert made == [(fleet, task, request.policy, 5.0, 7, "any")]
+    assert made == [(fleet, task, request.policy, 5.0, 7, "any", "one")]
