@@ -126,7 +126,7 @@ def make_measurer(
             request.fleet, task, policy, timeout_s, seed, request.devices, request.compare_on
         )
     if request.measurer != LOCAL:
-        return CustomMeasurer(request.measurer, task, request.policy, request.timeout_s, seed)
+        return CustomMeasurer.of(request.measurer, task, request.policy, request.timeout_s, seed)
     reference, text = task.worker_source
     return LocalMeasurer(
         reference,
