@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.fleet.cluster import Cluster, RunnerLostError
+from autotune.fleet.cluster import Cluster, RunnerLostError, Ticket
 from autotune.fleet.fleet_device import FleetDevice, RunnerCall
 from autotune.fleet.fleet_runner import FAILED, Answer
 
@@ -69,9 +69,9 @@ class Calls:
         self._start_clock(device)
         return call
 
-    def tell(self, device: FleetDevice, method: str, *args: Any, beside: bool = False) -> None:
+    def tell(self, device: FleetDevice, method: str, *args: Any) -> None:
         """Let a runner do something whose end nobody waits for."""
-        self._cluster.call(device.runner, method, *args, beside=beside)
+        self._cluster.call(device.runner, method, *args)
 
     def forget(self) -> None:
         """Drop all pending calls."""
@@ -79,12 +79,16 @@ class Calls:
             _leave(call)
         self._pending.clear()
 
-    def next(self, seconds: float) -> list[Ended]:
-        """Wait until calls have ended, at most so long; return them, in no order."""
-        if not self._pending:
+    def next(self, seconds: float, others: Sequence[Ticket] = ()) -> list[Ended]:
+        """Wait until calls have ended, at most so long; return them, in no order.
+
+        others: what else ends the wait.
+        """
+        tickets = [*(call.ticket for call in self._pending), *others]
+        if not tickets:
             return []
         wait_s = max(0.0, min(seconds, self._next_limit() - self._clock()))
-        ready = set(self._cluster.wait([call.ticket for call in self._pending], wait_s))
+        ready = set(self._cluster.wait(tickets, wait_s))
         found = [self._ended(call) for call in [*self._pending] if call.ticket in ready]
         for call in [*self._pending]:
             if call.generation != call.device.generation:

@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet import kinds
+from autotune.fleet.builds.builder_task import DeviceFacts
 from autotune.fleet.calls import BROKEN, PROBES, Calls, Ended
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice
@@ -72,6 +73,10 @@ class Roster:
         assert self.kind is not None
         alike = kinds.same_kind(self.kind, own)
         return {**(self.kind if alike else own), "node": device.name}
+
+    def code_for(self, device: FleetDevice) -> DeviceFacts:
+        """Return what code depends on that a device is to run."""
+        return DeviceFacts.of(self._facts[device])
 
     def same_kind(self, device: FleetDevice, recorded: Mapping[str, Any] | None) -> bool:
         """Whether a result from a recorded device may stand for one of this device."""
