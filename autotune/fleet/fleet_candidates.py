@@ -83,6 +83,7 @@ class FleetCandidates(Measurer):
         self._spec = WorkloadSpec.of(task, self.policy, timeout_s, seed)
         self._roster = Roster(fleet, str(task.workload), task.target, devices)
         self._default_times = DefaultTimes(self._roster, fleet.clock)
+        self._to_time: list[tuple[FleetDevice, int]] = []  # The default, once it is built there.
         self._calls: Calls | None = None
         self._queue: deque[SubmittedCandidate] = deque()
         self._done: deque[tuple[MeasureInput, MeasureResult]] = deque()
@@ -160,7 +161,9 @@ class FleetCandidates(Measurer):
             self._done.clear()
             self._told.clear()
             self._opened.clear()
-            self._default_times = DefaultTimes(self._roster, self._fleet.clock)
+            self._builds.forget()
+            self._to_time.clear()
+            self._default_times.forget_pending()
             self._fleet.leave()
 
     # -- the loop -----------------------------------------------------------------------------
@@ -208,26 +211,31 @@ class FleetCandidates(Measurer):
         if self._default is None:
             self._default_times.give_up()
             return
-        default = self._default.candidate
-        facts = {each: self._roster.code_for(each) for each in self._roster.ready}
-        builds = {each: self._builds.begin(default.config, own) for each, own in facts.items()}
-        if not all(build.has_ended for build in builds.values()):
-            return
-        for device in self._default_times.due():
-            build = builds[device]
-            if build.error is not None:
-                self._default_times.add(device, device.generation, failure_of(build))
-                continue
-            trial = SubmittedCandidate(default, build, self._default.losses)
-            calls.send(
-                device, "time_default", self._spec, default, build.answer, build.code,
-                limit_s=self._limit_s, subject=trial,
-            )  # fmt: skip
+        self._to_time += [(each, each.generation) for each in self._default_times.due()]
+        waiting, self._to_time = self._to_time, []
+        for device, generation in waiting:
+            if generation == device.generation and not self._send_default(device, calls):
+                self._to_time.append((device, generation))
         found = self._default_times.result()
         if found is not None:
             for trial in [each for each in self._queue if self._is_default(each)]:
                 self._queue.remove(trial)
                 self._finish(trial, *found)
+
+    def _send_default(self, device: FleetDevice, calls: Calls) -> bool:
+        """Let a device time the default; return False if it is not built yet."""
+        assert self._default is not None
+        candidate = self._default.candidate
+        build = self._builds.begin(candidate.config, self._roster.code_for(device))
+        if build.error is not None:
+            self._default_times.add(device, device.generation, failure_of(build))
+        elif build.has_ended:
+            trial = SubmittedCandidate(candidate, build, self._default.losses)
+            calls.send(
+                device, "time_default", self._spec, candidate, build.answer, build.code,
+                limit_s=self._limit_s, subject=trial,
+            )  # fmt: skip
+        return build.has_ended
 
     def _is_default(self, trial: SubmittedCandidate) -> bool:
         default = self._default

@@ -46,6 +46,7 @@ class Roster:
         self._on_gpu = not target.on_cpu
         self._asked: dict[FleetDevice, int] = {}  # the generation of the runner that was asked
         self._facts: dict[FleetDevice, Mapping[str, Any]] = {}
+        self._codes: dict[FleetDevice, DeviceFacts] = {}  # What code for them depends on.
         #: Whether devices are simulated, so that they disturb each other.
         self.is_sharing = False
         self._is_open = False
@@ -76,7 +77,10 @@ class Roster:
 
     def code_for(self, device: FleetDevice) -> DeviceFacts:
         """Return what code depends on that a device is to run."""
-        return DeviceFacts.of(self._facts[device])
+        found = self._codes.get(device)
+        if found is None:
+            found = self._codes[device] = DeviceFacts.of(self._facts[device])
+        return found
 
     def same_kind(self, device: FleetDevice, recorded: Mapping[str, Any] | None) -> bool:
         """Whether a result from a recorded device may stand for one of this device."""
@@ -107,6 +111,7 @@ class Roster:
         self._asked.clear()
         self._ready.clear()
         self._facts.clear()
+        self._codes.clear()
         self._is_open = False
         self._await(calls, "describe", self._is_described)
         if not self._is_described():
@@ -194,6 +199,7 @@ class Roster:
         if device.gpu is not None:
             device.gpu = ended.value["gpu"] or device.gpu
         self._facts[device] = ended.value
+        self._codes.pop(device, None)
         if self.kind is not None:
             self._check_sharing()
             self._after_facts(device, calls)

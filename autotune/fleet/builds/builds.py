@@ -112,6 +112,12 @@ class Builds:
                 f"no node of the fleet has built anything for {most_s:.0f} s: are its CPUs in use?"
             )
 
+    def forget(self) -> None:
+        """Drop all builds, with their code."""
+        self._builds.clear()
+        self._pending.clear()
+        self._costs_s.clear()
+
     def measured(self, build: Build, cost_s: float | None) -> None:
         """Keep the code of a candidate only if it is one of the fastest."""
         key = (build.config.index, build.device.key)

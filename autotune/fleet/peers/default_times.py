@@ -70,6 +70,11 @@ class DefaultTimes:
             self._of(device).results.append(result)
             self._late_at = min(self._late_at, self._clock() + LATE_S)
 
+    def forget_pending(self) -> None:
+        """Let devices be asked anew that have not answered: nobody waits for them any more."""
+        for timing in self._timings.values():
+            timing.asked = len(timing.results)
+
     def give_up(self, why: tuple[FleetDevice, MeasureResult] | None = None) -> None:
         """Time the default no more.
 

@@ -158,6 +158,27 @@ def test_a_device_set_aside_for_one_workload_measures_others():
             assert (measurer.width, other.width) == (1, 2)
 
 
+def test_a_workload_that_gets_another_turn_does_not_time_the_default_again():
+    cluster = cluster_of("a", "b")
+    with measurer_on(cluster) as one, measurer_on(cluster, fleet=one._fleet, m=32) as other:
+        measured(one, 4)
+        one.submit(candidate(7))
+        one.close()
+        measured(other, 4)
+        measured(one, 4)
+    assert [runner.defaults for runner in cluster.runners] == [2, 2]  # one of each workload
+
+
+def test_a_device_that_was_timing_the_default_when_the_measurer_was_closed_does_so_again():
+    cluster = FakeCluster("a", prepare=lambda runner: setattr(runner, "takes_default", 5.0))
+    with measurer_on(cluster) as one, measurer_on(cluster, fleet=one._fleet, m=32):
+        one.submit(candidate(7))
+        one._turn(one._open)
+        assert one._open.pending
+        one.close()
+        measured(one, 2)
+
+
 def test_devices_of_other_kinds_are_no_peers():
     cluster = cluster_of("a", "x", x=SLOW)
     own = cluster.prepare
