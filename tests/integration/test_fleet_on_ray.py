@@ -158,6 +158,47 @@ def test_a_runner_that_dies_is_started_anew(nodes, task, caplog):
     assert "its runner is started anew" in caplog.text
 
 
+@pytest.mark.parametrize("nodes", [1], indirect=True)
+def test_nothing_is_built_on_a_node_while_a_candidate_is_timed_there(nodes, task):
+    wanted = candidates(task, 16)
+    with measurer_of(nodes, task) as measurer:
+        for each in wanted:
+            measurer.submit(each)
+        found = results(measurer, len(wanted)).values()
+    builds = [result.build_span for result in found if result.build_span]
+    runs = [result.run_span for result in found if result.run_span]
+    assert len(runs) > len(wanted) / 2
+    overlapping = [
+        (build, run) for build in builds for run in runs if build[0] < run[1] and run[0] < build[1]
+    ]
+    assert overlapping == []
+
+
+def test_a_process_that_builds_and_is_killed_costs_no_candidate(nodes, task):
+    psutil = pytest.importorskip("psutil")
+    wanted = candidates(task, 24)
+    killed = 0
+    with measurer_of(nodes, task) as measurer:
+        for each in wanted:
+            measurer.submit(each)
+        found = results(measurer, 2)
+        for process in psutil.process_iter(["cmdline"]):
+            name = " ".join(process.info["cmdline"] or ())
+            if name.startswith("ray::") and "_build" in name and _is_of(process, nodes):
+                process.kill()
+                killed += 1
+        found |= results(measurer, len(wanted) - 2)
+        assert measurer.width == 2
+    assert killed
+    assert set(found) == {each.config.index for each in wanted}
+    assert not any("lost again" in str(result.error) for result in found.values())
+
+
+def _is_of(process, nodes):
+    """Whether a process belongs to a cluster that this process has started."""
+    return os.getpid() in {parent.pid for parent in process.parents()}
+
+
 def test_a_package_that_no_node_has_is_sent_there(nodes, task, monkeypatch):
     def sent(runner):
         folders = os.environ["PYTHONPATH"].split(os.pathsep)
