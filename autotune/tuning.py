@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import secrets
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.builder import BuiltFunction, build_task
 from autotune.errors import NoRecordError, UsageError
 from autotune.fleet.fleet import Fleet
+from autotune.fleet.kinds import EACH, same_kind
 from autotune.report.display.base import Display
 from autotune.report.display.notebook import NotebookDisplay, in_notebook, show_in_cell, table_html
 from autotune.report.display.run_display import View, make_display
@@ -29,7 +31,8 @@ from autotune.task.task import Task
 from autotune.template import Template, template_of
 from autotune.tuner.factory import TunerChoice
 from autotune.tuner.run.events import Event, EventCallback, TuneSummary
-from autotune.tuner.run.tuning_job import TuningRequest, check_fleet, tune_requests
+from autotune.tuner.run.parallel.each_kind import each_kind
+from autotune.tuner.run.tuning_job import TuningRequest, check_each, check_fleet, tune_requests
 from autotune.tuner.run.workload_labels import check_distinct, labels
 from autotune.tuning_options import (
     SEARCH,
@@ -37,6 +40,7 @@ from autotune.tuning_options import (
     SearchOptions,
     check_names,
     check_number,
+    check_one_result,
     check_type,
     errors_in,
 )
@@ -102,7 +106,8 @@ def tune(
     **more
         As of the workloads of `tune_job`: ``until``, ``patience``, ``batch``, ``constant``,
         ``transfer``, ``timeout``, ``policy``, ``any_device``, ``storage``, ``cost_model``,
-        ``features``, ``measurer``, ``devices``, ``compare_on``.
+        ``features``, ``measurer``, ``compare_on``, ``devices``; but "each" kind of device has a
+        result of its own, so only `tune_job` takes that.
 
     Returns
     -------
@@ -132,6 +137,7 @@ def tune(
         "tuner": tuner,
         **more,
     }
+    check_one_result(more, "tune")
     (found,) = _tune([workload], "tune", time, seed, callbacks, progress, fleet)
     return found
 
@@ -163,7 +169,8 @@ def tune_job(
         - ``any_device``: whether records from other devices count;
         - ``storage``: URL of an Optuna storage that mirrors the trials;
         - ``cost_model``, ``features``, ``measurer``: of your own, given as `tuner` is;
-        - ``devices``: which devices of the fleet measure, by part of their name, or "any";
+        - ``devices``: which devices of the fleet measure, by part of their name, or "any"; with
+          "each" there is a search for each kind of device, all at the same time;
         - ``compare_on``: the devices of the fleet that time the finalists, "one" or "all";
         - ``weight``: how much its time matters beside that of others;
         - ``name``: what events and tables call it.
@@ -173,7 +180,8 @@ def tune_job(
     Returns
     -------
     list of Tuned
-        One for each workload, in order.
+        One for each workload, in order; with ``devices="each"`` one for each kind of device, too:
+        ``best.device`` says which.
 
     Raises
     ------
@@ -200,6 +208,8 @@ class Tuned:
         Seed of every random choice.
     summary : TuneSummary
         How the run ended.
+    device : mapping, optional
+        The kind of device that it is for, as records say it, if it was tuned for each kind.
     """
 
     task: Task
@@ -208,6 +218,7 @@ class Tuned:
     summary: TuneSummary
     status: WorkloadStatus
     noise: float | None = None
+    device: Mapping[str, Any] | None = None
 
     @property
     def best(self) -> Record | None:
@@ -246,6 +257,9 @@ class Tuned:
 
         mine = (frame["template"] == own["template"]) & is_own("args") & is_own("constant")
         mine &= frame["target"] == self.task.target.recorded
+        if self.device is not None:
+            kind = self.device
+            mine &= frame["device_details"].map(lambda t: same_kind(kind, json.loads(t)))
         found: pd.DataFrame = frame[mine].reset_index(drop=True)
         return found
 
@@ -305,7 +319,11 @@ def _tune(
         for call in options.calls:
             call(event)
 
-    with display:
+    with contextlib.ExitStack() as around:
+        if requests[0].fleet is not None and any(r.devices == EACH for r in requests):
+            around.enter_context(requests[0].fleet)
+            requests = [request for _, request in each_kind(requests)]
+        around.enter_context(display)
         for request in requests:
             try:
                 _ = request.task.worker_source
@@ -323,6 +341,7 @@ def _tune(
             summary,
             shown.standings[request.label],
             shown.worst_noise,
+            None if isinstance(request.devices, str) else request.devices,
         )
         for request, summary in zip(requests, summaries, strict=True)
     ]
@@ -352,6 +371,7 @@ def _requests(
             options = SearchOptions(**{name: given[name] for name in SEARCH if name in given})
             has_fleet = fleet is not None
             check_fleet(has_fleet, options.devices, options.measurer, options.compare_on)
+            check_each(options.devices, options.any_device)
             own = {name: given[name] for name in _OF_WORKLOADS if name in given}
             found.append(_request(options, is_timed=is_timed, fleet=fleet, **own))
     tasks = [task for task, _, _ in found]

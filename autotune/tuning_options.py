@@ -12,6 +12,7 @@ from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_c
 from autotune.errors import UsageError
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_measurer import COMPARE_ON, ONE
+from autotune.fleet.kinds import EACH
 from autotune.measure.custom_measurer import LOCAL, MeasurerChoice, find_measurer
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.system.plugins import name_of, names_place
@@ -105,7 +106,7 @@ class SearchOptions:
         check_type("until", self.until, (str,), "text such as '0.9 of peak'")
         check_type("policy", self.policy, (TimingPolicy,), "a TimingPolicy")
         check_type("storage", self.storage, (str,), "the URL of a storage")
-        check_type("devices", self.devices, (str,), "part of a name, or 'any'")
+        check_type("devices", self.devices, (str,), "part of a name, 'any' or 'each'")
         if self.compare_on not in COMPARE_ON:
             raise UsageError(f"compare_on must be one or all, not {self.compare_on!r}")
         for option in ("tuner", "cost_model", "features", "measurer"):
@@ -201,10 +202,20 @@ def check_options(options: Mapping[str, Any], where: str) -> None:
     What another module or file defines is not loaded for that.
     """
     check_names(options, {*JOB, *SEARCH}, where)
+    check_one_result(options, where)
     with errors_in(where):
         JobOptions(**{name: options[name] for name in JOB if name in options})
         search = SearchOptions(**{name: options[name] for name in SEARCH if name in options})
         search.check_parts(by_place=False)
+
+
+def check_one_result(options: Mapping[str, Any], where: str) -> None:
+    """Raise UsageError, which begins with `where`, if options ask for several results."""
+    if options.get("devices") == EACH:
+        raise UsageError(
+            f"{where}: each kind of device has a result of its own: call "
+            "tune_job([{'what': ..., 'devices': 'each'}], fleet=...), which returns all of them"
+        )
 
 
 def check_names(given: Mapping[str, Any], known: Collection[str], where: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ _FIRST = (*PROBES, "time_default")
 # Told that a device's runner is lost: the device, the generation of the runner, why, and whether
 # the node is known to be dead.
 OnLost = Callable[[FleetDevice, int, str, bool], object]
+Wait = Callable[[Sequence[Ticket], float], Collection[Ticket]]
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,20 @@ class Calls:
     cluster: where the runners are.
     on_lost: replaces a runner, or retires its device.
     clock: returns monotonic seconds.
+    wait: waits for calls, as `Cluster.wait` does.
     """
 
-    def __init__(self, cluster: Cluster, on_lost: OnLost, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        on_lost: OnLost,
+        clock: Callable[[], float],
+        wait: Wait,
+    ) -> None:
         self._cluster = cluster
         self._on_lost = on_lost
         self._clock = clock
+        self._wait = wait
         self._pending: list[RunnerCall] = []
         self._warned: set[str] = set()
 
@@ -88,7 +97,7 @@ class Calls:
         if not tickets:
             return []
         wait_s = max(0.0, min(seconds, self._next_limit() - self._clock()))
-        ready = set(self._cluster.wait(tickets, wait_s))
+        ready = set(self._wait(tickets, wait_s))
         found = [self._ended(call) for call in [*self._pending] if call.ticket in ready]
         for call in [*self._pending]:
             if call.generation != call.device.generation:

@@ -6,12 +6,14 @@ import importlib.util
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from types import TracebackType
 
 from autotune.errors import UsageError
 from autotune.fleet.address import Address
-from autotune.fleet.cluster import Cluster, ClusterNode, Handle
+from autotune.fleet.cluster import Cluster, ClusterNode, Handle, Ticket
 from autotune.fleet.fleet_device import FleetDevice
+from autotune.system.cooperative_threads import CooperativeThreads
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +25,8 @@ LOOK_S = 5.0  # Seconds between looks for nodes that have joined.
 class Fleet:
     """The devices of a cluster.
 
-    Nothing is connected before the first `enter`, and what was entered is left by `leave`.
+    Nothing is connected before the first `enter`, and what was entered is left by `leave`; as a
+    context manager it does both.
 
     address: where the cluster is.
     connect: connects to it.
@@ -40,12 +43,13 @@ class Fleet:
     ) -> None:
         self.address = address
         self.clock = clock
-        self.sleep = sleep
+        self._sleep = sleep
         self._connect = connect or _connect
         self._cluster: Cluster | None = None
         self._users = 0
         self._devices: dict[tuple[str, str | None], FleetDevice] = {}
         self._looked_at: dict[bool, float] = {}
+        self._threads: CooperativeThreads | None = None
 
     @classmethod
     def parse(cls, text: str) -> Fleet:
@@ -83,6 +87,44 @@ class Fleet:
             self._devices.clear()
             self._looked_at.clear()
             cluster.close()
+
+    def __enter__(self) -> Fleet:
+        self.enter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.leave()
+
+    def wait(self, tickets: Sequence[Ticket], seconds: float) -> Collection[Ticket]:
+        """Wait until a call has ended, at most so long; return those that have.
+
+        ClusterLostError if the cluster cannot be reached.
+        """
+        wait = self._wait if self._threads is None else self._threads.wait
+        return wait(tickets, seconds)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for some seconds."""
+        self.wait((), seconds)
+
+    def run_together(self, functions: Sequence[Callable[[], object]]) -> None:
+        """Call functions at the same time: while one waits for devices, others go on."""
+        self._threads = CooperativeThreads(self._wait, self.clock)
+        try:
+            self._threads.run(functions)
+        finally:
+            self._threads = None
+
+    def _wait(self, tickets: Sequence[Ticket], seconds: float) -> Collection[Ticket]:
+        if tickets:
+            return self.cluster.wait(tickets, seconds)
+        self._sleep(seconds)
+        return ()
 
     def devices(self, on_gpu: bool) -> list[FleetDevice]:
         """Return the processors or the GPUs that may measure; starts runners on new nodes.
@@ -135,10 +177,9 @@ class Fleet:
         self._drop_runner(device)
 
     @property
-    def reasons(self) -> list[str]:
-        """Return why devices measure no more, each with its name."""
-        out = (device for device in self._devices.values() if device.why_out)
-        return [f"{device.name}: {device.why_out}" for device in out]
+    def retired(self) -> list[FleetDevice]:
+        """Return the devices that measure no more; each says why."""
+        return [device for device in self._devices.values() if device.why_out]
 
     def _drop_runner(self, device: FleetDevice) -> None:
         """End a device's runner: the next one times the reference kernels again."""

@@ -17,6 +17,7 @@ from autotune.fleet.calls import BROKEN, LOST, Calls, Ended
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice, RunnerCall
 from autotune.fleet.fleet_runner import FAILED, REFUSED
+from autotune.fleet.kinds import Wanted
 from autotune.fleet.peers.default_times import DefaultTimes
 from autotune.fleet.roster import POLL_S, Roster
 from autotune.fleet.workload_spec import WorkloadSpec
@@ -61,7 +62,7 @@ class FleetCandidates(Measurer):
     if no other workload uses it.
 
     fleet: shared by the workloads of a run.
-    devices: "any", or part of the name of the devices that measure; None for the kind of most.
+    devices: which of them measure, as `kinds.choose` has it; by default the kind of most.
 
     UsageError if the fleet has no such device, or cannot be used.
     """
@@ -75,13 +76,13 @@ class FleetCandidates(Measurer):
         policy: TimingPolicy | None = None,
         timeout_s: float = 10.0,
         seed: int = 0,
-        devices: str | None = None,
+        devices: Wanted = None,
     ) -> None:
         self.policy = policy or TimingPolicy()
         self._task = task
         self._fleet = fleet
         self._spec = WorkloadSpec.of(task, self.policy, timeout_s, seed)
-        self._roster = Roster(fleet, str(task.workload), task.target, devices)
+        self._roster = Roster(fleet, task.target, devices, str(task.workload))
         self._default_times = DefaultTimes(self._roster, fleet.clock)
         self._to_time: list[tuple[FleetDevice, int]] = []  # The default, once it is built there.
         self._calls: Calls | None = None
@@ -174,7 +175,7 @@ class FleetCandidates(Measurer):
         if self._calls is None:
             self._fleet.enter()
             fleet = self._fleet
-            self._calls = Calls(fleet.cluster, fleet.replace, fleet.clock)
+            self._calls = Calls(fleet.cluster, fleet.replace, fleet.clock, fleet.wait)
             self._builds = Builds(fleet.cluster, self._spec, fleet.clock)
             try:
                 self._roster.open(self._calls)

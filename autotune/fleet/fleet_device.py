@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,8 @@ class FleetDevice:
     is_gone: bool = False  # Whether its whole node is lost.
     line: list[RunnerCall] = field(default_factory=list)  # Pending calls, in order.
     reference: ReferenceTimes | None = None  # As long as it was not timed.
+    # What it has said of itself, by the target that it was asked for.
+    facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -12,6 +12,7 @@ from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_candidates import FleetCandidates, failure_of
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import FAILED
+from autotune.fleet.kinds import Wanted
 from autotune.measure.comparison_rounds import LONGER
 from autotune.measure.local_measurer import CEILING_TIMEOUT_S, STARTING_S
 from autotune.measure.result import MeasureResult
@@ -41,7 +42,7 @@ class FleetMeasurer(FleetCandidates):
         policy: TimingPolicy | None = None,
         timeout_s: float = 10.0,
         seed: int = 0,
-        devices: str | None = None,
+        devices: Wanted = None,
         compares_on: str = ONE,
     ) -> None:
         super().__init__(fleet, task, policy, timeout_s, seed, devices)

@@ -73,7 +73,8 @@ class FleetRunner:
         """Return what is known of the device and of this machine.
 
         "device": as records say it. "versions": of the packages here, "digest": of our own files.
-        "made_for": facts that rules look at when they make a schedule for this machine.
+        "made_for": facts that rules look at when they make a schedule for this machine; "mcpu":
+        what LLVM calls its processor.
         "gpu": the number of the GPU on this machine, where Ray has given one to this process.
         "architecture", "arch", "code": on which its code depends, see `DeviceFacts`.
         "machine", "cpus": which machine it is, and which of its CPUs this process may use.
@@ -89,6 +90,7 @@ class FleetRunner:
             "architecture": host.architecture(),
             "arch": facts["arch"],
             "code": environment.code_facts(parsed),
+            "mcpu": _mcpu() if parsed.kind == "llvm" else None,
             "machine": host.boot_id(),
             "cpus": sorted(os.sched_getaffinity(0)),
         }
@@ -198,6 +200,12 @@ def made_for(target: Target) -> dict[str, int]:
         return {}
     found = environment.device(target)
     return {"threads": found["threads"], "vector_bytes": found["vector_bytes"]}
+
+
+def _mcpu() -> str:
+    from autotune.runtime.cpu.llvm_compiler import cpu_and_features  # loads LLVM
+
+    return cpu_and_features("native")[0]
 
 
 class _Warnings(logging.Handler):

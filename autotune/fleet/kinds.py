@@ -10,8 +10,10 @@ from autotune.reuse.grades import Grade, device_grade, device_text
 from autotune.system.words import counted, named
 
 ANY = "any"  # Devices of all kinds.
+EACH = "each"  # A search for each kind.
 
 Facts = Mapping[str, Any]  # A device, as records say it.
+Wanted = str | Facts | None  # Which devices measure for a search, see `choose`.
 
 
 def same_kind(one: Facts, other: Facts) -> bool:
@@ -31,26 +33,30 @@ def by_kind(devices: Mapping[str, Facts]) -> list[list[str]]:
     return sorted(kinds, key=len, reverse=True)
 
 
-def choose(devices: Mapping[str, Facts], wanted: str | None) -> list[str]:
+def choose(devices: Mapping[str, Facts], wanted: Wanted) -> list[str]:
     """Return the names of the devices that measure for a search; the first says its kind.
 
-    wanted: "any", or part of the name of a kind of device; None for the kind of most devices.
+    wanted: "any", part of the name of a kind of device, or a device of that kind; None for the kind
+        of most devices. Of "each" kind, all are taken: the caller makes a search of each.
 
     UsageError if there is no such device.
     """
-    if wanted == ANY:
+    if wanted in (ANY, EACH):
         return [name for kind in by_kind(devices) for name in kind]
     if wanted is None:
         return by_kind(devices)[0]
     fitting = {name: facts for name, facts in devices.items() if is_wanted(facts, wanted)}
     if not fitting:
         has = named(device_text(facts) for facts in devices.values())
-        raise UsageError(f"no device of the fleet is called {wanted!r}: it has {has}")
+        what = f"called {wanted!r}" if isinstance(wanted, str) else f"a {device_text(wanted)}"
+        raise UsageError(f"no device of the fleet is {what}: it has {has}")
     return by_kind(fitting)[0]
 
 
-def is_wanted(facts: Facts, wanted: str) -> bool:
-    """Whether part of a device's name is what is wanted, in any case of letters."""
+def is_wanted(facts: Facts, wanted: str | Facts) -> bool:
+    """Whether a device is of a kind, or part of its name is a text, in any case of letters."""
+    if not isinstance(wanted, str):
+        return same_kind(wanted, facts)
     return wanted.casefold() in str(facts.get("name", "")).casefold()
 
 
@@ -66,3 +72,14 @@ def kinds_text(devices: Mapping[str, Facts], chosen: Sequence[str]) -> str:
         f"{'measures' if len(chosen) == 1 else 'measure'}; not {counts}: devices of one kind "
         "measure for one search unless others are asked for"
     )
+
+
+def kind_names(kinds: Sequence[Facts]) -> list[str]:
+    """Return what sets each of several kinds apart, in words: its name, where that is enough."""
+    names = [str(facts.get("name") or device_text(facts)) for facts in kinds]
+    found: list[str] = []
+    for number, (facts, name) in enumerate(zip(kinds, names, strict=True)):
+        same = [other for at, other in enumerate(kinds) if at != number and names[at] == name]
+        text = device_text(facts, same[0]) if same else name
+        found.append(f"{text}, no. {number + 1}" if text in found else text)
+    return found

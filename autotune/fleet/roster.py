@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from autotune.errors import AutotuneError, UsageError
+from autotune.errors import AutotuneError, TargetError, UsageError
 from autotune.fleet import kinds
 from autotune.fleet.builds.builder_task import DeviceFacts
 from autotune.fleet.calls import BROKEN, PROBES, Calls, Ended
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import DONE, made_for
+from autotune.fleet.kinds import Wanted
 from autotune.fleet.package_digest import package_digest
 from autotune.fleet.peers import like_peers
 from autotune.fleet.peers.reference_kernel import TIMEOUT_S
@@ -34,11 +35,11 @@ _SAME = ("autotune", "llvmlite", "numpy")
 class Roster:
     """The devices of a workload: those that start, those that measure.
 
-    what: the workload, in words.
     wanted: as `kinds.choose` has it.
+    what: the workload, in words.
     """
 
-    def __init__(self, fleet: Fleet, what: str, target: Target, wanted: str | None) -> None:
+    def __init__(self, fleet: Fleet, target: Target, wanted: Wanted, what: str = "") -> None:
         self._fleet = fleet
         self._what = what
         self._target = target
@@ -54,7 +55,8 @@ class Roster:
         self._aside: dict[FleetDevice, str] = {}
         self._ready: list[FleetDevice] = []
         self._empty_since: float | None = None
-        self.kind: dict[str, Any] | None = None  # The device, as records say it, once chosen.
+        # The device, as records say it, once chosen.
+        self.kind = dict(wanted) if isinstance(wanted, Mapping) else None
 
     # -- what a measurer asks ----------------------------------------------------------------
 
@@ -64,9 +66,12 @@ class Roster:
         return [each for each in self._ready if self._is_ready(each)]
 
     def _is_ready(self, device: FleetDevice) -> bool:
-        is_timed = self.is_sharing or device.reference is not None
         is_up = device.up == device.generation and not device.why_out
-        return is_up and is_timed and device not in self._aside
+        return is_up and self._is_timed(device) and device not in self._aside
+
+    def _is_timed(self, device: FleetDevice) -> bool:
+        """Whether a device has timed the reference kernels, or need not."""
+        return self.is_sharing or device.reference is not None
 
     def recorded(self, device: FleetDevice) -> dict[str, Any]:
         """Return a device as records say it, with its node."""
@@ -81,6 +86,13 @@ class Roster:
         if found is None:
             found = self._codes[device] = DeviceFacts.of(self._facts[device])
         return found
+    @property
+    def kinds_found(self) -> list[tuple[dict[str, Any], Target]]:
+        """The kinds of the devices that have said what they are, each with its target."""
+        found = {each.name: facts for each, facts in self._facts.items() if not each.why_out}
+        groups = kinds.by_kind({name: facts["device"] for name, facts in found.items()})
+        firsts = [found[group[0]] for group in groups]
+        return [(dict(f["device"]), target_for(self._target, f) or self._target) for f in firsts]
 
     def same_kind(self, device: FleetDevice, recorded: Mapping[str, Any] | None) -> bool:
         """Whether a result from a recorded device may stand for one of this device."""
@@ -128,13 +140,22 @@ class Roster:
             raise UsageError(self._nothing())
 
     def join(self, calls: Calls) -> None:
-        """Ask devices what they are that are new, or have a new runner."""
+        """Ask devices what they are that are new, or have a new runner.
+
+        What one has said to another workload of the run is not asked again: it may be busy.
+        """
+        target = self._target.recorded
         for device in self._fleet.devices(self._on_gpu):
-            is_timed = self.is_sharing or device.reference is not None
-            known = device.up == device.generation and device in self._facts and is_timed
-            if not known and self._asked.get(device) != device.generation:
-                self._asked[device] = device.generation
-                calls.send(device, "describe", self._target.recorded, limit_s=START_S)
+            is_up = device.up == device.generation
+            known = is_up and device in self._facts and self._is_timed(device)
+            asked = self._asked.get(device) == device.generation
+            if known or asked or self._is_other(device):
+                continue
+            self._asked[device] = device.generation
+            if is_up and target in device.facts:
+                self._take_facts(device, device.facts[target], calls)
+            else:
+                calls.send(device, "describe", target, limit_s=START_S)
 
     def handle(self, ended: Ended, calls: Calls) -> bool:
         """Handle the end of a call that this object has made; return whether it was one."""
@@ -143,8 +164,11 @@ class Roster:
             return False
         if ended.status in BROKEN:
             return True  # its new runner is asked again
-        if method == "describe":
-            self._described(device, ended, calls)
+        if method == "describe" and ended.status != DONE:
+            self._refuse(device, ended.value)
+        elif method == "describe":
+            device.facts[self._target.recorded] = ended.value
+            self._take_facts(device, ended.value, calls)
         else:
             device.reference = ended.value
             self._admit(device)
@@ -152,7 +176,8 @@ class Roster:
 
     def check_left(self, calls: Calls) -> None:
         """Raise AutotuneError if no device is left, and none has joined for a while."""
-        if self.ready or any(not call.device.why_out for call in calls.pending):
+        awaited = {call.device for call in calls.pending if not call.device.why_out}
+        if self.ready or any(not self._is_other(device) for device in awaited):
             self._empty_since = None
             return
         now = self._fleet.clock()
@@ -185,20 +210,23 @@ class Roster:
 
     def _may_join(self, seconds: float) -> bool:
         """Whether a node may take the place of others that were lost so many seconds ago."""
-        return not self._fleet.address.is_local and bool(self._fleet.reasons) and seconds < GRACE_S
+        return not self._fleet.address.is_local and bool(self._fleet.retired) and seconds < GRACE_S
 
     def _is_described(self) -> bool:
-        return any(not device.why_out for device in self._facts)
+        return any(not (device.why_out or self._is_other(device)) for device in self._facts)
 
-    def _described(self, device: FleetDevice, ended: Ended, calls: Calls) -> None:
-        why = ended.value if ended.status != DONE else self._unlike(ended.value)
-        if why:
-            self._refused[device] = why
-            _log.warning("%s is left out: %s", device.name, why)
+    def _refuse(self, device: FleetDevice, why: str) -> None:
+        self._refused[device] = why
+        _log.warning("%s is left out: %s", device.name, why)
+
+    def _take_facts(self, device: FleetDevice, facts: Mapping[str, Any], calls: Calls) -> None:
+        """Take in what a device is; see `FleetRunner.describe`."""
+        if why := self._unlike(facts):
+            self._refuse(device, why)
             return
         if device.gpu is not None:
-            device.gpu = ended.value["gpu"] or device.gpu
-        self._facts[device] = ended.value
+            device.gpu = facts["gpu"] or device.gpu
+        self._facts[device] = facts
         self._codes.pop(device, None)
         if self.kind is not None:
             self._check_sharing()
@@ -206,14 +234,13 @@ class Roster:
 
     def _after_facts(self, device: FleetDevice, calls: Calls) -> None:
         """Let a device of the right kind time the reference kernels, unless that is done."""
-        own = self._facts[device]["device"]
-        if self._wanted != kinds.ANY and not kinds.same_kind(self.kind or own, own):
+        if self._is_other(device):
             return
-        if device.reference is None and not self.is_sharing:
+        if self._is_timed(device):
+            self._admit(device)
+        elif not any(call.method == "time_reference" for call in calls.of(device)):
             limit_s = TIMEOUT_S + START_S
             calls.send(device, "time_reference", self._target.recorded, limit_s=limit_s)
-        else:
-            self._admit(device)
 
     def _admit(self, device: FleetDevice) -> None:
         """Let a device measure, unless its peers are faster or steadier; or set these aside."""
@@ -232,6 +259,13 @@ class Roster:
             for device in group:
                 if device.name in aside:
                     self._fleet.retire(device, f"it is set aside: {aside[device.name]}")
+
+    def _is_other(self, device: FleetDevice) -> bool:
+        """Whether a device is known to be of a kind that does not measure."""
+        facts = self._facts.get(device)
+        if self.kind is None or facts is None or self._wanted in (kinds.ANY, kinds.EACH):
+            return False
+        return not kinds.same_kind(self.kind, facts["device"])
 
     def _choose(self) -> None:
         """Choose the kind of device that measures, and say which do not."""
@@ -262,6 +296,8 @@ class Roster:
                 return f"it has {name} {there.get(name)}, here is {here.get(name)}"
         if facts["digest"] != package_digest():
             return f"its files of autotune {here.get('autotune')} are others than those here"
+        if self._wanted == kinds.EACH and target_for(self._target, facts) is not None:
+            return ""
         made_here = made_for(self._target)
         for name, value in facts["made_for"].items():
             if value != made_here[name]:
@@ -281,6 +317,46 @@ class Roster:
         return f"fleet {self._fleet.address}: {said or f'it has no node with a {what}'}"
 
     def _reasons(self) -> str:
-        out = [*self._refused.items(), *self._aside.items()]
-        own = [f"{device.name}: {why}" for device, why in out]
-        return "; ".join([*self._fleet.reasons, *own])
+        retired = {each: each.why_out for each in self._fleet.retired if not self._is_other(each)}
+        whys = {**self._refused, **self._aside, **retired}
+        return "; ".join(f"{device.name}: {why}" for device, why in whys.items())
+
+
+def kinds_of(fleet: Fleet, target: Target) -> list[tuple[dict[str, Any], Target]]:
+    """Return the kinds of devices that measure for a target, those of most devices first.
+
+    Each is a device as records say it, with the target that candidates for it have. The reference
+    kernels are timed on all devices, at the same time; the fleet is entered meanwhile at least.
+
+    UsageError if there is no device.
+    """
+    with fleet:
+        calls = Calls(fleet.cluster, fleet.replace, fleet.clock, fleet.wait)
+        roster = Roster(fleet, target, kinds.EACH)
+        try:
+            roster.open(calls)
+        finally:
+            calls.forget()
+        return roster.kinds_found
+
+
+def target_for(target: Target, facts: Mapping[str, Any]) -> Target | None:
+    """Return a target with the options by which rules make the schedules of a node here, too.
+
+    None if no options of it do.
+
+    facts: what the runner there says, see `FleetRunner.describe`.
+    """
+    wanted, here = facts["made_for"], made_for(target)
+    options = dict(target.options)
+    for fact, option, value in (
+        ("threads", "threads", wanted.get("threads")),
+        ("vector_bytes", "mcpu", facts.get("mcpu")),
+    ):
+        if wanted.get(fact) != here.get(fact) and value is not None:
+            options.setdefault(option, str(value))
+    try:
+        found = Target(target.kind, options)
+    except TargetError:
+        return None
+    return found if made_for(found) == wanted else None

@@ -10,7 +10,7 @@ import heapq
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from autotune.measure.measurer import Measurer
 from autotune.measure.recorded_measurer import Recording, ReplayMeasurer
 from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.system.cooperative_threads import CooperativeThreads
 
 
 class Clock:
@@ -46,6 +47,40 @@ class VirtualClock(Clock):
     def sleep(self, seconds: float) -> None:
         """Let seconds pass."""
         self.now += seconds
+
+
+class CommonClock(Clock):
+    """A clock of several searches that go on at the same time: while one sleeps, others go on.
+
+    clock: what the time is by.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._threads: CooperativeThreads | None = None
+
+    def __call__(self) -> float:
+        """Return monotonic seconds."""
+        return self._clock()
+
+    def sleep(self, seconds: float) -> None:
+        """Let others go on until so many seconds have passed."""
+        if self._threads is None:
+            self._clock.sleep(seconds)
+        else:
+            self._threads.wait((), seconds)
+
+    def run_together(self, functions: Sequence[Callable[[], object]]) -> None:
+        """Call functions at the same time: each goes on until it sleeps."""
+        self._threads = CooperativeThreads(self._wait_any, self._clock)
+        try:
+            self._threads.run(functions)
+        finally:
+            self._threads = None
+
+    def _wait_any(self, _: Sequence[Hashable], seconds: float) -> Collection[Hashable]:
+        self._clock.sleep(seconds)
+        return ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +125,7 @@ class SimulatedFleet(Measurer):
     clock: what the time is by.
     lost_s: when devices are lost, in seconds from now, by number of the device. What one was at
         begins anew on another.
+    name: of the kind of devices.
     """
 
     def __init__(
@@ -98,9 +134,10 @@ class SimulatedFleet(Measurer):
         answers: SimulatedAnswers,
         clock: Clock | None = None,
         lost_s: Mapping[int, float] | None = None,
+        name: str = "simulated device",
     ) -> None:
         self.policy = answers.policy
-        self.device = self._kind = {"kind": "simulated", "name": "simulated device"}
+        self.device = self._kind = {"kind": "simulated", "name": name}
         self.busy_s = 0.0  # seconds that all devices together have worked for results
         self._answers = answers
         self._clock = clock or Clock()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import AutotuneError
@@ -25,6 +25,7 @@ def valid_records(
     notify: Callable[[str], object] = _log.warning,
     any_device: bool = False,
     device: Mapping[str, Any] | None = None,
+    beside: Sequence[Mapping[str, Any]] = (),
 ) -> list[tuple[int, Record]]:
     """Return the records of a task's workload and target that hold, with their configurations.
 
@@ -34,15 +35,17 @@ def valid_records(
     each reason that is told, by default as a logged warning.
 
     device: where the task is measured, as records describe it; by default where its target runs.
+    beside: other devices, of whose records no line is told.
     """
     workload = task.workload
     target = task.target.recorded
     own = select(records, workload.template, workload.args, target, workload.constant)
     here = present_device(task) if device is None else device
     measured = [r for r in own if any_device or device_grade(here, r.device)[0] is Grade.EXACT]
-    if len(measured) < len(own):
-        known = {id(record) for record in measured}
-        others = [record.device for record in own if id(record) not in known]
+    known = {id(record) for record in measured}
+    others = [record.device for record in own if id(record) not in known]
+    others = [each for each in others if not _is_one_of(each, beside)]
+    if others:
         notify(
             f"{counted(len(others), 'record')} of {workload} from other devices "
             f"({named_devices(others, here)}) {'does' if len(others) == 1 else 'do'} not count"
@@ -58,6 +61,10 @@ def valid_records(
         verb = "does" if count == 1 else "do"
         notify(f"{counted(count, 'record')} of {workload} {verb} not count: {problem.text}")
     return found
+
+
+def _is_one_of(device: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> bool:
+    return any(device_grade(each, device)[0] is Grade.EXACT for each in known)
 
 
 def least_costs(task: Task) -> Callable[[Record], float]:

@@ -151,16 +151,20 @@ class Task:
 
     def with_constant(self, constant: Sequence[int]) -> Task:
         """Return the task in which other inputs do not change, by their positions."""
-        return self._with(self.args, constant)
+        return self._with(self.args, constant, self.target)
 
     def with_args(self, args: Mapping[str, Any]) -> Task:
         """Return the task of the same template with other arguments."""
-        return self._with(args, self.constant)
+        return self._with(args, self.constant, self.target)
 
-    def _with(self, args: Mapping[str, Any], constant: Sequence[int]) -> Task:
+    def with_target(self, target: Target) -> Task:
+        """Return the task of the same workload for another target of the same kind."""
+        return self._with(self.args, self.constant, target)
+
+    def _with(self, args: Mapping[str, Any], constant: Sequence[int], target: Target) -> Task:
         own = self._structures
         ref, guarded, timeout_s = self._template_ref, own.guarded, own.trace_timeout_s
-        return Task(self.template, args, self.target, ref, guarded, timeout_s, constant)
+        return Task(self.template, args, target, ref, guarded, timeout_s, constant)
 
     @cached_property
     def members(self) -> tuple[Task, ...]:

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from autotune.cost_model.base import IndexVector
 from autotune.tuner.encoding import KnobDistances, max_min_subset
 from search_spaces.knob import SpaceError
 from search_spaces.space import Space
+
+if TYPE_CHECKING:
+    from autotune.tuner.model.transfer import TransferPrior
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,12 @@ class Tuner(ABC):
         None while there are too few measurements, and from a tuner that never estimates it.
         """
         return None
+
+    # Whether it learns, during a run, from measurements of other devices, see `transfer`.
+    learns_from_others: bool = False
+
+    def transfer(self, prior: TransferPrior) -> None:  # noqa: B027, most cannot learn from it
+        """Take in what other devices' measurements say of the space, in place of earlier ones."""
 
     @property
     def observations(self) -> list[Observation]:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,7 @@ from autotune.fleet.package_digest import PACKAGES  # noqa: E402
 from autotune.fleet.peers.reference_kernel import time_reference  # noqa: E402
 from autotune.measure.result import MeasureInput  # noqa: E402
 from autotune.measure.timing_policy import TimingPolicy  # noqa: E402
+from autotune.system.available_cpus import available_cpus  # noqa: E402
 from autotune.task.task import Task  # noqa: E402
 from autotune.tuning import tune_job  # noqa: E402
 from records import RecordStore  # noqa: E402
@@ -36,6 +38,7 @@ pytestmark = [
 
 QUICK = TimingPolicy(repeats=2, min_repeat_ms=0.5)
 SIZES = {"m": 64, "n": 64, "k": 64}
+PRETENDED = Path(__file__).parents[1] / "pretended"
 
 
 class Nodes:
@@ -50,10 +53,16 @@ class Nodes:
         for _ in range(count):
             self.add()
 
-    def add(self):
+    def add(self, **more):
         name = f"n{len(self.nodes)}"
-        self.nodes[name] = self.cluster.add_node(num_cpus=1, node_name=name)
+        self.nodes[name] = self.cluster.add_node(num_cpus=1, node_name=name, **more)
         return name
+
+    def add_of_other_kind(self, machine="one-word"):
+        """Add a node whose processor has another name, or is a machine of `tests/pretended`."""
+        path = filter(None, [str(PRETENDED), os.environ.get("PYTHONPATH")])
+        variables = {"PYTHONPATH": os.pathsep.join(path), "PRETENDED_MACHINE": machine}
+        return self.add(env_vars={**variables, "OMP_THREAD_LIMIT": "8"})
 
     def kill(self, name):
         self.cluster.remove_node(self.nodes[name], allow_graceful=False)
@@ -378,6 +387,77 @@ def test_a_call_tunes_functions_of_its_own_on_the_shared_runners(nodes, tmp_path
     assert all(tuned.best is not None and tuned.summary.measured >= 2 for tuned in found)
     assert {record.device["node"] for record in trials_of(log)} <= set(nodes.nodes)
     assert not ray.is_initialized()
+
+
+def _by_kind(log):
+    """Return the trials of a log by the kind of device."""
+    found = collections.defaultdict(list)
+    for record in trials_of(log):
+        found[record.device["name"]].append(record)
+    return found
+
+
+def test_each_kind_of_device_has_a_search_of_its_own_at_the_same_time(nodes, tmp_path):
+    other = nodes.add_of_other_kind()
+    log = tmp_path / "log.jsonl"
+    workload = {"what": "matmul", "args": SIZES, "log": log, "trials": 40, "policy": QUICK}
+    found = tune_job([{**workload, "devices": "each"}], fleet=nodes.address, seed=0, progress=False)
+    assert len(found) == 2
+    kinds = _by_kind(log)
+    assert {tuned.best.device["name"] for tuned in found} == set(kinds)
+    assert [tuned.summary.trials for tuned in found] == [40, 40]
+    for name, trials in kinds.items():
+        used = {record.device["node"] for record in trials}
+        assert used <= ({other} if name.startswith("EPYC-9684X-EPYC") else {"n0", "n1"})
+    times = [[record.timestamp for record in trials] for trials in kinds.values()]
+    assert max(map(min, times)) < min(map(max, times))  # neither waits for the other's end
+
+
+def test_a_node_with_another_number_of_threads_has_a_target_of_its_own(nodes, tmp_path):
+    nodes.add_of_other_kind("one-word+container")
+    log = tmp_path / "log.jsonl"
+    workload = {"what": "matmul", "args": SIZES, "log": log, "trials": 6, "policy": QUICK}
+    found = tune_job([{**workload, "devices": "each"}], fleet=nodes.address, seed=0, progress=False)
+    targets = {tuned.device["name"][:4]: tuned.task.target for tuned in found}
+    threads = 3  # of the pretended machine
+    own = "llvm" if available_cpus() == threads else f"llvm -threads={threads}"
+    assert str(targets["EPYC"]) == own
+    assert all(tuned.best is not None for tuned in found)
+    assert {tuned.best.target for tuned in found} == {str(target) for target in targets.values()}
+
+
+def test_a_kind_that_is_killed_ends_its_search_alone(nodes, tmp_path):
+    other = nodes.add_of_other_kind()
+    log, errors = tmp_path / "log.jsonl", tmp_path / "errors"
+    with open(errors, "w") as stream:
+        line = [*command(log, 120, nodes.address), "--devices", "each"]
+        tuner = subprocess.Popen(line, stderr=stream, stdout=subprocess.DEVNULL, cwd=tmp_path)
+        while tuner.poll() is None and (not log.exists() or len(_by_kind(log)) < 2):
+            time.sleep(0.1)
+        assert tuner.poll() is None, errors.read_text()
+        nodes.kill(other)
+        assert tuner.wait(300) == 2
+    said = errors.read_text().splitlines()[-1]
+    assert "1 of 2 workloads could not be measured: matmul on EPYC-9684X-" in said
+    assert f"{other}: the node is gone" in said
+    counts = sorted(len(trials) for trials in _by_kind(log).values())
+    assert counts[0] < 120 <= counts[1]
+
+
+def test_ctrl_c_ends_the_searches_of_all_kinds(nodes, tmp_path):
+    nodes.add_of_other_kind()
+    log = tmp_path / "log.jsonl"
+    line = [*command(log, 10_000, nodes.address), "--devices", "each"]
+    tuner = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    while tuner.poll() is None and (not log.exists() or len(_by_kind(log)) < 2):
+        time.sleep(0.1)
+    tuner.send_signal(signal.SIGINT)
+    _, said = tuner.communicate(timeout=60)
+    assert tuner.returncode == 130
+    last = said.splitlines()[-1]
+    assert "interrupted after" in last
+    assert "trials of 2 workloads" in last
+    assert "Traceback" not in said
 
 
 def test_a_cluster_is_reached_by_its_client_server(tmp_path):

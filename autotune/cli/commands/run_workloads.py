@@ -13,6 +13,7 @@ from autotune.cli.options.run_plans import WorkloadPlan, make_plans, workload_er
 from autotune.cli.options.search_checks import transfer_errors
 from autotune.cli.terminal.output import MISTAKE, NOTHING_FOUND, StopError, print_raw
 from autotune.cli.terminal.signals import exit_code
+from autotune.fleet.kinds import EACH
 from autotune.measure.measurer import Measurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.report.display.run_display import View, make_display
@@ -23,7 +24,8 @@ from autotune.system.words import counted
 from autotune.task.task import Task
 from autotune.tuner.run.events import TuneSummary
 from autotune.tuner.run.limits import Deadline
-from autotune.tuner.run.portfolio import Portfolio
+from autotune.tuner.run.parallel.each_kind import each_kind
+from autotune.tuner.run.parallel.kinds_at_once import tune_sessions
 from autotune.tuner.run.session import Session
 from autotune.tuner.run.tuning_job import TuningRequest, make_measurer, make_prior, make_session
 from records import ranked
@@ -50,33 +52,39 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
     try:
         with contextlib.ExitStack() as around:
             display = make_display(View(options.view), progress, print_raw)
-            fork_servers = [fork_server, *[None] * (len(plans) - 1)]
+            fleet = plans[0].options.fleet
+            if fleet is not None and any(plan.options.devices == EACH for plan in plans):
+                around.enter_context(fleet)
+            numbered = each_kind([_request(plan) for plan in plans])
+            requests = [request for _, request in numbered]
+            fork_servers = [fork_server, *[None] * (len(requests) - 1)]
             measurers = [
-                around.enter_context(make_measurer(_request(plan), seed, deadline, own))
-                for plan, own in zip(plans, fork_servers, strict=True)
+                around.enter_context(make_measurer(request, seed, deadline, own))
+                for request, own in zip(requests, fork_servers, strict=True)
             ]
             measurers[0].start()  # it starts up while the template is traced here
-            for number, plan in enumerate(plans, 1):
-                with workload_errors(options, number):  # a template may refuse its arguments
-                    _require_feasible(plan.task)
+            for number, request in numbered:
+                with workload_errors(options, number + 1):  # a template may refuse its arguments
+                    _require_feasible(request.task)
             around.enter_context(display)
             sessions = []
-            for number, (plan, measurer) in enumerate(zip(plans, measurers, strict=True), 1):
-                with workload_errors(options, number):  # its operations may not be known
+            for (number, request), measurer in zip(numbered, measurers, strict=True):
+                with workload_errors(options, number + 1):  # its operations may not be known
                     with transfer_errors():
-                        prior = make_prior(_request(plan))
-                    display.open_job(workload_info(_request(plan), seed, chosen is not None))
+                        prior = make_prior(request)
+                    display.open_job(workload_info(request, seed, chosen is not None))
                     if prior is not None:
                         of = counted(prior.sources, "workload")
                         display.note(f"learned from {prior.measurements} measurements of {of}")
-                    sessions.append(make_session(_request(plan), measurer, seed, prior))
-            summaries = Portfolio(sessions, display.on_event, deadline).run()
+                    sessions.append(make_session(request, measurer, seed, prior))
+            together = None if fleet is None else fleet.run_together
+            summaries = tune_sessions(sessions, display.on_event, deadline, together)
             display.conclude()
     except KeyboardInterrupt as interrupt:
         if not progress.standings:  # it was not shown what there is to do
             raise
-        raise _interrupted(progress, plans, measurers, exit_code(interrupt)) from None
-    _exit_code(plans, sessions, summaries)
+        raise _interrupted(progress, requests, measurers, exit_code(interrupt)) from None
+    _exit_code(requests, sessions, summaries)
 
 
 def _request(plan: WorkloadPlan) -> TuningRequest:
@@ -113,21 +121,21 @@ def _require_feasible(task: Task) -> None:
 
 def _interrupted(
     progress: RunProgress,
-    plans: Sequence[WorkloadPlan],
+    requests: Sequence[TuningRequest],
     measurers: Sequence[Measurer],
     code: int,
 ) -> StopError:
     """Return the line on the results in the logs, which may be newer than the displayed ones."""
     shown = progress.standings
     statuses = [
-        _logged(shown[plan.label], plan, measurer)
-        for plan, measurer in zip(plans, measurers, strict=True)
-        if plan.label in shown
+        _logged(shown[request.label], request, measurer)
+        for request, measurer in zip(requests, measurers, strict=True)
+        if request.label in shown
     ]
     trials = sum(status.trial for status in statuses)
     if not trials:
         return StopError(code, "interrupted before anything was measured")
-    logs = ", ".join(dict.fromkeys(str(plan.store.path) for plan in plans))
+    logs = ", ".join(dict.fromkeys(str(request.store.path) for request in requests))
     rest = f"they are in {logs}, and the same command goes on from there"
     if len(statuses) > 1:
         done = f"{trials} trials of {len(statuses)} workloads"
@@ -138,10 +146,12 @@ def _interrupted(
     return StopError(code, f"interrupted after {trials}{wanted} trials{best}; {rest}")
 
 
-def _logged(status: WorkloadStatus, plan: WorkloadPlan, measurer: Measurer) -> WorkloadStatus:
+def _logged(
+    status: WorkloadStatus, request: TuningRequest, measurer: Measurer
+) -> WorkloadStatus:
     """Return the status of a workload from its log."""
     found = valid_records(
-        plan.task, plan.store.load(), _log.info, plan.options.any_device, measurer.device
+        request.task, request.store.load(), _log.info, request.any_device, measurer.device
     )
     records = [record for _, record in found]
     trials = sum(record.is_trial for record in records)
@@ -149,20 +159,20 @@ def _logged(status: WorkloadStatus, plan: WorkloadPlan, measurer: Measurer) -> W
 
 
 def _exit_code(
-    plans: Sequence[WorkloadPlan], sessions: Sequence[Session], summaries: Sequence[TuneSummary]
+    requests: Sequence[TuningRequest], sessions: Sequence[Session], summaries: Sequence[TuneSummary]
 ) -> None:
     """Raise StopError if a workload failed, or nothing valid was found for one."""
     failed = [f"{s.job}: {s.error}" for s in sessions if s.error is not None]
     if failed:
         what = f"{len(failed)} of {len(sessions)} workloads could not be measured"
         raise StopError(MISTAKE, f"{what}: {'; '.join(failed)}")
-    for plan, summary in zip(plans, summaries, strict=True):
+    for request, summary in zip(requests, summaries, strict=True):
         if summary.best is None:
-            name = f"{plan.label}: " if plan.label else ""
-            raise StopError(NOTHING_FOUND, f"{name}{_nothing_valid(plan, summary)}")
+            name = f"{request.label}: " if request.label else ""
+            raise StopError(NOTHING_FOUND, f"{name}{_nothing_valid(request, summary)}")
 
 
-def _nothing_valid(plan: WorkloadPlan, summary: TuneSummary) -> str:
+def _nothing_valid(request: TuningRequest, summary: TuneSummary) -> str:
     """Return why nothing was found."""
     if not summary.trials and summary.refused:
         return f"nothing was measured: {refusals_text(summary.refused)}"
@@ -171,6 +181,6 @@ def _nothing_valid(plan: WorkloadPlan, summary: TuneSummary) -> str:
         return f"nothing was measured{' before the time was over; give more' if over else ''}"
     return (
         f"nothing valid was found in {counted(summary.trials, 'trial')}: "
-        f"{failures_text(summary.failures)}, the first one in {plan.store.path}: "
+        f"{failures_text(summary.failures)}, the first one in {request.store.path}: "
         f"{summary.first_error}"
     )

@@ -23,7 +23,7 @@ from autotune.cli.options.search_checks import check_search
 from autotune.errors import UsageError
 from autotune.system.words import closest
 from autotune.tuner.factory import OPTUNA, check_tuner
-from autotune.tuner.run.tuning_job import check_fleet, check_parts
+from autotune.tuner.run.tuning_job import check_each, check_fleet, check_parts
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ def _checked(options: WorkloadOptions) -> WorkloadOptions:
     check_parts(options.cost_model, options.features, options.measurer)
     has_fleet = options.fleet is not None
     check_fleet(has_fleet, options.devices, options.measurer, options.compare_on)
+    check_each(options.devices, options.any_device)
     check_search([options.tuner], options.patience, options.transfer)
     return options
 

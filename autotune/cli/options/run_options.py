@@ -272,7 +272,11 @@ class WorkloadOptions:
         scope=OptionScope.RUN,
     )
     devices: str | None = option(
-        _typer("Which devices of the fleet: part of a name, or any.  [most of a kind]", "NAME"),
+        _typer(
+            "Which devices of the fleet: part of a name, any, or a search for each kind of them: "
+            "each.  [most of a kind]",
+            "NAME",
+        ),
         _name,
     )
     compare_on: str = option(

@@ -112,6 +112,15 @@ class ModelTuner(Tuner):
         self._owed = False
         self._held: list[int] = []
         self._proposed_from: Acquisition | None = None
+        self.learns_from_others = prior is None
+        self._new_prior: TransferPrior | None = None
+
+    def transfer(self, prior: TransferPrior) -> None:
+        """Take in a prior; what is predicted already is predicted anew with the next results."""
+        if self._acquisition is None:
+            self._surrogate.prior = prior
+        else:
+            self._new_prior = prior
 
     def tell(self, observations: Iterable[Observation]) -> None:
         """Take in measurements; see :meth:`Tuner.tell`."""
@@ -241,14 +250,23 @@ class ModelTuner(Tuner):
         if told != surrogate.told:
             self._fit_pending()
             surrogate.take(told, self._chooser(told))
+            changed = self._take_prior()
             overdue = surrogate.overdue
             if overdue:
                 surrogate.learn(self._chooser(told), trends=self._trees_at_once())
                 self._rank()
-            self._update_acquisition(surrogate.drop_prior_if_harmful() or overdue)
+            changed |= surrogate.drop_prior_if_harmful()
+            self._update_acquisition(changed or overdue)
         elif self._acquisition is not None:
             self._acquisition.drop_fantasies()
         return self._search(rng) if self._acquisition is None else self._acquisition
+
+    def _take_prior(self) -> bool:
+        """Let the surrogate follow a prior that was transferred; return whether there was one."""
+        prior, self._new_prior = self._new_prior, None
+        if prior is not None:
+            self._surrogate.prior = prior
+        return prior is not None
 
     def _trees_at_once(self) -> bool:
         """Whether the trees learn before a proposal, because they are long overdue.

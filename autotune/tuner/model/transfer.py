@@ -15,6 +15,7 @@ from autotune.system.words import counted
 from autotune.tuner.base import Observation
 from autotune.tuner.model.trends import ValueCache
 from records import Record, workload_key
+from records.record import without_node
 from search_spaces import Knob, Space
 from search_spaces.knob import as_value
 
@@ -80,7 +81,7 @@ class TransferPrior:
         encoder = _Encoder(space)
         groups: dict[str, list[Record]] = {}
         for record in filter(lambda record: record.is_trial, records):
-            key = f"{workload_key(record)} {record.device}"
+            key = f"{workload_key(record)} {without_node(record.device)}"
             groups.setdefault(key, []).append(record)
         given = [g for g in groups.values() if len(g) >= LEAST and encoder.knows(g[0])]
         believed = [_believed(group, least_s(group[0])) for group in given]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from autotune.system.interrupts import ThreadedCall
 from autotune.tuner.base import Observation, Tuner
+from autotune.tuner.model.transfer import TransferPrior
 
 # How long the interpreter stays with one thread. By default it is 5 ms, which whoever hands out
 # work to other processes would wait for after each message.
@@ -19,10 +20,15 @@ class BackgroundTask:
     Leaving the context waits for the thread, except at an interrupt, which ends the program.
 
     work: the work. Its argument is a function that returns whether the caller waits for it.
+    in_thread: whether a thread does it; else `start` does what must be done, and a piece of the
+        rest.
     """
 
-    def __init__(self, work: Callable[[Callable[[], bool]], object]) -> None:
+    def __init__(
+        self, work: Callable[[Callable[[], bool]], object], in_thread: bool = True
+    ) -> None:
         self._work = work
+        self._in_thread = in_thread
         self._waited_for = False
         self._call: ThreadedCall[object] | None = None
         self._interval_s = sys.getswitchinterval()
@@ -45,7 +51,12 @@ class BackgroundTask:
 
     def start(self) -> None:
         """Start the thread, unless `wait` was called before: then nothing is done."""
-        if not self._waited_for:
+        if self._waited_for:
+            return
+        if not self._in_thread:
+            answers = iter([False])
+            self._work(lambda: next(answers, True))
+        else:
             sys.setswitchinterval(min(_SWITCH_S, self._interval_s))
             self._call = ThreadedCall(lambda: self._work(lambda: self._waited_for))
 
@@ -71,6 +82,10 @@ class Learner:
         # By what share of the best time the tuner expects all further measurements to better it.
         self.gain: float | None = None
         self.at_once = at_once
+        # Returns what other devices have measured meanwhile, if that is worth learning.
+        self.others: Callable[[], TransferPrior | None] = lambda: None
+        self.learns_from_others = tuner.learns_from_others
+        self.in_thread = True  # whether the tuner's work during builds is done by a thread
         # The tuner's work during the present builds.
         self.background = BackgroundTask(lambda _: None)
         self._tuner = tuner
@@ -85,6 +100,8 @@ class Learner:
 
     def learn(self, goes_on: bool) -> None:
         """Give the tuner the new results; estimate the gain if that is due and the run goes on."""
+        if (prior := self.others()) is not None:
+            self._tuner.transfer(prior)
         untold, self._untold = self._untold, []
         self._tuner.tell(untold)
         self._due = True
@@ -93,7 +110,9 @@ class Learner:
 
     def beside_builds(self, unmeasured: int) -> BackgroundTask:
         """Return the tuner's work during builds; `unmeasured` candidates of the batch are left."""
-        self.background = BackgroundTask(lambda waited_for: self._work(unmeasured, waited_for))
+        self.background = BackgroundTask(
+            lambda waited_for: self._work(unmeasured, waited_for), self.in_thread
+        )
         return self.background
 
     def _work(self, unmeasured: int, waited_for: Callable[[], bool]) -> None:

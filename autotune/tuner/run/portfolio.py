@@ -156,6 +156,7 @@ class Portfolio:
     sessions: new ones, at least one.
     on_event: told what happens.
     deadline: when all of them end.
+    is_whole: whether these are all workloads of the run.
     """
 
     def __init__(
@@ -163,10 +164,12 @@ class Portfolio:
         sessions: Sequence[Session],
         on_event: EventCallback = ignore_event,
         deadline: Deadline | None = None,
+        is_whole: bool = True,
     ) -> None:
         self._sessions = list(sessions)
         self._on_event = on_event
         self._deadline = deadline or Deadline()
+        self._is_alone = is_whole and len(self._sessions) == 1
         self._served = [-1] * len(self._sessions)
         self._left = TimeLeft(len(self._sessions))
         # Those that may keep their processes, the latest first.
@@ -222,7 +225,7 @@ class Portfolio:
         try:
             part()
         except AutotuneError as error:
-            if len(self._sessions) == 1:
+            if self._is_alone:
                 raise
             session.fail(error)
 

@@ -62,6 +62,9 @@ class Trials:
             "seed": seed,
         }
         self.store = store
+        # Devices of the same run for which the workload is tuned, too: their records are no
+        # surprise.
+        self.beside: Sequence[Mapping[str, Any]] = ()
         self._journal: Journal | JournalPart = Journal(store)
         self._claimed: set[Entry] = set()
         self._drafts: dict[int, _Draft] = {}
@@ -145,7 +148,7 @@ class Trials:
         """
         read = self._journal.new_records()
         news = valid_records(
-            self._task, read, self._notify, self._any_device, self._common["device"]
+            self._task, read, self._notify, self._any_device, self._common["device"], self.beside
         )
         self._notify = _log.info  # other machines may append to the log all the time
         # What does not count is measured again, unless another record of it does.

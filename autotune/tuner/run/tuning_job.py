@@ -14,6 +14,7 @@ from autotune.cost_model.xgboost_model import load_alone
 from autotune.errors import UsageError
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_measurer import ONE, FleetMeasurer
+from autotune.fleet.kinds import EACH, Wanted
 from autotune.measure.custom_measurer import LOCAL, CustomMeasurer, MeasurerChoice, find_measurer
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.measurer import Measurer
@@ -27,8 +28,8 @@ from autotune.tuner.model.model_tuner import default_model
 from autotune.tuner.model.transfer import TransferPrior, doubted_text
 from autotune.tuner.run.events import EventCallback, TuneSummary, ignore_event
 from autotune.tuner.run.limits import TRIALS, Deadline, Limits
+from autotune.tuner.run.parallel.kinds_at_once import tune_sessions
 from autotune.tuner.run.parallel.parallel_session import new_session
-from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.run.session import Session
 from autotune.tuner.run.task_features import LOOPS, FeaturesChoice, find_features
 from records import RecordStore
@@ -56,7 +57,8 @@ class TuningRequest:
     features: FeaturesChoice = LOOPS  # What it reads of candidates.
     measurer: MeasurerChoice = LOCAL
     fleet: Fleet | None = None  # Measures in place of this machine; all requests of a run share it.
-    devices: str | None = None  # Of the fleet: "any", or part of a name; None for most of a kind.
+    # Of the fleet: "any", "each", part of a name, or a kind of device; None for most of a kind.
+    devices: Wanted = None
     compare_on: str = ONE  # Devices of the fleet that finalists are timed on: "one", or "all".
 
 
@@ -79,6 +81,14 @@ def check_fleet(
         raise UsageError("devices are those of a fleet, and there is none")
     if compare_on != ONE and not has_fleet:
         raise UsageError("finalists are compared on all devices of a fleet, and there is none")
+
+
+def check_each(devices: Wanted, any_device: bool) -> None:
+    """Raise UsageError if searches for each kind of device were to count each other's records."""
+    if devices == EACH and any_device:
+        raise UsageError(
+            "each kind of device has a search of its own: records from any device cannot count"
+        )
 
 
 def tune_requests(
@@ -106,7 +116,9 @@ def tune_requests(
             make_session(request, measurer, seed, make_prior(request))
             for request, measurer in zip(requests, measurers, strict=True)
         ]
-        return Portfolio(sessions, on_event, deadline).run()
+        fleet = requests[0].fleet
+        together = None if fleet is None else fleet.run_together
+        return tune_sessions(sessions, on_event, deadline, together)
 
 
 def make_measurer(

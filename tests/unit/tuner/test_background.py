@@ -46,6 +46,25 @@ def test_what_it_raises_comes_out_at_the_end_and_it_does_not_begin_once_waited_f
         assert not thinking.is_running
 
 
+def test_without_a_thread_it_is_done_at_once_with_a_piece_of_what_can_wait():
+    begun, pieces = [], []
+
+    def work(waited_for):
+        begun.append(threading.get_ident())
+        while not waited_for():
+            pieces.append(len(pieces))
+
+    with BackgroundTask(work, in_thread=False) as thinking:
+        assert begun == []
+        thinking.start()
+        assert (begun, pieces) == ([threading.get_ident()], [0])
+        assert not thinking.is_running
+    with BackgroundTask(work, in_thread=False) as thinking:
+        thinking.wait()
+        thinking.start()
+    assert len(begun) == 1
+
+
 def test_no_interrupt_of_who_waits_keeps_it_from_its_end():
     begun, ended = [], []
 

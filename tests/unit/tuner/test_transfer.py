@@ -11,6 +11,7 @@ from autotune.errors import UsageError
 from autotune.measure.recorded_measurer import Recording
 from autotune.reuse.valid_records import least_costs
 from autotune.task.task import Task
+from autotune.tuner.base import Observation
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.replay.replay_tuner import replay
@@ -102,3 +103,53 @@ def test_what_other_workloads_need_at_least_is_told_of_templates_that_are_known(
     assert of("matmul", m=1024, n=1024, k=1024) > of("matmul", m=4, n=4, k=4) > 0
     assert of("matmul", "cuda -arch=sm_90", m=4, n=4, k=4) > 0
     assert of("reduce", m=2**70, n=1) == of("matmul", rows=3) == of("former", m=1) == 0
+
+
+# -- in the middle of a search --------------------------------------------------------------------
+
+
+def _searched(tuner, recording, trials):
+    """Let a tuner measure, one candidate at a time; return which."""
+    found = []
+    while len(found) < trials and (batch := tuner.ask(1)):
+        found += batch
+        result = recording.results[batch[0]]
+        cost_s = None if result.error is not None else result.costs_s[0]
+        tuner.tell([Observation(batch[0], cost_s)])
+    return found
+
+
+def test_what_others_have_measured_meanwhile_guides_the_first_proposals():
+    recording = Recording.of(records(64), "here")
+    tuner = make_tuner("model", recording.space, 0)
+    _searched(tuner, recording, 1)
+    tuner.transfer(TransferPrior.of(records(64, slower=3.0), recording.space))
+    costs_s = [recording.results[index].costs_s[0] for index in _searched(tuner, recording, 2)]
+    assert costs_s == [1.5, 1.5]  # the next fastest: the default is the optimum itself
+
+
+def test_what_others_have_measured_changes_guesses_that_were_made_before():
+    recording = Recording.of(records(64), "here")
+    tuner = make_tuner("model", recording.space, 0)
+    _searched(tuner, recording, 9)
+    acquisition = tuner._acquisition
+    before = acquisition.predict_log_times(np.arange(len(recording.space)))
+    prior = TransferPrior.of(records(16), recording.space)
+    tuner.transfer(prior)
+    assert tuner._surrogate.prior is None  # its guesses are those without it until the next results
+    _searched(tuner, recording, 1)
+    tuner.ask(1)
+    assert tuner._surrogate.prior is prior
+    after = acquisition.predict_log_times(np.arange(len(recording.space)))
+    assert not np.allclose(before, after)
+
+
+def test_a_later_prior_takes_the_place_of_the_earlier_one():
+    recording = Recording.of(records(64), "here")
+    tuner = make_tuner("model", recording.space, 0)
+    first, second = (TransferPrior.of(records(best), recording.space) for best in (16, 64))
+    tuner.transfer(first)
+    tuner.transfer(second)
+    assert tuner._surrogate.prior is second
+    found = _searched(tuner, recording, 12)
+    assert min(recording.results[i].cost_s for i in found) == recording.optimum_s

@@ -1,0 +1,48 @@
+"""A request for each kind of device in the cluster, in place of one for all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from autotune.fleet.kinds import EACH, kind_names
+from autotune.fleet.roster import kinds_of
+from autotune.target import Target
+from autotune.tuner.run.tuning_job import TuningRequest
+
+
+def each_kind(requests: Sequence[TuningRequest]) -> list[tuple[int, TuningRequest]]:
+    """Return the requests of a run, those for "each" kind of device once for each kind there is.
+
+    Each comes with its position among those given. The label of one of several kinds names it, and
+    its target says of the device what rules look at, where that is not as on this machine. The
+    fleet is connected to, and should be entered until the run ends.
+
+    UsageError if the fleet has no device for a target, or cannot be used.
+    """
+    found: list[tuple[int, TuningRequest]] = []
+    known: dict[str, list[tuple[dict[str, Any], Target]]] = {}
+    for number, request in enumerate(requests):
+        if request.devices != EACH or request.fleet is None:
+            found.append((number, request))
+            continue
+        target = str(request.task.target)
+        if target not in known:
+            known[target] = kinds_of(request.fleet, request.task.target)
+        found += [(number, own) for own in _requests(request, known[target])]
+    return found
+
+
+def _requests(
+    request: TuningRequest, kinds: Sequence[tuple[dict[str, Any], Target]]
+) -> list[TuningRequest]:
+    """Return a request for each of some kinds of devices, each with its target."""
+    made = []
+    task, label = request.task, request.label or request.task.workload.template
+    names = kind_names([device for device, _ in kinds])
+    for (device, target), name in zip(kinds, names, strict=True):
+        own = task if target == task.target else task.with_target(target)
+        title = f"{label} on {name}" if len(kinds) > 1 else request.label
+        made.append(replace(request, task=own, devices=device, label=title))
+    return made
