@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.builder import BuiltFunction, build_task
 from autotune.errors import NoRecordError, UsageError
 from autotune.fleet.fleet import Fleet
-from autotune.fleet.kinds import EACH, same_kind
+from autotune.fleet.kinds import same_kind
 from autotune.report.display.base import Display
 from autotune.report.display.notebook import NotebookDisplay, in_notebook, show_in_cell, table_html
 from autotune.report.display.run_display import View, make_display
@@ -320,9 +320,7 @@ def _tune(
             call(event)
 
     with contextlib.ExitStack() as around:
-        if requests[0].fleet is not None and any(r.devices == EACH for r in requests):
-            around.enter_context(requests[0].fleet)
-            requests = [request for _, request in each_kind(requests)]
+        requests = [request for _, request in around.enter_context(each_kind(requests))]
         around.enter_context(display)
         for request in requests:
             try:

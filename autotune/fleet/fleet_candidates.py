@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -102,6 +102,11 @@ class FleetCandidates(Measurer):
     def width(self) -> int:
         """Devices that can measure now; it may change during a run."""
         return len(self._roster.ready)
+
+    @property
+    def places(self) -> Collection[str]:
+        """Names of the devices that can measure now."""
+        return [device.name for device in self._roster.ready]
 
     def submit(self, candidate: MeasureInput) -> None:
         """Begin to build and run a candidate on any free device; queue it if none is free."""

@@ -25,6 +25,11 @@ class Measurer(ABC):
     device: Mapping[str, Any] | None = None
     overlap: bool = False  # Whether candidates are built while others run.
 
+    @property
+    def places(self) -> Collection[str]:
+        """Names of the devices that measure now, of several that workloads may share."""
+        return ()
+
     def __enter__(self) -> Self:
         return self
 

@@ -156,6 +156,11 @@ class SimulatedFleet(Measurer):
         self._pass_time()
         return len(self._lost_at)
 
+    @property
+    def places(self) -> Collection[str]:
+        """The name of their kind, whose devices are all that there are of it."""
+        return [str(self.device["name"])]
+
     def submit(self, candidate: MeasureInput) -> None:
         """Let the first free device run a candidate."""
         self._pass_time()

@@ -13,7 +13,6 @@ from autotune.cli.options.run_plans import WorkloadPlan, make_plans, workload_er
 from autotune.cli.options.search_checks import transfer_errors
 from autotune.cli.terminal.output import MISTAKE, NOTHING_FOUND, StopError, print_raw
 from autotune.cli.terminal.signals import exit_code
-from autotune.fleet.kinds import EACH
 from autotune.measure.measurer import Measurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.report.display.run_display import View, make_display
@@ -52,10 +51,7 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
     try:
         with contextlib.ExitStack() as around:
             display = make_display(View(options.view), progress, print_raw)
-            fleet = plans[0].options.fleet
-            if fleet is not None and any(plan.options.devices == EACH for plan in plans):
-                around.enter_context(fleet)
-            numbered = each_kind([_request(plan) for plan in plans])
+            numbered = around.enter_context(each_kind([_request(plan) for plan in plans]))
             requests = [request for _, request in numbered]
             fork_servers = [fork_server, *[None] * (len(requests) - 1)]
             measurers = [
@@ -77,6 +73,7 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
                         of = counted(prior.sources, "workload")
                         display.note(f"learned from {prior.measurements} measurements of {of}")
                     sessions.append(make_session(request, measurer, seed, prior))
+            fleet = plans[0].options.fleet
             together = None if fleet is None else fleet.run_together
             summaries = tune_sessions(sessions, display.on_event, deadline, together)
             display.conclude()

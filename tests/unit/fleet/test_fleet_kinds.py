@@ -148,9 +148,10 @@ def test_nodes_with_other_numbers_of_threads_are_a_kind_with_a_target_of_its_own
             runner.unlike = {"made_for": {**made_for(Target("llvm")), "threads": more}}
 
     cluster = FakeCluster("x", "a", "b", prepare=prepare)
-    with fleet_on(cluster) as fleet:
-        request = TuningRequest(_task(), RecordStore(tmp_path / "log"), fleet=fleet, devices="each")
-        (_, here), (_, other) = each_kind([request])
+    fleet = fleet_on(cluster)
+    request = TuningRequest(_task(), RecordStore(tmp_path / "log"), fleet=fleet, devices="each")
+    with each_kind([request]) as found:
+        (_, here), (_, other) = found
     assert (str(here.task.target), str(other.task.target)) == ("llvm", f"llvm -threads={more}")
     assert other.label == f"matmul on Zen 4, {more} threads"
     assert here.task is request.task
@@ -163,12 +164,15 @@ def test_nodes_with_other_numbers_of_threads_are_a_kind_with_a_target_of_its_own
 
 def _labels(cluster, tmp_path, *workloads):
     store = RecordStore(tmp_path / "log")
-    with fleet_on(cluster) as fleet:
-        requests = [
-            TuningRequest(_task(m=size), store, label=label, fleet=fleet, devices=devices)
-            for size, label, devices in workloads
-        ]
-        return [(number, request.label) for number, request in each_kind(requests)]
+    fleet = fleet_on(cluster)
+    requests = [
+        TuningRequest(_task(m=size), store, label=label, fleet=fleet, devices=devices)
+        for size, label, devices in workloads
+    ]
+    with each_kind(requests) as found:
+        assert not cluster.ended
+    assert cluster.ended
+    return [(number, request.label) for number, request in found]
 
 
 def test_each_workload_has_a_request_for_each_kind_whose_label_names_it(tmp_path):
@@ -249,8 +253,8 @@ def _timed(runner):
     runner.takes = runner.takes_default = 2.0 if runner.device is XEON else 1.0
     whole = runner.measure
 
-    def measure(spec, each, known, built, code):
-        whole(spec, each, known, built, code)
+    def measure(spec, each, *more):
+        whole(spec, each, *more)
         cost_s = 1e-6 * abs(runner.cost(each.config.index % 1000))
         return MeasureResult(costs_s=(cost_s,), code_hash=None), 0.5
 
@@ -276,8 +280,8 @@ def test_a_job_has_a_winner_for_each_kind_in_one_log(tmp_path, cluster):
 
 def test_kinds_measure_at_the_same_time(tmp_path, cluster):
     tune_job(_job(tmp_path, trials=20), fleet="auto", seed=0, progress=False)
-    # 20 candidates take the Xeon 40 seconds; the two others are done long before.
-    assert 40.0 <= cluster.now < 50.0
+    # 20 candidates take the Xeon 40 seconds, and the two others 10: in turns that would be 50.
+    assert cluster.now < 46.0
 
 
 def test_a_kind_that_vanishes_leaves_the_search_of_the_other(tmp_path, cluster):
@@ -330,10 +334,10 @@ def test_the_table_at_the_end_names_the_kind_of_each_winner(tmp_path, cluster, c
 def test_a_run_of_which_a_kind_has_vanished_ends_with_its_name(tmp_path, cluster, capsys):
     answer = type(cluster).call
 
-    def call(runner, method, *args):
+    def call(runner, method, *args, **more):
         if method == "measure" and runner.node.name == "x" and len(runner.measured) == 3:
             cluster.kill("x")
-        return answer(cluster, runner, method, *args)
+        return answer(cluster, runner, method, *args, **more)
 
     cluster.call = call
     log = tmp_path / "log.jsonl"

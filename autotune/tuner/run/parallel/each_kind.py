@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +13,25 @@ from autotune.target import Target
 from autotune.tuner.run.tuning_job import TuningRequest
 
 
-def each_kind(requests: Sequence[TuningRequest]) -> list[tuple[int, TuningRequest]]:
-    """Return the requests of a run, those for "each" kind of device once for each kind there is.
+@contextlib.contextmanager
+def each_kind(requests: Sequence[TuningRequest]) -> Iterator[list[tuple[int, TuningRequest]]]:
+    """Give the requests of a run, those for "each" kind of device once for each kind there is.
 
     Each comes with its position among those given. The label of one of several kinds names it, and
     its target says of the device what rules look at, where that is not as on this machine. The
-    fleet is connected to, and should be entered until the run ends.
+    fleet stays connected until the block ends.
 
     UsageError if the fleet has no device for a target, or cannot be used.
     """
+    fleets = dict.fromkeys(request.fleet for request in requests if request.devices == EACH)
+    with contextlib.ExitStack() as around:
+        for fleet in filter(None, fleets):
+            around.enter_context(fleet)
+        yield _numbered(requests)
+
+
+def _numbered(requests: Sequence[TuningRequest]) -> list[tuple[int, TuningRequest]]:
+    """Return the requests of each kind, with their positions among those given."""
     found: list[tuple[int, TuningRequest]] = []
     known: dict[str, list[tuple[dict[str, Any], Target]]] = {}
     for number, request in enumerate(requests):

@@ -1,4 +1,4 @@
-"""Workloads on several kinds of devices: each kind has its own, and all kinds are busy at once."""
+"""Workloads on several kinds of devices: those of one kind get turns, and all kinds are busy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 
 from autotune.cost_model.xgboost_model import load_alone
-from autotune.fleet.kinds import by_kind, same_kind
+from autotune.fleet.kinds import same_kind
 from autotune.tuner.model.transfer import LEAST, TransferError, TransferPrior
 from autotune.tuner.run.events import Event, EventCallback, Measured, TuneSummary
 from autotune.tuner.run.limits import Deadline
@@ -31,16 +31,16 @@ def tune_sessions(
 ) -> list[TuneSummary]:
     """Tune the workloads of a run, until each has reached a limit; return the result of each.
 
-    Workloads that are measured on one kind of device get turns. Different kinds go on at the same
-    time, and searches of one workload learn from each other which configurations are fast. One that
-    cannot be measured is given up, and its summary says so.
+    Workloads that are measured on the same devices get turns. Others go on at the same time, and
+    searches of one workload on several kinds of devices learn from each other which configurations
+    are fast. One that cannot be measured is given up, and its summary says so.
 
     run_together: lets several kinds go on at the same time; None if there is one device.
 
     AutotuneError if the only workload cannot be measured, or one does not fit its goal.
     """
-    groups = [[*sessions]] if run_together is None else _by_kind(sessions)
-    if run_together is None or len(groups) == 1:
+    groups = [] if run_together is None else _groups(sessions)
+    if run_together is None or len(groups) < 2:
         return Portfolio(sessions, on_event, deadline).run()
     relay, kinds = _Relay(on_event, len(groups)), []
     for number, group in enumerate(groups):
@@ -56,10 +56,19 @@ def tune_sessions(
     return [session.summary for session in sessions if session.summary is not None]
 
 
-def _by_kind(sessions: Sequence[Session]) -> list[list[Session]]:
-    """Return the sessions of each kind of device, in order."""
-    devices = {str(i): session.measurer.device or {} for i, session in enumerate(sessions)}
-    return [[sessions[int(name)] for name in group] for group in by_kind(devices)]
+def _groups(sessions: Sequence[Session]) -> list[list[Session]]:
+    """Return sessions with those that share devices with them, directly or by others."""
+    by_places: dict[frozenset[str], list[int]] = {}  # of thousands of sessions few differ
+    for number, session in enumerate(sessions):
+        by_places.setdefault(frozenset(session.measurer.places), []).append(number)
+    groups: list[tuple[frozenset[str], list[int]]] = []
+    for places, numbers in by_places.items():
+        for group in [group for group in groups if group[0] & places]:
+            groups.remove(group)
+            places |= group[0]
+            numbers = [*group[1], *numbers]
+        groups.append((places, numbers))
+    return [[sessions[number] for number in sorted(numbers)] for _, numbers in groups]
 
 
 def _is_other_kind(own: Session, other: Session) -> bool:

@@ -7,14 +7,19 @@ import pytest
 from support.parallel_runs import fleet, recording
 
 from autotune.errors import AutotuneError
-from autotune.measure.simulated_fleet import CommonClock, VirtualClock
+from autotune.measure.simulated_fleet import (
+    CommonClock,
+    SimulatedAnswers,
+    SimulatedFleet,
+    VirtualClock,
+)
 from autotune.tuner.base import Tuner
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.replay.recorded_task import RecordedTask
 from autotune.tuner.run.events import End, Finished, Measured
 from autotune.tuner.run.limits import Deadline, Limits
-from autotune.tuner.run.parallel.kinds_at_once import GROWTH, OtherKinds, tune_sessions
+from autotune.tuner.run.parallel.kinds_at_once import GROWTH, OtherKinds, _groups, tune_sessions
 from autotune.tuner.run.parallel.parallel_session import new_session
 from autotune.tuner.search.baselines import GridTuner
 from records import RecordStore
@@ -104,6 +109,30 @@ def test_workloads_of_one_kind_get_turns_while_another_kind_is_busy(tmp_path):
     summaries = run.run()
     assert [summary.trials for summary in summaries] == [40, 40, 40]
     assert run.clock() <= 40.0  # that of the one kind; the other kind needs 20 seconds meanwhile
+
+
+@pytest.mark.parametrize(
+    ("places", "groups"),
+    [
+        ("a b c", ["0", "1", "2"]),
+        ("a b a", ["02", "1"]),
+        ("a b ab", ["012"]),
+        ("ab cd bc e", ["012", "3"]),
+        ("a e bc ab", ["1", "023"]),
+    ],
+)
+def test_workloads_that_share_a_device_do_not_measure_at_the_same_time(places, groups, tmp_path):
+    class Somewhere(SimulatedFleet):
+        places = ()
+
+    run = Run(tmp_path)
+    for names in places.split():
+        session = run.add(FAST, recording())
+        session.measurer = Somewhere(1, SimulatedAnswers.of(recording()))
+        session.measurer.places = [*names]
+    numbers = {id(session): str(number) for number, session in enumerate(run.sessions)}
+    found = ["".join(numbers[id(each)] for each in group) for group in _groups(run.sessions)]
+    assert found == groups
 
 
 def test_one_kind_alone_is_tuned_as_ever(tmp_path):
