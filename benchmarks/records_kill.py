@@ -139,24 +139,30 @@ class Writers:
         """Return what writers warned of or failed with, but for torn lines and waiting."""
         texts = [path.read_text() for path in self._folder.glob("errors-*")]
         lines = [line for text in texts for line in text.splitlines() if not line.startswith(" ")]
-        return self.ended + [line for line in lines if not any(word in line for word in EXPECTED)]
+        return self.ended + [line for line in lines if not is_expected(line)]
+
+
+def is_expected(text: str) -> bool:
+    """Whether a warning is one of those that kills, or a busy machine, give rise to."""
+    return any(word in text for word in EXPECTED)
 
 
 def read_all(log: Path, until: threading.Event, problems: list[str]) -> None:
-    """Load the log again and again; a torn last line is no problem, anything else is."""
+    """Load the log again and again; what is expected is no problem, anything else is."""
     while not until.wait(READ_EVERY_S):
         problems += problems_of(log)[1]
 
 
 def problems_of(log: Path) -> tuple[list[Record], list[str]]:
-    """Return the records of the log, and what was wrong with it but a torn last line."""
+    """Return the records of the log, and what was wrong but for torn lines and waiting."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", RecordWarning)
         try:
             records = RecordStore(log).load()
         except RecordError as error:
             return [], [str(error)]
-    return records, [str(w.message) for w in told if EXPECTED[0] not in str(w.message)]
+    texts = [str(warning.message) for warning in told]
+    return records, [text for text in texts if not is_expected(text)]
 
 
 def run(seconds: float, writers: int, killed: int, every_s: float, seed: int) -> list[Row]:

@@ -35,6 +35,8 @@ class FleetMeasurer(FleetCandidates):
     UsageError if the fleet has no such device, or cannot be used.
     """
 
+    reuses_code = True
+
     def __init__(
         self,
         fleet: Fleet,

@@ -43,7 +43,7 @@ class CustomMeasurer(Measurer):
         self._name = f"measurer {name!r}"
         self._own = own
         self.policy = self._own.policy
-        self.overlap = self._own.overlap
+        self.overlap, self.reuses_code = self._own.overlap, self._own.reuses_code
         device = self._own.device or {"kind": "measurer", "name": name}
         if not _is_device(device):
             raise UsageError(

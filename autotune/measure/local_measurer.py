@@ -66,6 +66,8 @@ class LocalMeasurer(Measurer):
     Raises TargetError if the target asks for a GPU that cannot be used.
     """
 
+    reuses_code = True
+
     def __init__(
         self,
         template: str,

@@ -24,6 +24,8 @@ class Measurer(ABC):
     # device that the target names.
     device: Mapping[str, Any] | None = None
     overlap: bool = False  # Whether candidates are built while others run.
+    # Whether a result depends on the code alone: what is the same program is then measured once.
+    reuses_code: bool = False
 
     @property
     def places(self) -> Collection[str]:

@@ -183,7 +183,9 @@ def last_line(
         where = "" if len(statuses) == 1 else f" of {lacking} of them"
         said.append(f"no final comparison{where}")
     if len(statuses) == 1 and summaries[0].ended is End.EXHAUSTED and not summaries[0].why:
-        said.append("the space holds no more")
+        copies = summaries[0].copies
+        same = f", {counted(copies, 'copy', 'copies')} aside" if copies else ""
+        said.append(f"the space holds no more{same}")
     if noise is not None:
         said.append(f"noisy machine ({percent_text(noise)})")
     said.append(duration_text(elapsed_s))

@@ -39,7 +39,8 @@ def select(
 
     Of the smallest sets it is the one with the least mean loss. A shape that no kernel keeps within
     `within` has its own limit: what the best kernel for it reaches. If more than `most` kernels
-    would be needed, all limits are raised to the least value by which `most` are enough.
+    would be needed, it is the set of `most` with the least mean loss: no shape that all kernels but
+    one suit badly decides for the others.
 
     Parameters
     ----------
@@ -62,20 +63,13 @@ def select(
         raise ValueError("some shape has no kernel")
     own = losses.min(axis=1)
     needed = set(everywhere) or set(range(losses.shape[1]))
-    steps = np.unique(np.maximum(losses[np.isfinite(losses)], within))
     limits = np.maximum(within, own)
     found = _smallest(losses, limits, needed, most)
-    if found is None:  # the least limit by which few kernels are enough, by bisection
-        low, high = 0, len(steps) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if _smallest(losses, np.maximum(steps[middle], own), needed, most) is None:
-                low = middle + 1
-            else:
-                high = middle
-        limits = np.maximum(steps[high], own)
-        found = _smallest(losses, limits, needed, most)
     if found is None:
+        assert most is not None
+        found = _least_mean(losses, most, needed)
+        limits = np.maximum(limits, losses[:, found].min(axis=1))
+    if not np.isfinite(limits).all():
         raise ValueError(f"no {most} kernels serve all shapes")
     return Selection(found, tuple(map(float, limits)))
 
@@ -149,6 +143,38 @@ def _smallest(
         if best is not None:
             return best[1]
     return None
+
+
+def _least_mean(losses: FloatMatrix, size: int, needed: set[int]) -> tuple[int, ...]:
+    """Return a set of kernels with a small mean loss, which no exchange of one kernel makes smaller.
+
+    This is the interchange heuristic for p-medians (Teitz and Bart, "Heuristic methods for
+    estimating the generalized vertex median of a weighted graph", 1968), after a greedy start.
+    A shape without a kernel weighs more than all losses.
+    """
+    every, kept = range(losses.shape[1]), list[int]()
+
+    def badness(chosen: Sequence[int]) -> tuple[int, float]:
+        least = losses[:, list(chosen)].min(axis=1)
+        served = np.isfinite(least)
+        return int((~served).sum()), float(np.log1p(least[served]).sum())
+
+    while len(kept) < min(size, len(every)):
+        last = len(kept) + 1 == size and needed.isdisjoint(kept)
+        free = [n for n in (needed if last else every) if n not in kept]
+        kept.append(min(free, key=lambda n: badness([*kept, n])))
+    while True:
+        exchanged = [
+            [*kept[:place], new, *kept[place + 1 :]]
+            for place in range(len(kept))
+            for new in every
+            if new not in kept
+        ]
+        allowed = [chosen for chosen in exchanged if not needed.isdisjoint(chosen)]
+        better = min(allowed, key=badness, default=kept)
+        if badness(better) >= badness(kept):
+            return tuple(sorted(kept))
+        kept = better
 
 
 def _mean(losses: FloatMatrix, chosen: Sequence[int]) -> float:

@@ -150,6 +150,7 @@ def _summary_json(summary: events.TuneSummary, status: WorkloadStatus) -> dict[s
         "measured": summary.measured,
         "failures": dict(summary.failures),
         "refused": dict(summary.refused),
+        "copies": summary.copies,
         "best": _best_json(summary.best, status),
         "config": summary.best and summary.best.config,
         "best_costs_s": costs_s and list(costs_s),

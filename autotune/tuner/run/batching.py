@@ -9,6 +9,7 @@ from autotune.measure.measurer import Measurer, SupportsPrebuild
 from autotune.measure.result import MeasureInput
 from autotune.task.task import Task
 from autotune.tuner.base import Tuner
+from autotune.tuner.run.copies import Copies
 from autotune.tuner.run.limits import Limits
 from autotune.tuner.run.trials import Trials
 
@@ -24,10 +25,17 @@ class BatchProposer:
 
     measurer: its builders get candidates ahead, if it is `SupportsPrebuild`.
     trials: what is measured so far.
+    copies: tells which candidates are not measured because they are the program of others.
     """
 
     def __init__(
-        self, task: Task, measurer: Measurer, tuner: Tuner, trials: Trials, limits: Limits
+        self,
+        task: Task,
+        measurer: Measurer,
+        tuner: Tuner,
+        trials: Trials,
+        limits: Limits,
+        copies: Copies | None,
     ) -> None:
         self._task = task
         self._builders = measurer if isinstance(measurer, SupportsPrebuild) else None
@@ -36,6 +44,7 @@ class BatchProposer:
         self._tuner = tuner
         self._trials = trials
         self._limits = limits
+        self._copies = copies
         self._default_asked = False
         self.cut_off: list[int] = []  # candidates to begin the next batch with: not measured yet
         self.next: list[int] = []  # candidates of the next batch that are chosen already
@@ -95,10 +104,12 @@ class BatchProposer:
         return list(dict.fromkeys(indices + asked))
 
     def _legal(self, indices: Sequence[int]) -> list[MeasureInput]:
-        """Return the configurations that no rule refuses; none if there are no builders."""
+        """Return the configurations that are to be built; none if there are no builders."""
         if self._builders is None:
             return []
         legal = [index for index in indices if not self._task.refusal(index)]
+        if self._copies is not None:
+            legal = [index for index in legal if self._copies.original_of(index) is None]
         return [MeasureInput(self._task.space.config(index)) for index in legal]
 
     def _build(self, candidates: Sequence[MeasureInput]) -> None:

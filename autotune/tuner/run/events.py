@@ -104,6 +104,8 @@ class TuneSummary:
     # Proposals of this run that were not built, no trials, by the rule that rejects them. Only what
     # the space does not know beforehand is proposed and refused.
     refused: Mapping[str, int] = field(default_factory=dict)
+    # Proposals of this run that were the program of another one: no trials either.
+    copies: int = 0
     # Why this run made no final comparison, in words; empty if it did, or did not need one.
     no_finals: str = ""
     # The record of the default, of the same comparison as the best; None if there is none.

@@ -23,6 +23,7 @@ from autotune.task.task import Task
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.run import events
 from autotune.tuner.run.batching import BatchProposer
+from autotune.tuner.run.copies import Copies
 from autotune.tuner.run.final_comparison import SHARE, FinalComparison
 from autotune.tuner.run.learner import Learner
 from autotune.tuner.run.limits import Limits, TrialPace
@@ -101,7 +102,8 @@ class Session:
         self._no_finals = ""
         self._exhausted = False
         self._deferred: list[int] = []
-        self._batches = BatchProposer(task, measurer, tuner, self.trials, limits)
+        self._copies = Copies(task) if measurer.reuses_code else None
+        self._batches = BatchProposer(task, measurer, tuner, self.trials, limits, self._copies)
         self._noisy = False
         self._why_no_more = tuner.why_no_more
 
@@ -238,7 +240,7 @@ class Session:
         if record is not None:
             self._measured += 1
             self._paces.count()
-            self.learner.add(_observation(candidate.config.index, record))
+            self._tell(candidate.config.index, record)
             self._announce(record, result)
 
     def _learn(self) -> None:
@@ -266,7 +268,9 @@ class Session:
     def _requeue(self, batch: Sequence[int]) -> None:
         """Put the unmeasured candidates of this batch first in the next one."""
         done = {*self.trials.by_index, *self._deferred, *self.refused}
-        self._batches.cut_off = [index for index in batch if index not in done]
+        left = [index for index in batch if index not in done]
+        copies = self._copies
+        self._batches.cut_off = [i for i in left if copies is None or not copies.is_copy(i)]
 
     def _trials_left(self) -> float:
         """Return how many trials there may still be, at this pace."""
@@ -285,20 +289,32 @@ class Session:
         return claimed
 
     def _draft(self, index: int) -> bool:
-        """Draft the record of a configuration; return False if the template refuses it.
+        """Draft the record of a configuration; return False if it is not to be measured.
 
-        Some refusals are not known before the configuration is traced. The tuner is told of them;
-        they are no trials.
+        The template may refuse it, which is not always known before the configuration is traced, or
+        it is the program of an earlier one. The tuner is told of both; they are no trials.
         """
         rule = self.task.refusal(index)
+        original = None if rule or self._copies is None else self._copies.original_of(index)
         if rule:
             _log.debug("%s: candidate %s: refused: %s", self.task.workload, index, rule)
             self.refused[index] = rule
-            self._refused_since += 1
             self.learner.add(Observation(index, None, MeasureErrorNo.INSTANTIATION_ERROR))
+        elif original is not None:
+            _log.debug("%s: candidate %s: a copy of %s", self.task.workload, index, original)
+            if original in self.trials.by_index:
+                self.learner.add(_observation(index, self.trials.by_index[original]))
         else:
             self.trials.draft(index)
-        return not rule
+            return True
+        self._refused_since += 1
+        return False
+
+    def _tell(self, index: int, record: Record) -> None:
+        """Let the tuner learn the result of a configuration, and of its copies."""
+        copies = [] if self._copies is None else self._copies.copies_of(index)
+        for each in (index, *copies):
+            self.learner.add(_observation(each, record))
 
     def _recall(self) -> None:
         """Read what other runs have logged; tell the measurer of comparable measurements.
@@ -308,7 +324,7 @@ class Session:
         if self.learner.background.is_running:
             return
         for index, record in self.trials.new_records():
-            self.learner.add(_observation(index, record))
+            self._tell(index, record)
             if record.ok and self.trials.comparable(record):
                 self.measurer.remember(result_of(record))
 
@@ -368,6 +384,7 @@ class Session:
             why=self.stop.why,
             ceiling_s=self.stop.ceiling_s,
             refused=dict(Counter(self.refused.values()).most_common()),
+            copies=0 if self._copies is None else len(self._copies),
             no_finals=self._no_finals,
             default=default,
             first_error=self.trials.first_error,

@@ -44,20 +44,34 @@ def test_no_smaller_set_keeps_the_limits(losses, within):
     assert len(found.kernels) == smallest(losses, limits)
 
 
+def mean(losses, chosen):
+    return np.log1p(losses[:, list(chosen)].min(axis=1)).mean()
+
+
 @given(tables(), st.floats(0, 0.5), st.integers(1, 3))
-def test_with_few_kernels_the_limits_are_the_least_that_they_can_keep(losses, within, most):
+def test_with_few_kernels_no_exchange_of_one_makes_the_mean_loss_smaller(losses, within, most):
     found = select(losses, within, most)
     assert len(found.kernels) <= most
     assert covers(losses, found.kernels, np.array(found.limits))
-    own = losses.min(axis=1)
-    sets = itertools.combinations(range(losses.shape[1]), min(most, losses.shape[1]))
-    over = min(
-        max((worst for worst, least in zip(losses[:, list(c)].min(axis=1), own, strict=True)
-             if worst > max(within, least) + 1e-9), default=within)
-        for c in sets
-    )  # fmt: skip
-    raised = [x for x, least in zip(found.limits, own, strict=True) if x > max(within, least)]
-    assert max(raised, default=within) == pytest.approx(max(over, within))
+    if covers(losses, found.kernels, np.maximum(within, losses.min(axis=1))):
+        return  # few are enough
+    others = set(range(losses.shape[1])) - set(found.kernels)
+    for kernel, new in itertools.product(found.kernels, others):
+        exchanged = {*found.kernels, new} - {kernel}
+        assert mean(losses, found.kernels) <= mean(losses, exchanged) + 1e-9
+
+
+@given(tables(), st.floats(0, 0.5))
+def test_one_kernel_of_several_is_the_one_with_the_least_mean_loss(losses, within):
+    found = select(losses, within, 1)
+    if not covers(losses, found.kernels, np.maximum(within, losses.min(axis=1))):
+        least = min(mean(losses, [n]) for n in range(losses.shape[1]))
+        assert mean(losses, found.kernels) == pytest.approx(least)
+
+
+def test_one_shape_that_is_served_badly_does_not_decide_for_all_others():
+    losses = np.array([[0.0, 0.4], [0.05, 0.4], [0.02, 0.4], [0.6, 0.4]])
+    assert select(losses, 0.1, 1).kernels == (0,)
 
 
 @given(tables(), st.floats(0, 0.5), st.data())
