@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.c_compiler import needs_cc
 
+from autotune.errors import TargetError
 from autotune.fleet.builds import builder_task
 from autotune.fleet.builds.builder_task import (
     BUILT,
@@ -151,6 +152,20 @@ def test_a_node_of_another_architecture_does_not_build() -> None:
     answer, _ = builder_task.build(request_of(Task.from_reference("matmul", SIZES), 0, device))
     assert answer.status == UNFIT
     assert answer.why.endswith("the device's machine vax")
+
+
+def test_a_node_whose_compiler_of_gpus_does_not_know_the_device_does_not_build(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def check_arch(arch: str) -> None:
+        raise TargetError(f"NVRTC 11.0 does not know the architecture {arch!r}")
+
+    monkeypatch.setattr("autotune.runtime.cuda.nvrtc.check_arch", check_arch)
+    task = Task.from_reference("matmul", SIZES, "cuda -arch=sm_90")
+    device = DeviceFacts(host.architecture(), "sm_90", {})
+    answer, code = builder_task.build(request_of(task, task.default_index, device))
+    assert (answer.status, code) == (UNFIT, b"")
+    assert answer.why == "NVRTC 11.0 does not know the architecture 'sm_90'"
 
 
 # -- for another processor ------------------------------------------------------------------------

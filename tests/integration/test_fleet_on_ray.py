@@ -112,17 +112,20 @@ def results(measurer, count):
 @pytest.mark.parametrize("nodes", [2, 4], indirect=True)
 def test_candidates_are_measured_on_all_nodes_each_once(nodes, task):
     wanted = candidates(task, 24)
-    with measurer_of(nodes, task) as measurer:
+    with measurer_of(nodes, task, compares_on="all") as measurer:
         assert measurer.width == len(nodes.nodes)
         for each in wanted:
             measurer.submit(each)
         found = results(measurer, len(wanted))
         configs = [each.config for each in wanted[:2]]
         compared = measurer.compare(configs, 0.1, 0, fresh=True, check=True)
+        on_all = measurer.compare_on_devices(configs, 0.1, 1, fresh=True, check=False)
     assert set(found) == {each.config.index for each in wanted}
     assert sum(result.ok for result in found.values()) > len(wanted) / 2
     assert {result.device["node"] for result in found.values()} == set(nodes.nodes)
-    assert set(compared) == {config.index for config in configs}
+    assert all(set(costs) == {config.index for config in configs} for costs in (compared, *on_all))
+    at = [result.device["node"] for costs in on_all for result in costs.values()]
+    assert sorted(at) == sorted(2 * [*nodes.nodes])
 
 
 def test_the_peak_and_one_candidate_at_a_time_are_measured_by_a_local_cluster(task):
