@@ -47,6 +47,7 @@ HEAD_LOOK_S = 3.0  # Seconds between looks whether the head of the cluster still
 HEAD_GONE_S = 20.0  # In which a head may be replaced; after a minute Ray ends this process.
 ANSWER_TIMEOUT_S = 10.0  # In which something has to listen at an address.
 CLAIM_S = 60.0  # In which the CPUs of a node have to become free for a runner that times there.
+LONGEST_FOLDER = 80  # A path of a socket has 107 characters at most.
 BUILD_RETRIES = 3  # Times that Ray begins a build anew whose node or process is lost.
 
 # Ray's own: no statistics of clusters that a run starts, and no warning about GPUs of runners that
@@ -255,7 +256,11 @@ class _Actor(FleetRunner):
         """Have the node's CPUs for oneself; AutotuneError if others do not let go of them."""
         node = ray.get_runtime_context().get_node_id()
         own = NodeAffinitySchedulingStrategy(node, soft=False)
-        with tempfile.TemporaryDirectory(prefix="claim-") as folder, socket.socket(_UNIX) as door:
+        short = tempfile.gettempdir() if len(tempfile.gettempdir()) < LONGEST_FOLDER else "/tmp"
+        with (
+            tempfile.TemporaryDirectory(prefix="claim-", dir=short) as folder,
+            socket.socket(_UNIX) as door,
+        ):
             path = os.path.join(folder, "door")
             door.bind(path)
             door.listen(1)
