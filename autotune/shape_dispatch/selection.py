@@ -146,7 +146,7 @@ def _smallest(
 
 
 def _least_mean(losses: FloatMatrix, size: int, needed: set[int]) -> tuple[int, ...]:
-    """Return a set of kernels with a small mean loss, which no exchange of one kernel makes smaller.
+    """Return a set of kernels with a small mean loss, which no exchange of one makes smaller.
 
     This is the interchange heuristic for p-medians (Teitz and Bart, "Heuristic methods for
     estimating the generalized vertex median of a weighted graph", 1968), after a greedy start.

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from autotune.measure.measurer import Measurer, SupportsPrebuild
 from autotune.measure.result import MeasureInput
+from autotune.task.copies import Copies
 from autotune.task.task import Task
 from autotune.tuner.base import Tuner
-from autotune.tuner.run.copies import Copies
 from autotune.tuner.run.limits import Limits
 from autotune.tuner.run.trials import Trials
 

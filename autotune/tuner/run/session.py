@@ -19,11 +19,11 @@ from autotune.measure.recorded_measurer import result_of
 from autotune.measure.result import MeasureErrorNo, MeasureInput, MeasureResult
 from autotune.measure.roofline import Ceiling
 from autotune.measure.timing.noise_monitor import NOISY
+from autotune.task.copies import Copies
 from autotune.task.task import Task
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.run import events
 from autotune.tuner.run.batching import BatchProposer
-from autotune.tuner.run.copies import Copies
 from autotune.tuner.run.final_comparison import SHARE, FinalComparison
 from autotune.tuner.run.learner import Learner
 from autotune.tuner.run.limits import Limits, TrialPace

@@ -4,9 +4,9 @@ import pytest
 from support.fake_measurer import FakeMeasurer, run
 
 from autotune import te
+from autotune.task.copies import Copies
 from autotune.task.task import Task
 from autotune.template import Knobs, template
-from autotune.tuner.run.copies import Copies
 from autotune.tuner.search.baselines import GridTuner
 from records import RecordStore
 
