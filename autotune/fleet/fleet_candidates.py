@@ -196,10 +196,8 @@ class FleetCandidates(Measurer):
         self._dispatch(calls)
         self._roster.check_left(calls)
         tickets = self._builds.tickets
-        if not calls.pending:
-            self._builds.check_moves()
-            if not tickets:
-                self._fleet.sleep(POLL_S)
+        if not calls.pending and not tickets:
+            self._fleet.sleep(POLL_S)
         for ended in calls.next(POLL_S, tickets):
             self._handle(ended, calls)
 
@@ -229,19 +227,21 @@ class FleetCandidates(Measurer):
                 self._finish(trial, *found)
 
     def _send_default(self, device: FleetDevice, calls: Calls) -> bool:
-        """Let a device time the default; return False if it is not built yet."""
+        """Let a device time the default; return False if it is not built yet, but soon."""
         assert self._default is not None
         candidate = self._default.candidate
         build = self._builds.begin(candidate.config, self._roster.code_for(device))
         if build.error is not None:
             self._default_times.add(device, device.generation, failure_of(build))
-        elif build.has_ended:
+        elif build.has_ended or self._builds.is_slow(build):
             trial = SubmittedCandidate(candidate, build, self._default.losses)
             calls.send(
-                device, "time_default", self._spec, candidate, build.answer, build.code,
+                device, "time_default", self._spec, candidate, *build.given,
                 limit_s=self._limit_s, subject=trial,
             )  # fmt: skip
-        return build.has_ended
+        else:
+            return False
+        return True
 
     def _is_default(self, trial: SubmittedCandidate) -> bool:
         default = self._default
@@ -250,12 +250,17 @@ class FleetCandidates(Measurer):
         )
 
     def _dispatch(self, calls: Calls) -> None:
-        """Let queued candidates be built, and give those that are to the least busy devices."""
+        """Let queued candidates be built, and give those that are to the least busy devices.
+
+        An idle device builds what is built slowly by itself.
+        """
         if not self._queue:
             return
         self._begin_builds()
         self._time_default(calls)
-        for trial in [each for each in self._queue if each.build and each.build.has_ended]:
+        built = [each for each in self._queue if each.build and each.build.has_ended]
+        slow = [each for each in self._queue if each.build and self._builds.is_slow(each.build)]
+        for trial in [*built, *slow]:
             assert trial.build is not None
             if trial.build.error is not None:
                 self._queue.remove(trial)
@@ -265,8 +270,9 @@ class FleetCandidates(Measurer):
             if not fitting:
                 trial.build = None  # It is built for others, if there are any.
                 continue
+            depth = DEPTH if trial.build.has_ended else 1
             may = filter(self._default_times.may_measure, fitting)
-            free = [each for each in may if len(each.line) < DEPTH]
+            free = [each for each in may if len(each.line) < depth]
             if free:
                 # It goes elsewhere than where it was lost, if it can.
                 device = min(free, key=lambda each: (each in trial.losses, len(each.line)))
@@ -292,10 +298,10 @@ class FleetCandidates(Measurer):
     def _measure(
         self, trial: SubmittedCandidate, build: Build, device: FleetDevice, calls: Calls
     ) -> None:
-        """Let a device measure a candidate that is built."""
+        """Let a device measure a candidate, which it builds by itself if nobody has."""
         known = self._unknown_to(device)
         calls.send(
-            device, "measure", self._spec, trial.candidate, known, build.answer, build.code,
+            device, "measure", self._spec, trial.candidate, known, *build.given,
             limit_s=self._limit_s, subject=trial,
         )  # fmt: skip
 

@@ -128,7 +128,8 @@ class FleetMeasurer(FleetCandidates):
         for device in devices:
             own = self._roster.code_for(device).key
             known = self._has.get(device, ())
-            given = [built[c.index, own] for c in configs if c.index not in known]
+            wanted = [built[c.index, own] for c in configs if c.index not in known]
+            given = [build for build in wanted if build.has_ended]
             answers = {build.config.index: build.answer for build in given}
             how = (list(configs), seconds, seed, fresh, check, answers)
             codes = [build.code for build in given]
@@ -157,13 +158,16 @@ class FleetMeasurer(FleetCandidates):
     def _built_for(
         self, configs: Sequence[Config], devices: Sequence[FleetDevice]
     ) -> dict[tuple[int, str], Build]:
-        """Return the builds of configurations for devices, by index and `DeviceFacts.key`."""
+        """Return the builds of configurations for devices, by index and `DeviceFacts.key`.
+
+        They have ended, or are so slow that a device had better build by itself.
+        """
         calls, found = self._open, dict[tuple[int, str], Build]()
         for device in devices:
             facts = self._roster.code_for(device)
             for config in configs:
                 found[config.index, facts.key] = self._builds.begin(config, facts)
-        while not all(build.has_ended for build in found.values()):
+        while any(not (b.has_ended or self._builds.is_slow(b)) for b in found.values()):
             self._turn(calls)
         return found
 

@@ -107,22 +107,27 @@ class FleetRunner:
         spec: WorkloadSpec,
         candidate: MeasureInput,
         known: Sequence[MeasureResult],
-        built: BuildAnswer,
-        code: bytes,
+        built: BuildAnswer | None = None,
+        code: bytes | None = None,
     ) -> tuple[MeasureResult, float | None]:
         """Return the result of a candidate, and the seconds that opening the workload takes.
 
         known: results of others whose kernels need not be measured again.
-        built, code: what was built of it.
+        built, code: what was built of it; if nothing, it is built here.
         """
         measurer = self._measurer(spec)
         for result in known:
             measurer.remember(result)
-        measurer.give(candidate, built.with_code(code))
+        if built is not None and code is not None:
+            measurer.give(candidate, built.with_code(code))
         return measurer.run(candidate), measurer.opening_s
 
     def time_default(
-        self, spec: WorkloadSpec, candidate: MeasureInput, built: BuildAnswer, code: bytes
+        self,
+        spec: WorkloadSpec,
+        candidate: MeasureInput,
+        built: BuildAnswer | None = None,
+        code: bytes | None = None,
     ) -> tuple[MeasureResult, float | None]:
         """Return the result of the default in new processes, whatever is known of it."""
         self.close(spec.key)
@@ -142,6 +147,7 @@ class FleetRunner:
         """Time candidates in turns; return "results", and what the next round depends on.
 
         given, codes: what was built of those that this runner does not have; code in their order.
+            What is still missing is built here.
         """
         measurer = self._measurer(spec)
         by_index = {config.index: config for config in configs}
@@ -183,7 +189,7 @@ class FleetRunner:
                 spec.policy,
                 spec.timeout_s,
                 spec.seed,
-                1,  # It describes the workload; candidates are built by others.
+                1,  # It describes the workload; most candidates are built by others.
                 text=text,
                 constant=spec.constant,
             )

@@ -19,11 +19,12 @@ from autotune.fleet.package_digest import package_facts
 from autotune.fleet.workload_spec import WorkloadSpec
 from autotune.measure.comparison_rounds import KEPT
 from autotune.measure.result import MeasureError, MeasureErrorNo
-from autotune.measure.scheduler import open_timeout_s
 from autotune.system.words import one_line
 from search_spaces import Config
 
-QUEUED_S = 120.0  # In which the cluster has to find a free CPU for a build.
+# Seconds after which a device that has nothing to do builds by itself: the process that builds may
+# still have to start, or all CPUs are in use.
+SLOW_S = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +37,14 @@ class Build:
     device: DeviceFacts
     ticket: Ticket
     code: Code
+    begun_at: float  # In monotonic seconds.
     answer: BuildAnswer | None = None  # Once it has ended.
     error: MeasureError | None = None  # Why there is no code, once it has ended.
+
+    @property
+    def given(self) -> tuple[BuildAnswer | None, Code | None]:
+        """What a runner is given: nothing, if nothing is built yet."""
+        return (self.answer, self.code) if self.has_ended else (None, None)
 
     @property
     def has_ended(self) -> bool:
@@ -56,7 +63,6 @@ class Builds:
     def __init__(self, cluster: Cluster, spec: WorkloadSpec, clock: Callable[[], float]) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._moved_at = clock()
         self._spec = spec
         self._package = package_facts()
         self._builds: dict[tuple[int, str], Build] = {}
@@ -81,9 +87,8 @@ class Builds:
         found = self._builds.get(key)
         if found is None:
             ticket, code = self._cluster.build(self._request(config, device), [*self._unfit])
-            found = self._builds[key] = Build(config, device, ticket, code)
+            found = self._builds[key] = Build(config, device, ticket, code, self._clock())
             self._pending.append(found)
-            self._moved_at = self._clock()
         return found
 
     def again(self, build: Build) -> None:
@@ -101,16 +106,10 @@ class Builds:
         for build in [each for each in self._pending if each.ticket in done]:
             self._pending.remove(build)
             self._end(build)
-            self._moved_at = self._clock()
 
-    def check_moves(self) -> None:
-        """Raise AutotuneError if no build has begun or ended for long: all may be in a queue."""
-        timeout_s = self._spec.timeout_s
-        most_s = QUEUED_S + 2 * (open_timeout_s(timeout_s, None) + timeout_s)
-        if self._pending and self._clock() - self._moved_at > most_s:
-            raise AutotuneError(
-                f"no node of the fleet has built anything for {most_s:.0f} s: are its CPUs in use?"
-            )
+    def is_slow(self, build: Build) -> bool:
+        """Whether a build takes so long that an idle device had better build by itself."""
+        return not build.has_ended and self._clock() >= build.begun_at + SLOW_S
 
     def forget(self) -> None:
         """Drop all builds, with their code."""
@@ -143,6 +142,7 @@ class Builds:
     def _begin_anew(self, build: Build) -> None:
         request = self._request(build.config, build.device)
         build.ticket, build.code = self._cluster.build(request, [*self._unfit])
+        build.begun_at = self._clock()
         self._pending.append(build)
 
     def _end(self, build: Build) -> None:

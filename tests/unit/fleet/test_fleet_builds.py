@@ -250,14 +250,29 @@ def test_a_template_that_is_refused_where_it_is_built_is_a_mistake():
         measured(measurer, 1)
 
 
-def test_cpus_that_are_never_free_to_build_end_the_run():
-    cluster = FakeCluster("a")
-    cluster.build_s = 1e6
-    with (
-        measurer_on(cluster) as measurer,
-        pytest.raises(AutotuneError, match="has built anything for 260 s: are its CPUs in use"),
-    ):
-        measured(measurer, 1)
+def test_an_idle_device_builds_by_itself_what_takes_long():
+    cluster = FakeCluster("a", "b")
+    cluster.build_s = 1e6  # all CPUs are in use
+    with measurer_on(cluster) as measurer:
+        begin = cluster.now
+        found = measured(measurer, 6)
+        assert cluster.now - begin < 2 * builds.SLOW_S + 6.0
+        configs = [candidate(index).config for index in (1, 2)]
+        assert set(measurer.compare(configs, 0.1, 0, fresh=True, check=True)) == {1, 2}
+    assert sorted(found) == all_measured(cluster)
+    assert sorted(index for runner in cluster.runners for index in runner.built) == list(range(6))
+    assert [runner.given for runner in cluster.runners if runner.compared] == [[[]]]
+
+
+def test_a_busy_device_builds_nothing():
+    cluster = FakeCluster("a", prepare=lambda runner: setattr(runner, "takes", 10.0))
+    cluster.build_s = 8.0
+    with measurer_on(cluster) as measurer:
+        for index in range(3):
+            measurer.submit(candidate(index))
+        found = {}
+        until(measurer, 3, found)
+    assert cluster.of("a").built == [0]  # the first: nothing else was there to do
 
 
 def test_a_node_without_a_runner_builds():
