@@ -289,6 +289,10 @@ def _hold(path: str) -> None:
         inside.recv(1)
 
 
+def _start_up() -> None:
+    """Let a process start that will build: to find this function it has to import all it needs."""
+
+
 def _build(request: BuildRequest) -> tuple[BuildAnswer, bytes]:
     """Build on whatever node Ray has chosen; return how it has ended, and the code."""
     answer, code = builder_task.build(request)
@@ -335,7 +339,8 @@ class RayCluster:
     def __init__(self, stop: Callable[[], object]) -> None:
         self._stop = stop
         self._runners: list[Any] = []
-        self._build = ray.remote(_build)  # once: else Ray would take each for another function
+        # Once: else Ray would take each for another function.
+        self._build, self._start_up = ray.remote(_build), ray.remote(_start_up)
         self._head = _Head()
         self._nodes: list[ClusterNode] = []
 
@@ -357,6 +362,8 @@ class RayCluster:
                 scheduling_strategy=_on(node),
             )
             runner = made.remote(claims)
+            if node.cpus:
+                self._start_up.options(num_cpus=1, scheduling_strategy=_on(node)).remote()
         self._runners.append(runner)
         return runner
 
