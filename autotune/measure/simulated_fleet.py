@@ -159,7 +159,7 @@ class SimulatedFleet(Measurer):
     @property
     def places(self) -> Collection[str]:
         """The name of their kind, whose devices are all that there are of it."""
-        return [str(self.device["name"])]
+        return [str(self._kind["name"])]
 
     def submit(self, candidate: MeasureInput) -> None:
         """Let the first free device run a candidate."""
