@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pickle
 import signal
 import socket
 import tempfile
@@ -29,8 +30,7 @@ from ray.util.scheduling_strategies import (
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet.address import AUTO, Address
-from autotune.fleet.builds import builder_task
-from autotune.fleet.builds.builder_task import BuildAnswer, BuildRequest
+from autotune.fleet.builds.builder_task import UNFIT, BuildAnswer, BuildRequest
 from autotune.fleet.cluster import ClusterLostError, ClusterNode, RunnerLostError
 from autotune.fleet.fleet_runner import FleetRunner
 from autotune.fleet.package_digest import package_folders
@@ -289,14 +289,33 @@ def _hold(path: str) -> None:
         inside.recv(1)
 
 
-def _start_up() -> None:
-    """Let a process start that will build: to find this function it has to import all it needs."""
+def _building() -> Any:
+    """Return the task that builds; without a request it only lets a process start that will.
+
+    A function inside of another one is sent as it is, so a node that lacks what this one imports
+    says so, and other nodes build.
+    """
+
+    def build(request: bytes | None) -> tuple[Any, bytes]:
+        import pickle
+
+        import ray
+
+        node = ray.get_runtime_context().get_node_id()
+        try:
+            from autotune.fleet.builds import builder_task
+
+            if request is None:
+                return None, b""
+            answer, code = builder_task.build(pickle.loads(request))
+        except Exception as error:
+            return (_UNABLE, node, f"{type(error).__name__}: {error}"), b""
+        return (_ABLE, node, answer), code
+
+    return ray.remote(build)
 
 
-def _build(request: BuildRequest) -> tuple[BuildAnswer, bytes]:
-    """Build on whatever node Ray has chosen; return how it has ended, and the code."""
-    answer, code = builder_task.build(request)
-    return replace(answer, node=ray.get_runtime_context().get_node_id()), code
+_ABLE, _UNABLE = "able", "unable"  # How a task that builds begins its answer.
 
 
 class _Head:
@@ -339,8 +358,7 @@ class RayCluster:
     def __init__(self, stop: Callable[[], object]) -> None:
         self._stop = stop
         self._runners: list[Any] = []
-        # Once: else Ray would take each for another function.
-        self._build, self._start_up = ray.remote(_build), ray.remote(_start_up)
+        self._build = _building()  # once: else Ray would take each for another function
         self._head = _Head()
         self._nodes: list[ClusterNode] = []
 
@@ -363,7 +381,8 @@ class RayCluster:
             )
             runner = made.remote(claims)
             if node.cpus:
-                self._start_up.options(num_cpus=1, scheduling_strategy=_on(node)).remote()
+                task = self._build.options(num_cpus=1, num_returns=2, scheduling_strategy=_on(node))
+                task.remote(None)
         self._runners.append(runner)
         return runner
 
@@ -377,7 +396,8 @@ class RayCluster:
         where = NodeLabelSchedulingStrategy({NODE: NotIn(*avoided)}) if avoided else "DEFAULT"
         how = {"num_cpus": 1, "num_returns": 2, "max_retries": BUILD_RETRIES}
         with _reachable():
-            built, code = self._build.options(**how, scheduling_strategy=where).remote(request)
+            task = self._build.options(**how, scheduling_strategy=where)
+            built, code = task.remote(pickle.dumps(request))
         return built, code
 
     def wait(self, tickets: Sequence[Any], seconds: float) -> Collection[Any]:
@@ -395,7 +415,12 @@ class RayCluster:
     def result(self, ticket: Any) -> Any:
         """Return an answer."""
         try:
-            return ray.get(ticket)
+            found = ray.get(ticket)
+            if found[0] == _ABLE:
+                return replace(found[2], node=found[1])
+            if found[0] == _UNABLE:
+                return BuildAnswer(UNFIT, why=_told(one_line(found[2])), node=found[1])
+            return found
         except ray.exceptions.RayActorError as error:
             raise _why_lost(error) from error
         except _UNREACHABLE as error:

@@ -19,6 +19,7 @@ from autotune import te  # noqa: E402
 from autotune.errors import AutotuneError, UsageError  # noqa: E402
 from autotune.fleet import ray_cluster  # noqa: E402
 from autotune.fleet.address import Address  # noqa: E402
+from autotune.fleet.builds.builder_task import UNFIT  # noqa: E402
 from autotune.fleet.fleet import Fleet  # noqa: E402
 from autotune.fleet.fleet_measurer import FleetMeasurer  # noqa: E402
 from autotune.fleet.package_digest import PACKAGES  # noqa: E402
@@ -196,7 +197,7 @@ def test_a_process_that_builds_and_is_killed_costs_no_candidate(nodes, task):
         found = results(measurer, 2)
         for process in psutil.process_iter(["cmdline"]):
             name = " ".join(process.info["cmdline"] or ())
-            if name.startswith("ray::") and "_build" in name and _is_of(process, nodes):
+            if name.startswith("ray::") and "build" in name and _is_of(process, nodes):
                 process.kill()
                 killed += 1
         found |= results(measurer, len(wanted) - 2)
@@ -204,6 +205,29 @@ def test_a_process_that_builds_and_is_killed_costs_no_candidate(nodes, task):
     assert killed
     assert set(found) == {each.config.index for each in wanted}
     assert not any("lost again" in str(result.error) for result in found.values())
+
+
+class _Unreadable:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_a_node_that_cannot_read_a_request_says_so_and_is_avoided(nodes, task):
+    with measurer_of(nodes, task) as measurer:
+        cluster = measurer._fleet.cluster
+
+        def built(avoided):
+            ticket, _ = cluster.build(_Unreadable(), avoided)
+            while not cluster.wait([ticket], 1.0):
+                pass
+            return cluster.result(ticket)
+
+        first = built([])
+        other = built([first.node])
+        ids = {node.id for node in cluster.nodes() if node.cpus}
+    assert (first.status, other.status) == (UNFIT, UNFIT)
+    assert first.why.startswith("ValueError: invalid literal")
+    assert {first.node, other.node} == ids
 
 
 def _is_of(process, nodes):
