@@ -244,10 +244,8 @@ class FleetCandidates(Measurer):
         return True
 
     def _is_default(self, trial: SubmittedCandidate) -> bool:
-        default = self._default
-        return (
-            default is not None and trial.candidate.config.index == default.candidate.config.index
-        )
+        index = trial.candidate.config.index
+        return self._default is not None and index == self._default.candidate.config.index
 
     def _dispatch(self, calls: Calls) -> None:
         """Let queued candidates be built, and give those that are to the least busy devices.
@@ -403,9 +401,5 @@ class FleetCandidates(Measurer):
 
 def failure_of(build: Build) -> MeasureResult:
     """Return the result of a candidate that could not be built."""
-    span = (
-        None
-        if build.answer is None or build.answer.response is None
-        else (build.answer.response.span)
-    )
-    return MeasureResult(error=build.error, build_span=span)
+    response = None if build.answer is None else build.answer.response
+    return MeasureResult(error=build.error, build_span=None if response is None else response.span)
