@@ -16,6 +16,7 @@ from autotune import rules
 from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.schedule.schedule import Schedule
+from autotune.system.user_modules import what_failed
 from autotune.te.tensor import Tensor
 from autotune.te.tensor_graph import TensorGraph, graph_of, returns_tensors
 from autotune.trace.template_knobs import AnnotationChoice, AxisOrder, Knobs, SplitSizes
@@ -264,12 +265,16 @@ class Template:
         Raises
         ------
         UsageError
-            If one is no float type.
+            If one is no float type, or fails to say so.
         """
         found: list[str | None] = []
         for name in ("accumulator", "intermediate"):
             said = getattr(self, name)
-            dtype = said(**args) if callable(said) else said
+            try:
+                dtype = said(**args) if callable(said) else said
+            except Exception as error:
+                why = what_failed(error)
+                raise UsageError(f"{name} of template {self.name!r} failed: {why}") from error
             if dtype is not None and dtype not in dtypes.FLOATS:
                 raise UsageError(
                     f"template {self.name!r}: {name} must be one of {', '.join(dtypes.FLOATS)}, "

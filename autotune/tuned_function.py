@@ -31,11 +31,11 @@ from autotune.task.task import Task
 from autotune.template import template_of
 from autotune.tuner.run.limits import TRIALS
 from autotune.tuning import tune
-from autotune.tuning_options import check_options
+from autotune.tuning_options import check_options, errors_in, log_path
 from records import Record, RecordError
 from records.best_of_group import MOST_TRIALS
 from records.groups import RecordGroup, RecordList, RecordSource, group_key
-from records.log_set import PRETUNED, log_name, log_to_append, open_logs
+from records.log_set import PRETUNED, log_to_append, open_logs
 from records.record import canonical
 from records.storage.claims import Claims
 
@@ -131,20 +131,18 @@ class Autotuned:
     ) -> None:
         self._reference = _absolute(what) if isinstance(what, str) else None
         if isinstance(what, str):
-            self.template = find_template(what, target or "llvm")
+            self.template = find_template(what, "llvm" if target is None else target)
         else:
             self.template = template_of(what)
             functools.update_wrapper(self, self.template.function)
             self.__wrapped__ = what
-        self.target = Target.of(target or self.template.target or "llvm")
+        self.target = Target.of(self.template.target or "llvm" if target is None else target)
         self._key = _checked_key(key, [p.name for p in self.template.parameters])
-        if when not in _MISSING:
+        if not isinstance(when, str) or when not in _MISSING:
             raise UsageError(f"autotuned: {did_you_mean(str(when), _MISSING)}, not when={when!r}")
-        check_options(options, "autotuned")
-        if not isinstance(log, str | PathLike | None):
-            raise UsageError(f"autotuned: log must be a path, not {log!r}")
-        path = Path(log or log_name(self.template.name))
-        self.log: Path | str = PRETUNED if log == PRETUNED else path.absolute()
+        check_options(options, "autotuned", ("key", "log", "when", "target"))
+        with errors_in("autotuned"):
+            self.log: Path | str = log_path(log, self.template.name)
         self._when, self._options = when, dict(options)
         self._calls: dict[Any, Callable[..., Any]] = {}  # By what calls are recognised by.
         self._built: dict[str, BuiltFunction] = {}  # By workloads.

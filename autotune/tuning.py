@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import inspect
 import json
 import secrets
 import sys
@@ -43,10 +44,11 @@ from autotune.tuning_options import (
     check_one_result,
     check_type,
     errors_in,
+    log_path,
 )
 from records import Record, to_frame
 from records.groups import RecordList
-from records.log_set import PRETUNED, log_name, log_to_append
+from records.log_set import log_to_append
 from search_spaces import SpaceError
 
 if TYPE_CHECKING:
@@ -362,7 +364,7 @@ def _requests(
     found = []
     for number, given in enumerate(workloads, 1):
         where = caller if len(workloads) == 1 else f"{caller}, workload {number}"
-        check_names(given, {*_OF_WORKLOADS, *SEARCH}, where)
+        check_names(given, _known(caller), where)
         if "what" not in given:
             raise UsageError(f"{where}: 'what' is missing: it says what to tune")
         with errors_in(where):
@@ -393,18 +395,22 @@ def _request(
 ) -> tuple[Task, str | None, Callable[[str], TuningRequest]]:
     """Return the task of a workload, its given name, and what makes the request of its label."""
     check_type("target", target, (str, Target), "text or a Target")
-    check_type("log", log, (str, PathLike), "the path of a file")
     check_type("name", name, (str,), "text")
     check_number("weight", weight)
     task = _task(what, args, target, constant)
     options.check_parts()
-    path = Path(log_name(task.workload.template) if log is None or log == "" else log)
-    store = log_to_append(log if log == PRETUNED else path.absolute())
+    store = log_to_append(log_path(log, task.workload.template))
 
     def request(label: str) -> TuningRequest:
         return options.request(task, store, is_timed, float(weight), label, fleet)
 
     return task, name, request
+
+
+def _known(caller: str) -> set[str]:
+    """Return the names of what a workload is given by, for a hint to one that is misspelt."""
+    own = set(inspect.signature(tune).parameters) - {"more"} if caller == "tune" else set()
+    return {*_OF_WORKLOADS, *SEARCH, *own}
 
 
 # The arguments of a workload that are no options of its search.
@@ -428,6 +434,8 @@ def _task(
         raise UsageError(f"args must be a mapping such as {{'n': 512}}, not {args!r}")
     given = {} if args is None else args
     if isinstance(what, str):
-        return Task.from_reference(what, given, target or "llvm", constant=constant)
+        wanted = "llvm" if target is None else target
+        return Task.from_reference(what, given, wanted, constant=constant)
     template = what if isinstance(what, Template) else template_of(what)
-    return Task(template, given, target or template.target or "llvm", constant=constant)
+    wanted = template.target or "llvm" if target is None else target
+    return Task(template, given, wanted, constant=constant)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_cost_model
@@ -24,6 +26,7 @@ from autotune.tuner.run.limits import BATCH, TRIALS, Goal, Limits, parse_duratio
 from autotune.tuner.run.task_features import LOOPS, FeaturesChoice, find_features
 from autotune.tuner.run.tuning_job import TuningRequest
 from records import RecordError, RecordStore
+from records.log_set import PRETUNED, log_name
 
 _MOST = 1e6  # Seconds of a time-out: the system limits it, too.
 
@@ -47,7 +50,7 @@ class JobOptions:
             raise UsageError(f"callbacks must be functions of an event, not {calls!r}")
         check_type("fleet", self.fleet, (str,), "the address of a cluster of Ray")
         self.make_fleet()
-        if self.progress not in (None, True, False):
+        if not isinstance(self.progress, bool | None):
             raise UsageError(f"progress must be True, False or None, not {self.progress!r}")
 
     @property
@@ -196,12 +199,14 @@ JOB = tuple(field.name for field in fields(JobOptions))
 SEARCH = tuple(field.name for field in fields(SearchOptions))
 
 
-def check_options(options: Mapping[str, Any], where: str) -> None:
+def check_options(options: Mapping[str, Any], where: str, others: Collection[str] = ()) -> None:
     """Raise UsageError, which begins with `where`, unless `tune` takes some options.
 
     What another module or file defines is not loaded for that.
+
+    others: what the caller takes beside them.
     """
-    check_names(options, {*JOB, *SEARCH}, where)
+    check_names(options, {*JOB, *SEARCH, *others}, where)
     check_one_result(options, where)
     with errors_in(where):
         JobOptions(**{name: options[name] for name in JOB if name in options})
@@ -223,7 +228,23 @@ def check_names(given: Mapping[str, Any], known: Collection[str], where: str) ->
     for name in given:
         if name not in known:
             said = did_you_mean(str(name), sorted(known), "known are")
+            if name in JOB:  # of several workloads
+                said = f"{name} is for all workloads together: give it beside them"
             raise UsageError(f"{where}: there is no argument {name!r}; {said}")
+
+
+def log_path(log: str | PathLike[str] | None, template: str) -> str | Path:
+    """Return where measurements of a template go, by the argument `log`: a path, or PRETUNED.
+
+    UsageError if it is no path.
+    """
+    if log is None:
+        return Path(log_name(template)).absolute()
+    path = os.fspath(log) if isinstance(log, PathLike) else log
+    check_type("log", path, (str,), "the path of a file")
+    if not path:
+        raise UsageError(f"log is empty: give the name of a file, such as {log_name(template)}")
+    return PRETUNED if log == PRETUNED else Path(path).absolute()
 
 
 @contextlib.contextmanager

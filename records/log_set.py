@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from collections.abc import Iterable, Iterator
@@ -14,6 +13,7 @@ from records.groups import RecordList, RecordSource, merged
 from records.record import Record
 from records.record_errors import RecordError, RecordWarning
 from records.storage.append_only_log import RecordStore
+from records.storage.files import path_fault
 
 _log = logging.getLogger(__name__)
 
@@ -120,14 +120,9 @@ def log_to_append(path: str | os.PathLike[str]) -> RecordStore:
     RecordError if the path is that of a folder, or of a compressed file, or "pretuned", or no path
     of a file at all.
     """
+    if fault := path_fault(path):
+        raise RecordError(f"{os.fspath(path)!r} cannot be a log: {fault}")
     what = None
-    try:
-        if "\0" in os.fspath(path):
-            raise RecordError(f"{os.fspath(path)!r} cannot be the path of a log")
-        os.stat(path)
-    except OSError as error:  # it need not exist yet; what else is wrong is told by the log itself
-        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
-            raise RecordError(f"{path} cannot be a log: {error.strerror}") from error
     if path == PRETUNED:
         what = "stands for the records that ship"
     elif Path(path).is_dir():

@@ -14,6 +14,7 @@ from autotune.errors import ArgumentError
 from autotune.ir import dtypes
 from autotune.runtime.cpu.aligned_arrays import aligned_copy, aligned_zeros
 from autotune.runtime.cuda import cupy_driver
+from autotune.system.words import one_line
 
 
 class NDArray:
@@ -65,13 +66,15 @@ class NDArray:
         Raises
         ------
         ArgumentError
-            If the shapes differ.
+            If the shapes differ, or the values are complex.
         """
-        values = np.asarray(source.numpy() if isinstance(source, NDArray) else source)
+        values = _plain(source)
         if values.shape != self.shape:
             raise ArgumentError(
                 f"copyfrom: an array of shape {self.shape} cannot take one of {values.shape}"
             )
+        if np.iscomplexobj(values):
+            raise ArgumentError(f"copyfrom: {self.dtype} cannot hold {values.dtype.name}")
         self.data[...] = new_array(values.astype(self.data.dtype), self.device).data
         return self
 
@@ -81,10 +84,12 @@ class NDArray:
         Raises
         ------
         ArgumentError
-            If the shapes differ.
+            If the shapes differ, or it is neither.
         """
         if isinstance(target, Device):
             return new_array(self.numpy(), target)
+        if not isinstance(target, NDArray):
+            raise ArgumentError(f"copyto: expected an NDArray or a device, got {target!r}")
         return target.copyfrom(self)
 
     def wait_to_read(self) -> None:
@@ -100,7 +105,7 @@ def new_array(values: npt.ArrayLike | NDArray, device: Device) -> NDArray:
 
     Raises ArgumentError if there are no arrays of their type there.
     """
-    plain = values.numpy() if isinstance(values, NDArray) else np.asarray(values)
+    plain = _plain(values)
     if plain.dtype.name not in dtypes.ALL:
         raise ArgumentError(f"there are no arrays of {plain.dtype.name}: convert it with .astype")
     number = device.gpu_number
@@ -113,10 +118,20 @@ def new_array(values: npt.ArrayLike | NDArray, device: Device) -> NDArray:
         raise ArgumentError(f"CuPy has no arrays of {plain.dtype.name} for {device}") from None
 
 
+def _plain(values: npt.ArrayLike | NDArray) -> npt.NDArray[Any]:
+    """Return values as an array of NumPy; ArgumentError if they are none."""
+    if isinstance(values, NDArray):
+        return values.numpy()
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"these are no elements of an array: {one_line(str(error))}") from error
+
+
 def empty_array(shape: int | Sequence[int], dtype: npt.DTypeLike, device: Device) -> NDArray:
     """Return a new array whose elements may be anything.
 
-    Raises ArgumentError if the shape is none, IRError if the type is unknown.
+    Raises ArgumentError if the shape or the type is none, IRError if the type is unknown.
     """
     try:
         sizes = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
@@ -124,7 +139,10 @@ def empty_array(shape: int | Sequence[int], dtype: npt.DTypeLike, device: Device
         sizes = (-1,)
     if min(sizes, default=0) < 0:
         raise ArgumentError(f"a shape is a tuple of whole numbers >= 0, got {shape!r}")
-    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    try:
+        name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    except TypeError as error:
+        raise ArgumentError(f"there are no arrays of {dtype!r}: give a dtype") from error
     kind = np.dtype(dtypes.numpy_dtype(dtypes.check(name)))
     number = device.gpu_number
     if number is None:

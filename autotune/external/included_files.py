@@ -124,7 +124,7 @@ def read(path: str, what: str) -> str:
     """Return the text of a file, for `what`; UsageError if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{what}: {path} cannot be read: {error}") from error
 
 

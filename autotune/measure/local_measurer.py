@@ -62,6 +62,8 @@ class LocalMeasurer(Measurer):
     run; by default they read the file.
     `constant`: positions of the inputs that do not change: what depends on these alone is computed
     before a candidate is timed.
+    `name`: what messages call the template, whose reference may be of a file that is only a text;
+    by default its reference.
 
     Raises TargetError if the target asks for a GPU that cannot be used.
     """
@@ -82,6 +84,7 @@ class LocalMeasurer(Measurer):
         fork_server: ForkServerProcess | None = None,
         text: bytes | None = None,
         constant: Sequence[int] = (),
+        name: str = "",
     ) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise UsageError(f"a time-out must be a number of seconds > 0, not {timeout_s}")
@@ -114,6 +117,7 @@ class LocalMeasurer(Measurer):
             self.overlap,
             left_s,
             fork_server,
+            name,
         )
         self._rounds = Rounds(self._scheduler, timeout_s)
 

@@ -111,6 +111,7 @@ class Scheduler:
     overlap: whether candidates are built while another one runs.
     left_s: returns the seconds that are left for the run; None without a limit.
     fork_server: the fork server, if it was started before.
+    name: what messages call the template; by default how workers find it.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Scheduler:
         overlap: bool,
         left_s: Callable[[], float | None] = lambda: None,
         fork_server: ForkServerProcess | None = None,
+        name: str = "",
     ) -> None:
         # How answers are checked: "given", "unscheduled" or "none"; None before the first runner.
         self.reference: str | None = None
@@ -136,9 +138,9 @@ class Scheduler:
         self._overlap = overlap
         self._left_s = left_s
         self._pool = WorkerPool(fork_server)
-        template = opening["template"]
-        self._builders = [_Builder(self._pool, "build", template) for _ in range(builders)]
-        self._runner = WorkerSlot(self._pool, runner, template)
+        self._name = name or opening["template"]
+        self._builders = [_Builder(self._pool, "build", self._name) for _ in range(builders)]
+        self._runner = WorkerSlot(self._pool, runner, self._name)
         self._slots: list[WorkerSlot] = [*self._builders, self._runner]
         self._queue: deque[BuildJob] = deque()
         self._description: Message | None = None
@@ -209,12 +211,19 @@ class Scheduler:
         job.request = self._send("run", request, self._timeout_s, payload, self._overlap)
 
     def run(self, job: BuildJob) -> Response:
-        """Run a job that was built; return the response."""
+        """Run a job that was built; return the response.
+
+        After a Python callable that has failed the next job runs in a new process: it may have
+        stopped anywhere, and left limits, threads or modules as no other would have.
+        """
         if job.request is None:
             self.start_run(job)
         request, job.request = job.request, None
         assert request is not None
-        return self._response(request, self._overlap)
+        response = self._response(request, self._overlap)
+        if job.compiles_late and response.error(self._timeout_s) is not None:
+            self._runner.release()
+        return response
 
     # -- a final comparison -----------------------------------------------------------------
 
@@ -383,7 +392,7 @@ class Scheduler:
             _log.warning(
                 "template %r has no reference and is too large to be computed without a "
                 "schedule: its answers are not checked",
-                self._opening["template"],
+                self._name,
             )
         self.reference = reference
 

@@ -11,7 +11,7 @@ from autotune.report.ratio import Ratio
 from autotune.report.text_tables import TableColumn, fitted
 from autotune.report.units import duration_text, percent_text, three_digits, time_text
 from autotune.system.words import counted
-from autotune.tuner.run.events import End
+from autotune.tuner.run.events import End, TuneSummary
 
 LIBRARY = "cuBLAS"  # The only library of a vendor that is timed.
 _ABOVE = 1.1  # Share of the ceiling that only a wrong ceiling explains: its measurement errs, too.
@@ -84,6 +84,14 @@ def _lacks_final(status: WorkloadStatus) -> str:
     if summary is None or summary.best is None or not summary.best.is_trial:
         return ""
     return "" if status.best_is_default else summary.no_finals
+
+
+def nothing_measured(summary: TuneSummary) -> str:
+    """Return that a run without trials measured nothing, and why, as far as that is known."""
+    if summary.refused:
+        return f"nothing was measured: {refusals_text(summary.refused)}"
+    over = summary.ended is End.TIME
+    return f"nothing was measured{' before the time was over: give more' if over else ''}"
 
 
 def refusals_text(refused: Mapping[str, int]) -> str:
@@ -194,7 +202,10 @@ def last_line(
 
 def _best_of_one(status: WorkloadStatus) -> list[str]:
     if status.best is None:
-        return ["nothing valid was found"]
+        summary = status.summary
+        if summary is None or summary.trials:
+            return ["nothing valid was found"]
+        return [nothing_measured(summary)]
     said = [f"best {time_text(status.best.cost_s)}", status.speed]
     if status.share_text:
         said.append(status.share_text)

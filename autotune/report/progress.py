@@ -56,7 +56,7 @@ def workload_info(request: TuningRequest, seed: int, seed_chosen: bool = False) 
         str(task.target),
         str(request.store.path),
         seed,
-        Work(task.flops, task.bytes),
+        Work.of(task),
         request.label,
         seed_chosen,
         tuple(legal_lines(task.space, bool(task.untraceable))),

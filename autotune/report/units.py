@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from autotune.system.number_text import three_digits as three_digits
 from autotune.system.number_text import time_text as time_text
 from autotune.system.words import counted
+
+if TYPE_CHECKING:
+    from autotune.task.task import Task
 
 
 def duration_text(seconds: float) -> str:
@@ -53,6 +57,16 @@ class Work:
 
     flops: float | None  # Floating-point operations, if known.
     bytes: float  # Size of its arrays.
+
+    @classmethod
+    def of(cls, task: Task) -> Work:
+        """Return the work of a task's kernel, by which all speeds of it are reported.
+
+        Operations count where the template says how many there are.
+
+        UsageError if the template's count fails.
+        """
+        return cls(task.flops or None, task.bytes)
 
     def speed_text(self, cost_s: float) -> str:
         """Return the speed of a run of `cost_s` seconds: in GFLOPS if these are known, or GB/s."""

@@ -92,13 +92,16 @@ def load(path: str | os.PathLike[str]) -> LoadedFunction:
     >>> f = autotune.load("matmul.so")
     >>> f(a, b, c)
     """
+    if not isinstance(path, str | os.PathLike):
+        raise LoadError(f"load: expected the path of a library, got {path!r}")
     name = os.fspath(path)
     if os.path.exists(name) and not os.path.isfile(name):
         raise LoadError(f"cannot load {name}: it is not a file")
     try:
         data = Path(name).read_bytes()
-    except OSError as error:
-        raise LoadError(f"cannot load {name}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise LoadError(f"cannot load {name}: {why}") from error
     description = _description(name, data)
     _check_machine(name, description)
     try:

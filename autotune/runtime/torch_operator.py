@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from autotune.errors import UsageError
+from autotune.errors import ArgumentError, UsageError
 from autotune.runtime.signature import Signature, extent_value
+
+_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)  # Others are attributes of PyTorch's objects.
+
+_TORCHS_OWN = frozenset({"aten", "prim", "prims", "higher_order"})  # Operators would replace those.
 
 
 class _Function(Protocol):
@@ -51,8 +56,11 @@ def torch_op(function: _Function, name: str) -> Callable[..., Any]:
     except ImportError as error:
         raise UsageError(f"torch_op: PyTorch cannot be imported ({error})") from error
     full = name if "::" in str(name) else f"autotune::{name}"
-    if not all(part.isidentifier() for part in full.split("::", 1)):
+    parts = full.split("::", 1) if isinstance(name, str) else []
+    if not parts or not all(_NAME.fullmatch(part) for part in parts):
         raise UsageError(f"torch_op: name must be like 'mylib::layer', not {name!r}")
+    if parts[0] in _TORCHS_OWN:
+        raise UsageError(f"torch_op: the namespace of {full!r} is PyTorch's own: choose another")
     signature = getattr(function, "signature", None)
     if not isinstance(signature, Signature):
         kind = type(function).__name__
@@ -75,6 +83,11 @@ def torch_op(function: _Function, name: str) -> Callable[..., Any]:
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(*tensors: Any) -> Any:
+        for number, (tensor, parameter) in enumerate(zip(tensors, inputs, strict=True), 1):
+            if tensor is None or tensor.layout is not torch.strided:
+                kind = "None" if tensor is None else tensor.layout
+                label = f"{full}: argument {number}, {parameter.name!r}"
+                raise ArgumentError(f"{label}, must be a dense tensor, got {kind}")
         held = [tensor.detach().contiguous() for tensor in tensors]
         results = made(held)
         function(*held, *results)

@@ -17,6 +17,7 @@ from typing import Any
 from autotune.errors import AutotuneError, UsageError, error_text
 from autotune.system.user_modules import load_object, what_failed
 from autotune.system.words import did_you_mean, one_line
+from records.caller_warnings import is_own
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +100,10 @@ def make_object(make: Callable[..., Any], what: str, *args: Any, **more: Any) ->
     AutotuneError if it fails.
     """
     with errors_of(f"{what} cannot be made"):
-        parameters = inspect.signature(make).parameters
+        try:
+            parameters: Mapping[str, Any] = inspect.signature(make).parameters
+        except ValueError:  # what is written in C may not tell them
+            parameters = {}
         takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         wanted = {name: more[name] for name in more if takes_all or name in parameters}
         return make(*args, **wanted)
@@ -116,6 +120,6 @@ def errors_of(what: str) -> Iterator[None]:
     except AutotuneError:
         raise
     except (Exception, SystemExit) as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(last.filename)}:{last.lineno}"
-        raise AutotuneError(one_line(f"{what}: {what_failed(error)} ({where})")) from error
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not is_own(f.filename)]
+        where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+        raise AutotuneError(one_line(f"{what}: {what_failed(error)}{where}")) from error

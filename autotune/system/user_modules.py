@@ -41,8 +41,9 @@ def load_object(location: str, what: str) -> Any:
     except BaseException as error:
         meant = f"{where}.py:{name}" if os.path.isfile(f"{where}.py") else ""
         hint = f"; did you mean {meant!r}?" if meant else ""
-        why = one_line(what_failed(error))
-        raise UsageError(f"{what}: {location} cannot be loaded: {why}{hint}") from error
+        raise UsageError(
+            f"{what}: {location} cannot be loaded: {what_failed(error)}{hint}"
+        ) from error
     try:
         return functools.reduce(getattr, name.split("."), home)
     except AttributeError as error:
@@ -138,8 +139,8 @@ def import_file(path: str, text: bytes | None = None) -> ModuleType:
 
 
 def what_failed(error: BaseException) -> str:
-    """Return the type of an exception and its message."""
-    what = error.msg if isinstance(error, SyntaxError) else error_text(error)
+    """Return the type of an exception and its message, in one line."""
+    what = one_line(error.msg if isinstance(error, SyntaxError) else error_text(error))
     return f"{type(error).__name__}{f': {what}' if what else ''}"
 
 

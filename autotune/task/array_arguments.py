@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune import te
-from autotune.errors import ArgumentError, UsageError, error_text
-from autotune.external.external_kernel import ExternalKernel
+from autotune.errors import ArgumentError, AutotuneError, UsageError, error_text
 from autotune.ir import dtypes
 from autotune.ir.expr import SizeVar
 from autotune.runtime.foreign_arrays import dtype_name
 from autotune.runtime.signature import ArrayParameter
+from autotune.system.user_modules import what_failed
+from autotune.system.words import one_line
 from autotune.target import Target
 from autotune.te.tensor import PlaceholderOp, Tensor
 from autotune.te.tensor_graph import TensorGraph
 from autotune.template import Knobs, Template
+from autotune.trace.tracer import checked_result
 from autotune.trace.value_sources import KnobTable, PlainValues
 
 
@@ -55,7 +57,7 @@ def read_arguments(
         raise UsageError(
             f"{template.name}: the arrays do not tell argument {name!r}{why}: give it by name, as "
             f"in {template.name}(..., {name}=...)"
-        )
+        ) from described.cause
     return template.bind({**found, **given})
 
 
@@ -67,12 +69,14 @@ class _Described:
 
     `places`: what reads each argument that the inputs tell off the arrays.
     `problem`: why no sizes are known, in words; empty if they are.
+    `cause`: the error that says so, if there is one.
     """
 
     def __init__(self, template: Template, target: Target, given: Mapping[str, Any]) -> None:
         self._template, self._target = template, target
         self.places: dict[str, _Read] = {}
         self.problem = ""
+        self.cause: BaseException | None = None
         absent = [p for p in template.parameters if p.name not in given]
         sizes = [p.name for p in absent if p.type is int]
         needed = [p.name for p in absent if p.type is int and p.required]
@@ -82,10 +86,13 @@ class _Described:
             symbols = {name: te.var(name) for name in names}
             try:
                 inputs = self._inputs({**known, **symbols})
-            except Exception as error:
-                self.problem = f"it does not run with sizes as symbols: {error_text(error)}"
+            except (Exception, SystemExit) as error:
+                is_ours = isinstance(error, AutotuneError)
+                why = one_line(error_text(error)) if is_ours else what_failed(error)
+                self.problem = f"it does not run with sizes as symbols: {why}"
+                self.cause = error
                 continue
-            self.problem = ""
+            self.problem, self.cause = "", None
             self._find_sizes(inputs)
             texts = [p.name for p in absent if p.type is str and p.default in dtypes.ALL]
             for name in texts:
@@ -95,7 +102,9 @@ class _Described:
     def _inputs(self, args: Mapping[str, Any]) -> list[Tensor]:
         cfg = Knobs(PlainValues(KnobTable(self._template.name), {}), self._target)
         made = self._template.described(cfg, **args)
-        tensors = made.inputs if isinstance(made, TensorGraph | ExternalKernel) else made[1]
+        if not isinstance(made, TensorGraph):
+            made = checked_result(self._template.name, made)
+        tensors = made[1] if isinstance(made, tuple) else made.inputs
         return [tensor for tensor in tensors if isinstance(tensor.op, PlaceholderOp)]
 
     def _find_sizes(self, inputs: Sequence[Tensor]) -> None:
@@ -110,7 +119,7 @@ class _Described:
         other = "float64" if args[name] != "float64" else "float32"
         try:
             changed = self._inputs({**args, name: other})
-        except Exception:  # it takes no such type
+        except (Exception, SystemExit):  # it takes no such type
             return
         for number, (tensor, then) in enumerate(zip(inputs, changed, strict=False)):
             if (tensor.dtype, then.dtype) == (args[name], other):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune import te
-from autotune.errors import UsageError, error_text
+from autotune.errors import UsageError
 from autotune.external.callable_kernel import CallableKernel
 from autotune.ir import dtypes
 from autotune.ir.expr import KnobVar
@@ -28,6 +28,7 @@ from autotune.operators.template_lookup import find_template
 from autotune.operators.worker_source import file_text, worker_source
 from autotune.runtime.callable_function import CallableFunction
 from autotune.runtime.signature import ArrayParameter, Signature
+from autotune.system.user_modules import what_failed
 from autotune.target import Target
 from autotune.task.open_sizes import (
     geometric_mean,
@@ -442,8 +443,7 @@ class Task:
             return run_silenced(partial(self.template.flops_for, self.args))
         except Exception as error:
             raise UsageError(
-                f"flops of template {self.template.name!r} failed: "
-                f"{type(error).__name__}: {error_text(error)}"
+                f"flops of template {self.template.name!r} failed: {what_failed(error)}"
             ) from error
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import os
 import reprlib
 import traceback
@@ -40,7 +39,7 @@ from autotune.trace.value_sources import (
     SymbolicValues,
     ValueSource,
 )
-from records.caller_warnings import warn
+from records.caller_warnings import is_own, warn
 from search_spaces import Knob as SpaceKnob
 
 Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]] | ExternalKernel]
@@ -255,7 +254,7 @@ class Structures:
                 self._source_file,
                 ((), ()) if pair else differing,
             )
-            if line:
+            if line and not is_own(self._source_file):
                 return f"{self._source_file}:{line}"
         return self._place(None)
 
@@ -297,18 +296,7 @@ class Structures:
     def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]] | ExternalKernel:
         """Run the template with values from `source`."""
         run = functools.partial(self._run, Knobs(source, self.target, self.constants))
-        result = run_isolated(run) if self.guarded else run()
-        if isinstance(result, ExternalKernel):
-            return result
-        if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule):
-            schedule, tensors = result
-            if isinstance(tensors, (list, tuple)) and all(isinstance(t, Tensor) for t in tensors):
-                return schedule, tuple(tensors)
-        raise UsageError(
-            f"template {self.name!r} must return its tensors, as in `return [A, B]`, its schedule "
-            "and them, as in `return s, [A, B]`, or a kernel such as autotune.CKernel; it returned "
-            + " ".join(reprlib.repr(result).split())
-        )
+        return checked_result(self.name, run_isolated(run) if self.guarded else run())
 
     def external(self, values: Mapping[str, object]) -> ExternalKernel | None:
         """Return the external kernel of one configuration, with plain numbers; None if none."""
@@ -375,16 +363,19 @@ class Structures:
         if isinstance(error, AutotuneError):
             line = self._line(error)
             return f"template: {text} ({line})" if line else f"template: {text}"
-        return f"template: {type(error).__name__}: {text} ({self._place(error)})"
+        place = self._place(error)
+        what = f"{type(error).__name__}{text and f': {text}'}"
+        return f"template: {what}{f' ({place})' if place else ''}"
 
     def _place(self, error: BaseException | None) -> str:
-        """Return where a template fails: its line, or else its file."""
-        return self._line(error) or self._source_file or inspect.getfile(type(self))
+        """Return where a template fails: its line, or else its file; "" of one of ours."""
+        return self._line(error) or ("" if is_own(self._source_file) else self._source_file)
 
     def _line(self, error: BaseException | None) -> str:
         """Return file:line of the template's last line in an error's traceback, "" if none is."""
         frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-        own = [frame for frame in frames if frame.filename == self._source_file]
+        is_theirs = not is_own(self._source_file)
+        own = [frame for frame in frames if is_theirs and frame.filename == self._source_file]
         return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
 
     def _give_up(self, reason: str, place: str) -> None:
@@ -392,9 +383,29 @@ class Structures:
         why = reason.removeprefix("template: ").removesuffix(f" ({place})")
         warn(
             f"template {self.name!r} cannot be traced, so each configuration is lowered on its "
-            f"own, which is slower: {why} [{place}]",
+            f"own, which is slower: {why}{f' [{place}]' if place else ''}",
             TracingWarning,
         )
+
+
+def checked_result(
+    name: str, result: object
+) -> tuple[Schedule, tuple[Tensor, ...]] | ExternalKernel:
+    """Return what a template has returned, once its tensors are scheduled.
+
+    UsageError if it is none of what a template may return.
+    """
+    if isinstance(result, ExternalKernel):
+        return result
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule):
+        schedule, tensors = result
+        if isinstance(tensors, (list, tuple)) and all(isinstance(t, Tensor) for t in tensors):
+            return schedule, tuple(tensors)
+    raise UsageError(
+        f"template {name!r} must return its tensors, as in `return [A, B]`, its schedule "
+        "and them, as in `return s, [A, B]`, or a kernel such as autotune.CKernel; it returned "
+        + " ".join(reprlib.repr(result).split())
+    )
 
 
 class _Stop(BaseException):

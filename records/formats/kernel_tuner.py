@@ -28,6 +28,7 @@ from records.record import Record
 from records.record_errors import RecordError
 
 SCHEMA_VERSION = "1.1.0"  # of the cache files that are written
+_READ = re.compile(r"1\.\d+\.\d+")  # the versions that are read; older files have none
 
 _RUN_TIMES = ("verification_time", "benchmark_time")
 _ERROR_CONFIGS = ("ErrorConfig", "InvalidConfig", "CompilationFailedConfig", "RuntimeFailedConfig")
@@ -82,6 +83,20 @@ def parse_document(text: str) -> object:
     return document
 
 
+def check_version(document: Mapping[str, Any], name: str) -> None:
+    """Raise RecordError if a file says that it is of a version that is not known here.
+
+    `document`: the parsed file.
+    `name`: what the message calls it.
+    """
+    version = document.get("schema_version", SCHEMA_VERSION)
+    if not isinstance(version, str) or not _READ.fullmatch(version):
+        raise RecordError(
+            f"{name} is a Kernel Tuner cache of schema_version {version!r}; this version of "
+            "autotune reads 1.0.0 and later ones of 1"
+        )
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object, in which the last value of each key counts."""
     found = dict(pairs)
@@ -119,8 +134,10 @@ def records_of(document: Mapping[str, Any], name: str) -> Iterator[Record]:
 
     Entries that are no measurement are passed over with a `RecordWarning`.
 
-    Raises RecordError if the knobs are not given, or no entry is a measurement.
+    Raises RecordError if the file is of an unknown version, the knobs are not given, or no entry is
+    a measurement.
     """
+    check_version(document, name)
     knobs, cache = document.get("tune_params_keys"), document["cache"]
     parameters = document.get("tune_params")
     parameters = parameters if isinstance(parameters, dict) else {}

@@ -1,4 +1,7 @@
-"""Opens only regular files, so that opening never waits; waits for locks, with a time-out."""
+"""Opens only regular files, so that opening never waits; waits for locks, with a time-out.
+
+Says which paths can be none of a file.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,19 @@ from typing import BinaryIO
 
 GZIP = b"\x1f\x8b"  # What compressed files begin with.
 NOT_REGULAR = "it is a device or a pipe, and no regular file"
+
+
+def path_fault(path: str | os.PathLike[str]) -> str:
+    """Return why there can be no file or folder at a path, in words; "" if there can be one."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return str(error.strerror)
+    except ValueError:  # a null, or half of a character
+        return "it has a character that no name of a file has"
+    return ""
 
 
 def open_regular(path: str | os.PathLike[str], flags: int) -> int:

@@ -66,6 +66,9 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "missing.so").endswith(": No such file or directory")
     assert refusal(tmp_path).endswith(": it is not a file")
     assert refusal(Path("/dev/zero")).endswith(": it is not a file")
+    assert refusal(tmp_path / "a\0b.so").endswith(": embedded null byte")
+    with pytest.raises(LoadError, match="load: expected the path of a library, got 3"):
+        autotune.load(3)  # type: ignore[arg-type]
 
 
 @needs_avx2

@@ -101,7 +101,7 @@ def test_time_alone_goes_on_until_it_is_over(call, tmp_path):
 def test_a_time_too_short_to_measure_anything_says_so_and_leaves_no_log(call, tmp_path):
     done = call("run", "matmul", *SMALL, "--time", "0.01s")
     assert done.code == 3
-    assert done.err == "autotune: nothing was measured before the time was over; give more\n"
+    assert done.err == "autotune: nothing was measured before the time was over: give more\n"
     assert not (tmp_path / "matmul.jsonl").exists()
 
 

@@ -74,7 +74,8 @@ def test_an_edited_template_is_measured_anew_and_one_line_says_so(call, tmp_path
     source.write_text(WRONG.replace("lambda a: a)", "lambda a: a + 1)"))
     words = (f"{source}:wrong", "--set", "n=64", "--trials", 2, "--log", "log.jsonl", *QUICK)
     assert call("run", *words).code == 0
-    source.write_text(source.read_text().replace("s[B].split(", "s[B].parallel(B.op.axis[0]) #"))
+    edited = source.read_text().replace("s[B].split(", "outer, _ = s[B].split(")
+    source.write_text(edited.replace("    return s", "    s[B].parallel(outer)\n    return s"))
     done = call("run", *words)
     assert done.code == 0, done.err
     assert re.fullmatch(  # two trials, and two of their comparison if there was time for it
@@ -175,10 +176,19 @@ def test_a_log_that_is_also_the_output_is_refused(call, tmp_path):
 
 
 def test_speed_in_bytes_is_null_in_gflops(call):
+    words = ["transpose", "--set", "m=16", "--set", "n=16", "--log", "log.jsonl"]
+    done = call("run", *words, "--trials", 1, *QUICK)
+    assert re.search(r"^best .*, [\d.]+ GB/s", done.out, re.MULTILINE), done.err
+    assert json.loads(call("best", *words, "--json").out)["gflops"] is None
+
+
+def test_without_stated_operations_speeds_are_of_bytes_and_bench_counts_them(call):
     words = ["broadcast_add", "--set", "n=16", "--log", "log.jsonl"]
     done = call("run", *words, "--trials", 1, *QUICK)
     assert re.search(r"^best .*, [\d.]+ GB/s", done.out, re.MULTILINE), done.err
     assert json.loads(call("best", *words, "--json").out)["gflops"] is None
+    compared = json.loads(call("bench", *words, *QUICK, "--json").out)
+    assert (compared["unit"], compared["sizes"][0]["flops"]) == ("GFLOPS", 16 * 16)
 
 
 def test_a_quiet_run_prints_its_last_line_and_only_one_view_can_be_asked_for(call):

@@ -35,6 +35,8 @@ CALLABLE = {
     "return output": "ok",
     "print": "ok",
     "fork": "ok",
+    "limit": f"{RUN}ValueError: no more files",
+    "write": "ok",
     "spawn": "ok",
     "threads": "ok",
 }
@@ -105,6 +107,12 @@ def assert_labelled(found, expected):
 def test_each_faulty_callable_is_labelled_and_those_beside_are_measured(capfd):
     assert_labelled(measure("in_place", CALLABLE), CALLABLE)
     assert "many words" not in "".join(capfd.readouterr())
+
+
+def test_a_process_is_new_after_a_callable_that_failed_and_after_no_other():
+    assert measure("in_place", ["second"]) == {"second": "ok"}
+    found = measure("in_place", ["wrong", "second"])
+    assert found["second"] == f"{RUN}ValueError: the process is new"
 
 
 def test_a_callable_that_hangs_is_killed_on_time_and_it_is_told_at_which_call():

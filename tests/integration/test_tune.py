@@ -17,6 +17,7 @@ from autotune import te
 from autotune.errors import NoRecordError, UsageError
 from autotune.template import template
 from autotune.tuner.run.events import Finished, Measured, Started
+from records import RecordError
 
 FEW: dict[str, Any] = {"trials": 3, "seed": 1}
 
@@ -221,10 +222,17 @@ def test_the_time_ends_a_run(tmp_path: Path) -> None:
     assert tuned.summary.elapsed_s < 60
 
 
+def test_a_time_that_is_too_short_says_so(tmp_path: Path) -> None:
+    tuned = autotune.tune(doubled, {"n": 50}, time=1e-6, log=tmp_path / "log.jsonl", seed=0)
+    assert "nothing was measured before the time was over: give more; 0 trials" in repr(tuned)
+    with pytest.raises(NoRecordError, match="before the time was over: give more"):
+        tuned.build()
+
+
 def test_nothing_is_built_of_nothing(tmp_path: Path) -> None:
     tuned = autotune.tune(doubled, {"n": 50}, trials=0, log=tmp_path / "log.jsonl", seed=0)
     assert (tuned.best, tuned.default, tuned.speedup) == (None, None, None)
-    assert "nothing valid was found" in str(tuned)
+    assert ": nothing was measured; 0 trials; " in str(tuned)
     assert len(tuned.records) == 0
     with pytest.raises(NoRecordError, match="there is nothing to build"):
         tuned.build()
@@ -253,6 +261,12 @@ def test_nothing_is_built_of_nothing(tmp_path: Path) -> None:
         ({"trials": 2.5}, "tune: trials must be a whole number >= 0, not 2.5"),
         ({"batch": 2.5}, "tune: batch must be a whole number >= 1, not 2.5"),
         ({"log": 5}, "tune: log must be the path of a file, not 5"),
+        ({"log": ""}, "tune: log is empty: give the name of a file, such as doubled.jsonl"),
+        ({"target": ""}, "tune: unknown target kind '': expected one of llvm, cuda"),
+        ({"tim": 3}, "tune: there is no argument 'tim'; did you mean 'time'?"),
+        ({"sed": 3}, "tune: there is no argument 'sed'; did you mean 'seed'?"),
+        ({"callback": 3}, "tune: there is no argument 'callback'; did you mean 'callbacks'?"),
+        ({"zzz": 3}, "progress, seed, "),
         ({"until": 3}, "tune: until must be text such as '0.9 of peak', not 3"),
         ({"patience": "x"}, "tune: patience must be a number > 0, not 'x'"),
         ({"constant": 0}, "tune: constant must be positions of inputs such as [1], not 0"),
@@ -279,11 +293,28 @@ def test_a_mistake_is_one_clear_line(
 
 
 @pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("a\0b", "it has a character that no name of a file has"),
+        ("a" * 300, "File name too long"),
+        (f"{__file__}/a.jsonl", "Not a directory"),
+    ],
+)
+def test_a_path_that_can_be_no_log_is_told_before_anything_is_measured(
+    log: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RecordError, match=f"^tune: .* cannot be a log: {said}$"):
+        autotune.tune(doubled, {"n": 5}, log=log)
+
+
+@pytest.mark.parametrize(
     ("workloads", "said"),
     [
         ([], "tune_job: workloads must be a list of mappings"),
         (["matmul"], "tune_job: workloads must be a list of mappings"),
         ([{"args": {}}], "tune_job: 'what' is missing: it says what to tune"),
+        ([{"what": doubled, "time": 3}], "'time'; time is for all workloads together: give it"),
         (
             [{"what": doubled, "args": {"n": 5}}, {"what": doubled}],
             "tune_job, workload 2: ",
@@ -315,3 +346,14 @@ def test_a_function_that_fails_says_what_it_does_wrong(tmp_path: Path) -> None:
         autotune.tune(nothing, {"n": 8}, trials=1, log=tmp_path / "x.jsonl")
     assert "text" not in str(caught.value)
     assert "must return" in str(caught.value)
+
+
+def test_what_cannot_be_measured_is_called_by_its_name_and_by_no_file(tmp_path: Path) -> None:
+    @template("halved", reference=lambda a: a[:2])
+    def halved(n: int) -> list[te.Tensor]:
+        return doubled(n)
+
+    with pytest.raises(UsageError) as caught:
+        autotune.tune(halved, {"n": 8}, trials=1, log=tmp_path / "x.jsonl")
+    assert str(caught.value).startswith("template 'halved' cannot be measured: the reference of ")
+    assert ".py" not in str(caught.value)

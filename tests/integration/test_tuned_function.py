@@ -147,11 +147,15 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_is_tuned(tmp_path: P
     ("options", "message"),
     [
         ({"when": "sometimes"}, "when='sometimes'"),
+        ({"when": []}, "when=."),
         ({"trails": 3}, "no argument 'trails'; did you mean 'trials'"),
         ({"constant": [0]}, "no argument 'constant'"),
         ({"key": "n"}, "key must be names of arguments"),
         ({"key": 5}, "key must be names of arguments"),
-        ({"log": 5}, "log must be a path, not 5"),
+        ({"log": 5}, "autotuned: log must be the path of a file, not 5"),
+        ({"log": ""}, "autotuned: log is empty: give the name of a file"),
+        ({"target": ""}, "unknown target kind ''"),
+        ({"whne": "never"}, "no argument 'whne'; did you mean 'when'"),
         ({"key": ["m"]}, "key has 'm'"),
         ({"trials": 2.5}, "autotuned: trials must be a whole number >= 0, not 2.5"),
         ({"batch": 0}, "autotuned: batch must be a whole number >= 1"),
@@ -234,7 +238,7 @@ def test_a_file_of_a_template_is_found_from_any_folder(
 ) -> None:
     (tmp_path / "ops.py").write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)
-    made = autotune.autotuned("ops.py:doubled", log="", when="default")
+    made = autotune.autotuned("ops.py:doubled", when="default")
     assert made.log == tmp_path / "doubled.jsonl"
     monkeypatch.chdir(tmp_path.parent)
     with pytest.warns(UserWarning, match="default"):

@@ -101,7 +101,7 @@ class Measurements:
             points[key] = Point(task.space.config(index).values, record, why)
         best = chosen.best
         fastest = None if best is None else Point(best.config["values"], best)
-        work = Work(float_operations(task) if configs else task.flops, task.bytes)
+        work = Work(float_operations(task), task.bytes)
         return Setting(args, work, baseline), points, fastest
 
     def _measured(

@@ -11,11 +11,11 @@ import typer
 
 from autotune.cli.options import shared_options as shared
 from autotune.cli.options.multi_value_options import Command
-from autotune.cli.options.task_arguments import logs_of, make_task, work_of
+from autotune.cli.options.task_arguments import logs_of, make_task
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.report.ratio import Ratio
 from autotune.report.text_tables import wrap
-from autotune.report.units import time_text
+from autotune.report.units import Work, time_text
 from autotune.reuse import choose, why_nothing
 from autotune.reuse.policy import ReusePolicy
 
@@ -56,7 +56,7 @@ def best(
             "`autotune run` makes some, `autotune records summary` lists those there are",
         )
     record, config = choice.record, choice.config
-    work = work_of(task)
+    work = Work.of(task)
     if as_json:
         found = {
             "workload": task.workload.to_json(),

@@ -27,11 +27,11 @@ from autotune.cli.options.shared_options import (
     command_app,
     parse_settings,
 )
-from autotune.cli.options.task_arguments import make_task, work_of
+from autotune.cli.options.task_arguments import make_task
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line
 from autotune.cli.terminal.signals import ending_signals
 from autotune.errors import NoRecordError, UsageError
-from autotune.report.units import time_text
+from autotune.report.units import Work, time_text
 from autotune.reuse.policy import ReusePolicy
 from autotune.runtime.argument_checks import Array
 from autotune.runtime.save_library import check_can_save
@@ -117,10 +117,10 @@ def build(
         except NoRecordError as error:
             raise StopError(NOTHING_FOUND, str(error)) from error
         function.save(path)
-        work = work_of(task)
+        work = None if function.record is None else Work.of(task)
     assert function.config is not None  # a task's always has one
     chosen = f"config {function.config.index}"
-    if function.record is None:
+    if function.record is None or work is None:
         chosen += ", the default one (`autotune run` tunes it)"
     else:
         cost_s = function.record.cost_s

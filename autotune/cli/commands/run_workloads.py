@@ -16,7 +16,7 @@ from autotune.cli.terminal.signals import exit_code
 from autotune.measure.measurer import Measurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.report.display.run_display import View, make_display
-from autotune.report.outcome import refusals_text
+from autotune.report.outcome import nothing_measured
 from autotune.report.progress import RunProgress, WorkloadStatus, failures_text, workload_info
 from autotune.reuse.valid_records import valid_records
 from autotune.system.words import counted
@@ -171,11 +171,8 @@ def _exit_code(
 
 def _nothing_valid(request: TuningRequest, summary: TuneSummary) -> str:
     """Return why nothing was found."""
-    if not summary.trials and summary.refused:
-        return f"nothing was measured: {refusals_text(summary.refused)}"
     if not summary.trials:
-        over = summary.ended == "time"
-        return f"nothing was measured{' before the time was over; give more' if over else ''}"
+        return nothing_measured(summary)
     return (
         f"nothing valid was found in {counted(summary.trials, 'trial')}: "
         f"{failures_text(summary.failures)}, the first one in {request.store.path}: "

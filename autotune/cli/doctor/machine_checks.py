@@ -121,7 +121,7 @@ def self_test(size: int = 128) -> Check:
             task = Task.from_reference("matmul", args, "llvm")
             config = task.space.config(task.default_index)
             ((_, result),) = measurer.measure([MeasureInput(config)])
-            work = Work(task.flops, task.bytes)
+            work = Work.of(task)
     except (AutotuneError, OSError) as error:
         finding = Finding(f"the self-test failed: {error}", remedy)
         return Check("self-test", "failed", {"works": False}, (finding,))

@@ -9,7 +9,6 @@ from autotune.cli.options.input_files import check_logs, check_readable
 from autotune.cli.options.shared_options import parse_settings
 from autotune.errors import UsageError
 from autotune.operators.template_lookup import BUILTIN, find_template, names_tile
-from autotune.report.units import Work
 from autotune.system.words import closest
 from autotune.target import Target
 from autotune.task.task import Task
@@ -109,11 +108,3 @@ def logs_of(paths: Sequence[str]) -> RecordSource:
     UsageError or RecordError if one of them is not there, or is no log.
     """
     return open_logs(check_logs(paths))
-
-
-def work_of(task: Task) -> Work:
-    """Return the work of one run of the task's kernel.
-
-    UsageError if the template's count of operations fails.
-    """
-    return Work(task.flops, task.bytes)

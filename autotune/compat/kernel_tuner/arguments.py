@@ -15,6 +15,7 @@ from autotune.errors import UsageError
 from autotune.external.call_form import BY_VALUE
 from autotune.ir import dtypes
 from records.formats.kernel_tuner import FIELDS
+from records.storage.files import path_fault
 
 #: What an entry of a cache says of its source.
 SOURCE = "autotune"
@@ -96,10 +97,20 @@ def _is_number(value: Any, least: float) -> bool:
     return is_number and bool(least <= value < math.inf)
 
 
+def path_of(name: str, given: Any, expected: str) -> Path:
+    """Return an argument as a path; UsageError if there can be nothing of this name."""
+    text = os.fspath(given) if isinstance(given, (str, os.PathLike)) else given
+    check_type(name, text, str, expected)
+    if not text:
+        raise UsageError(f"{name} must be {expected}, and is empty")
+    if fault := path_fault(text):
+        raise UsageError(f"{name}: {shown(text)}: {fault}")
+    return Path(text)
+
+
 def check_folder(folder: Any) -> None:
     """Raise UsageError unless a folder can be made, or is there."""
-    check_type("folder", folder, (str, os.PathLike), "the path of a folder")
-    place = Path(folder).absolute()
+    place = path_of("folder", folder, "the path of a folder").absolute()
     for path in (place, *place.parents):
         if path.exists():
             if not path.is_dir():

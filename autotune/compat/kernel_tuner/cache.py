@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from autotune.compat.kernel_tuner.arguments import SOURCE, check_type
+from autotune.compat.kernel_tuner.arguments import SOURCE, path_of
 from autotune.compat.kernel_tuner.problem import Problem, flat, key_of
 from autotune.compat.kernel_tuner.restrictions import Restriction, is_legal
 from autotune.compat.kernel_tuner.results import Result, has_time, read_entry
 from autotune.errors import UsageError
 from autotune.external.included_files import with_included
-from records.formats.kernel_tuner import SCHEMA_VERSION, parse_document
+from records.formats.kernel_tuner import SCHEMA_VERSION, check_version, parse_document
 from records.formats.malformed import MALFORMED, as_number, as_object
 from records.formats.skipped import SkippedParts
 from records.record_errors import RecordError
@@ -42,17 +42,19 @@ class RecordedCache:
         self.path = _path_of(path)
         self._problem = problem
         size = "callable" if callable(problem_size) else problem_size
-        #: What the file must say; what an older one leaves out may be anything.
+        #: What the file must say of what it is of.
         self._head: dict[str, Any] = {
             "kernel_name": problem.name,
             "problem_size": json.loads(json.dumps(size, default=_as_json)),
             "tune_params_keys": list(problem.parameters),
         }
+        #: What it must say at least; what an older one leaves out of the rest may be anything.
+        self._needed = ["device_name", "kernel_name", "tune_params_keys"]
 
     @property
     def device_name(self) -> str:
         """The device that it says its results are of."""
-        return str(self._document().get("device_name", ""))
+        return str(self._document()["device_name"])
 
     def results(self, rules: Sequence[Restriction]) -> dict[str, Result]:
         """Return the results of the problem's legal configurations, by their keys.
@@ -95,7 +97,10 @@ class RecordedCache:
         return entries
 
     def _check_head(self, found: Mapping[str, Any]) -> None:
-        """Raise UsageError if a file says that it is of something else."""
+        """Raise UsageError unless a file says what it is of, and that is the same."""
+        missing = [name for name in self._needed if name not in found]
+        if missing:
+            raise UsageError(f"cache: {self.path} does not say its {missing[0]}")
         for name, own in self._head.items():
             written = found.get(name, own)
             same = _listed(written) == _listed(own) if name == "problem_size" else written == own
@@ -114,6 +119,10 @@ class RecordedCache:
             raise UsageError(f"cache: cannot read {self.path}: {why}") from error
         if not isinstance(found, dict) or not isinstance(found.get("cache"), dict):
             raise UsageError(f"cache: {self.path} is no cache of Kernel Tuner")
+        try:
+            check_version(found, str(self.path))
+        except RecordError as error:
+            raise UsageError(f"cache: {error}") from error
         return found
 
 
@@ -138,6 +147,7 @@ class Cache(RecordedCache):
         super().__init__(path, problem, problem_size)
         _check_place(self.path)
         self._head = {"device_name": device_name, **self._head}
+        self._needed = list(self._head)
         self._objective = objective
         self._pending: dict[str, Result] = {}
         self._next_s = 0.0
@@ -166,10 +176,14 @@ class Cache(RecordedCache):
         if not self._pending:
             return
         begin = time.monotonic()
-        self.path.touch()
-        RecordStore(self.path).replacing(
-            lambda _: self._write({**self._entries(), **self._pending})
-        )
+        try:
+            self.path.touch()
+            RecordStore(self.path).replacing(
+                lambda _: self._write({**self._entries(), **self._pending})
+            )
+        except (OSError, RecordError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UsageError(f"cache: {self.path} cannot be written: {why}") from error
         self._pending = {}
         end = time.monotonic()
         self._next_s = end + (end - begin) / _SHARE
@@ -198,13 +212,6 @@ class Cache(RecordedCache):
         is_new = not self.path.exists() or self.path.stat().st_size == 0
         return {**self._head, "cache": {}} if is_new else super()._document()
 
-    def _check_head(self, found: Mapping[str, Any]) -> None:
-        """Raise UsageError unless a file says all that it is of, and that is the same."""
-        missing = [name for name in self._head if name not in found]
-        if missing:
-            raise UsageError(f"cache: {self.path} does not say its {missing[0]}")
-        super()._check_head(found)
-
     def _write(self, entries: Mapping[str, Any]) -> None:
         # Kernel Tuner reads the end of a cache that nobody writes to as "}\n}".
         choices = {n: {str(v): v for v in own} for n, own in self._problem.parameters.items()}
@@ -226,11 +233,12 @@ class Cache(RecordedCache):
 
 def _path_of(given: Any) -> Path:
     """Return the path of a cache; UsageError if it is the name of no file."""
-    check_type("cache", given, (str, os.PathLike), "the path of a file")
+    path = path_of("cache", given, "the path of a file")
+    if path.is_dir():
+        raise UsageError(f"cache: {str(given)!r} is a folder")
     name = os.fspath(given)
-    if not name or os.path.isdir(name):
-        raise UsageError(f"cache: {name!r} is no name of a file")
-    return Path(os.path.realpath(name if name.endswith(".json") else f"{name}.json"))
+    whole = name if name.endswith(".json") else f"{name}.json"
+    return path_of("cache", os.path.realpath(whole), "the path of a file")
 
 
 def _check_place(path: Path) -> None:
@@ -239,7 +247,8 @@ def _check_place(path: Path) -> None:
         raise UsageError(f"cache: there is no folder {path.parent}")
     if path.exists() and not path.is_file():
         raise UsageError(f"cache: {path} is no file")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    # It is replaced as a whole, by another file of its folder.
+    if not all(os.access(own, os.W_OK) for own in (path, path.parent) if own.exists()):
         raise UsageError(f"cache: {path} cannot be written")
 
 

@@ -187,12 +187,12 @@ def write_problem(
     place = folder / f"{name}-{digest.hexdigest()}"
     try:
         place.mkdir(parents=True, exist_ok=True)
+        _write(place / "problem.json", lambda path: path.write_text(text, encoding="utf-8"))
+        _write(place / "verify.py", lambda path: path.write_text(problem.verify, encoding="utf-8"))
+        for name, array in named.items():
+            _write(place / f"{name}.npy", functools.partial(np.save, arr=array))
     except OSError as error:
         raise UsageError(f"folder: cannot make {place}: {error.strerror}") from error
-    _write(place / "problem.json", lambda path: path.write_text(text, encoding="utf-8"))
-    _write(place / "verify.py", lambda path: path.write_text(problem.verify, encoding="utf-8"))
-    for name, array in named.items():
-        _write(place / f"{name}.npy", functools.partial(np.save, arr=array))
     return place
 
 

@@ -57,7 +57,7 @@ def text_of(source: Any, params: Mapping[str, Any] | None = None) -> str:
     if _is_file(source):
         try:
             return Path(source).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise UsageError(f"kernel_source: cannot read {os.fspath(source)}: {why}") from error
     if not isinstance(source, str):

@@ -41,6 +41,7 @@ from autotune.measure.checks.error_bounds import (
     perturbed_inputs,
 )
 from autotune.measure.checks.reference import Reference, is_floating
+from autotune.system.plugins import errors_of
 
 # Magnitudes of realistic inputs. The first ones with tight bounds are taken.
 _RANGES = (
@@ -194,15 +195,15 @@ def _with_intermediate(workload: CheckSpec, reference: Reference) -> CheckSpec:
 def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) -> list[Array]:
     """Return realistic inputs that a template draws itself.
 
-    UsageError if they are not of the inputs' number, shapes and types.
+    AutotuneError if that fails, or they are not of the inputs' number, shapes and types.
     """
-    arrays = list(given(np.random.default_rng(list(seed))))
+    with errors_of("inputs= of the template fails"):
+        arrays = list(given(np.random.default_rng(list(seed))))
+        found = [(np.shape(array), np.asarray(array).dtype.name) for array in arrays]
     wanted = [(spec.shape, spec.dtype) for spec in specs]
-    found = [(np.shape(array), np.asarray(array).dtype.name) for array in arrays]
     if found != wanted:
-        raise UsageError(
-            f"inputs= of the template returned {_words(found)}, but its inputs are {_words(wanted)}"
-        )
+        words = f"{_words(found)}, but its inputs are {_words(wanted)}"
+        raise UsageError(f"inputs= of the template returned {words}")
     return [np.asarray(array, order="C") for array in arrays]
 
 

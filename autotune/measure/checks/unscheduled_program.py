@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from autotune import te
-from autotune.errors import UsageError, error_text
+from autotune.errors import UsageError
 from autotune.external.external_kernel import ExternalKernel
 from autotune.ir import expr as ir
 from autotune.ir.evaluate.interpreter import evaluate
@@ -21,14 +22,17 @@ from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.measure.checks.input_uses import InputUse, input_uses
 from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.cpu.llvm_compiler import compile_binary
+from autotune.system.user_modules import what_failed
 from autotune.target import Target
+from autotune.task.open_sizes import geometric_mean
 from autotune.task.task import Task
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from autotune.te.tensor_graph import TensorGraph
+from autotune.trace.isolate_user_code import run_isolated
 from autotune.trace.template_knobs import Knobs
 from autotune.trace.value_sources import ConcreteValues, KnobTable
-from search_spaces import KnobValue
+from search_spaces import KnobValue, SpaceError
 
 
 @dataclass(frozen=True)
@@ -142,20 +146,28 @@ class Computation:
 def float_operations(task: Task) -> float | None:
     """Return the operations of one run: as the template states them, else as its formula has them.
 
-    None of a template that only moves elements, and of an external kernel that states none.
+    None of a template that only moves elements or states 0, that has no legal configuration, or
+    that returns an external kernel and states none. Of several shapes it is their geometric mean.
 
     UsageError if the template's count fails, or its formula cannot be found.
     """
     if task.flops is not None:
-        return task.flops
-    if task.structure(task.default_index).schedule is None:
+        return task.flops or None
+    if task.open_sizes:
+        every = [float_operations(member) for member in task.members]
+        return None if None in every else geometric_mean([n for n in every if n is not None])
+    try:
+        if task.structure(task.default_index).schedule is None:
+            return None
+    except SpaceError:
         return None
     try:
-        return float(Computation.of(task).arithmetic()) or None
+        # It is the user's function, and may print.
+        return float(run_isolated(partial(Computation.of, task)).arithmetic()) or None
     except (Exception, SystemExit) as error:  # a template may raise whatever it likes
         raise UsageError(
             f"the operations of template {task.template.name!r} cannot be counted, "
-            f"{type(error).__name__}: {error_text(error)}; say flops= where it is defined"
+            f"{what_failed(error)}; say flops= where it is defined"
         ) from error
 
 

@@ -56,6 +56,7 @@ def compare_with_default(
         seed=seed,
         text=text,
         constant=task.constant,
+        name=task.template.name,
     ) as measurer:
         lost = 0
         for number in range(ROUNDS):

@@ -66,7 +66,7 @@ class Goal:
 
     def check(self, flops: float | None) -> None:
         """Raise UsageError if this goal needs operations that the kernel does not have."""
-        if flops is None and (self.unit in _FLOPS or self.unit == "peak"):
+        if not flops and (self.unit in _FLOPS or self.unit == "peak"):
             raise UsageError(
                 f"goal {str(self)!r}: the template does not say how many operations it needs; "
                 "give a time, or a speed in GB/s"

@@ -151,6 +151,7 @@ def make_measurer(
         fork_server=fork_server,
         text=text,
         constant=task.constant,
+        name=task.template.name,
     )
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import Any
@@ -55,6 +57,14 @@ def doubled(x: np.ndarray, y: np.ndarray, fault: str) -> Any:
         case "fork":
             if os.fork() == 0:
                 os._exit(0)
+        case "limit":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+            raise ValueError("no more files")
+        case "write":
+            with tempfile.TemporaryFile() as file:
+                file.write(b"words")
+        case "second" if calls == 1:
+            raise ValueError("the process is new")
         case "spawn":
             subprocess.run(["true"], check=True)
         case "threads":

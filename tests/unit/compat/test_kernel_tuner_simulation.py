@@ -99,3 +99,30 @@ def test_what_a_cache_cannot_answer_is_told(foreign: Path) -> None:
         simulated(foreign, kernel_name="g")
     with pytest.raises(UsageError, match="metric 'x' fails: ZeroDivisionError"):
         simulated(foreign, metrics={"x": "1 / (a - 3)"})
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "message"),
+    [
+        ("kernel_name", None, "foreign.json does not say its kernel_name"),
+        ("device_name", None, "foreign.json does not say its device_name"),
+        ("tune_params_keys", None, "foreign.json does not say its tune_params_keys"),
+        ("schema_version", "2.0.0", "is a Kernel Tuner cache of schema_version '2.0.0'"),
+        ("schema_version", 1, "is a Kernel Tuner cache of schema_version 1; this version"),
+    ],
+)
+def test_a_cache_that_does_not_say_what_it_is_of_is_refused(
+    foreign: Path, name: str, said: Any, message: str
+) -> None:
+    document = {**json.loads(foreign.read_text()), name: said}
+    foreign.write_text(json.dumps({n: v for n, v in document.items() if v is not None}))
+    with pytest.raises(UsageError, match=message):
+        simulated(foreign)
+
+
+@pytest.mark.parametrize("left_out", ["problem_size", "tune_params"])
+def test_a_cache_may_leave_out_what_older_ones_do(foreign: Path, left_out: str) -> None:
+    document = {**json.loads(foreign.read_text()), "schema_version": "1.0.0"}
+    del document[left_out]
+    foreign.write_text(json.dumps(document))
+    assert len(simulated(foreign)[0]) == 4

@@ -39,6 +39,21 @@ def test_import_autotune_does_not_load_it():
     assert "autotune.compat" not in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: tvm.nd.array([[1, 2], [3]]), "these are no elements of an array: "),
+        (lambda: tvm.nd.empty(3, object()), "there are no arrays of <object"),
+        (lambda: tvm.nd.array([1.0]).copyto(3), "copyto: expected an NDArray or a device, got 3"),
+        (lambda: tvm.nd.array([1.0]).copyfrom([1j]), "copyfrom: float64 cannot hold complex128"),
+    ],
+)
+def test_what_is_no_array_is_told_in_one_line(wrong, message):
+    with pytest.raises(ArgumentError, match=message) as told:
+        wrong()
+    assert "\n" not in str(told.value)
+
+
 # -- names ---------------------------------------------------------------------------------------
 
 

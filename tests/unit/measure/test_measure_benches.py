@@ -287,6 +287,22 @@ def test_what_computes_nothing_has_no_operations():
     assert float_operations(Task.from_reference("transpose", {"m": 2, "n": 3}, "cuda")) is None
 
 
+def test_what_a_template_states_counts_and_0_is_none():
+    def added(n: int):
+        A = te.placeholder((n,), name="A")
+        return te.compute((n,), lambda i: A[i] + A[i] * 2, name="B")
+
+    counted = {flops: template("added", flops=flops)(added) for flops in (None, 0, 7)}
+    found = [float_operations(Task(own, {"n": 5}, "llvm")) for own in counted.values()]
+    assert found == [10, None, 7]
+
+
+def test_operations_of_several_sizes_are_their_mean():
+    task = Task.from_reference("softmax", {"m": [2, 8], "n": 5}, "llvm")
+    one, other = (float_operations(member) for member in task.members)
+    assert float_operations(task) == pytest.approx((one * other) ** 0.5)
+
+
 def test_a_kernel_that_is_right_only_at_first_is_wrong():
     calls = []
 

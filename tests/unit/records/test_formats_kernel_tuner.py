@@ -107,6 +107,15 @@ def test_a_cache_without_entries_has_no_records():
     assert read(HEAD) == []
 
 
+@pytest.mark.parametrize("version", ["2.0.0", "1.0", 1, None])
+def test_a_cache_of_an_unknown_version_is_refused(version):
+    known = cache({"1,a": {"x": 1, "kind": "a", "time": 1.0}})
+    text = json.dumps({**known, "schema_version": version})
+    with pytest.raises(RecordError, match=f"cache of schema_version {version!r}; this version"):
+        read(text)
+    assert len(read(json.dumps({**known, "schema_version": "1.2.0"}))) == 1
+
+
 PUBLISHED = {  # what its schema of version 1.1.0 requires of an entry
     "time",
     "compile_time",

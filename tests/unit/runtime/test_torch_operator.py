@@ -83,7 +83,20 @@ def test_what_is_not_built_is_refused() -> None:
         registered(lambda a: a)
 
 
-@pytest.mark.parametrize("name", ["a b", "x::y::z", "", 3])
+@pytest.mark.parametrize("name", ["a b", "x::y::z", "", 3, None, "x::\u00fc", "x::__init__"])
 def test_names_that_are_none_are_refused(name: Any) -> None:
     with pytest.raises(UsageError, match="torch_op: name must be like 'mylib::layer', not"):
         autotune.torch_op(built(8), name)
+
+
+def test_operators_of_torch_are_not_replaced() -> None:
+    with pytest.raises(UsageError, match="the namespace of 'aten::add' is PyTorch's own"):
+        autotune.torch_op(built(8), "aten::add")
+
+
+def test_what_is_no_dense_tensor_is_named() -> None:
+    op = registered(built(8))
+    with pytest.raises(ArgumentError, match="argument 1, 'A', must be a dense tensor, got None"):
+        op(None)
+    with pytest.raises(ArgumentError, match=r"must be a dense tensor, got torch\.sparse_coo"):
+        op(torch.ones(8).to_sparse())

@@ -98,6 +98,27 @@ def test_a_function_that_takes_no_symbols_says_so() -> None:
     assert read(even, np.ones(6, "f4"), n=6) == {"n": 6}
 
 
+@pytest.mark.parametrize("leave", [lambda: exit(3), lambda: 5])
+def test_a_function_that_ends_the_program_or_returns_no_tensors_says_so(leave: Any) -> None:
+    def odd(n: int) -> Any:
+        return leave()
+
+    with pytest.raises(UsageError, match=r"symbols: (SystemExit: 3|template 'odd' must return)"):
+        read(odd, np.ones(6, "f4"))
+
+
+def test_an_error_of_several_lines_is_told_in_one_and_kept_as_the_cause() -> None:
+    def failing(n: int) -> te.Tensor:
+        raise ValueError(f"no such size:\n  {type(n).__name__}\n")
+
+    with pytest.raises(
+        UsageError, match=r"as symbols: ValueError: no such size: \w+\): give"
+    ) as told:
+        read(failing, np.ones(6, "f4"))
+    assert "\n" not in str(told.value)
+    assert isinstance(told.value.__cause__, ValueError)
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [

@@ -122,7 +122,10 @@ def folder_of(given: str | os.PathLike[str] | None, cache: Cache | None) -> Iter
     If the call ends early, after something was measured, a temporary one is kept, unless a cache
     has the results. A mistake of the user, or a line on stderr, says how to go on.
     """
-    folder = Path(tempfile.mkdtemp(prefix="kernel_tuner-")) if given is None else Path(given)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="kernel_tuner-") if given is None else given)
+    except OSError as error:
+        raise UsageError(f"folder: cannot make a temporary one: {error.strerror}") from error
     is_kept = given is not None
     try:
         yield folder.absolute()
