@@ -108,8 +108,8 @@ def tune(
     **more
         As of the workloads of `tune_job`: ``until``, ``patience``, ``batch``, ``constant``,
         ``transfer``, ``timeout``, ``policy``, ``any_device``, ``storage``, ``cost_model``,
-        ``features``, ``measurer``, ``devices``; but "each" kind of device has a result of its own,
-        so only `tune_job` takes that.
+        ``features``, ``measurer``, ``compare_on``, ``devices``; but "each" kind of device has a
+        result of its own, so only `tune_job` takes that.
 
     Returns
     -------
@@ -173,6 +173,7 @@ def tune_job(
         - ``cost_model``, ``features``, ``measurer``: of your own, given as `tuner` is;
         - ``devices``: which devices of the fleet measure, by part of their name, or "any"; with
           "each" there is a search for each kind of device, all at the same time;
+        - ``compare_on``: the devices of the fleet that time the finalists, "one" or "all";
         - ``weight``: how much its time matters beside that of others;
         - ``name``: what events and tables call it.
     time, seed, callbacks, progress, fleet
@@ -368,7 +369,8 @@ def _requests(
             raise UsageError(f"{where}: 'what' is missing: it says what to tune")
         with errors_in(where):
             options = SearchOptions(**{name: given[name] for name in SEARCH if name in given})
-            check_fleet(fleet is not None, options.devices, options.measurer)
+            has_fleet = fleet is not None
+            check_fleet(has_fleet, options.devices, options.measurer, options.compare_on)
             check_each(options.devices, options.any_device)
             own = {name: given[name] for name in _OF_WORKLOADS if name in given}
             found.append(_request(options, is_timed=is_timed, fleet=fleet, **own))

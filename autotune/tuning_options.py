@@ -13,6 +13,7 @@ from typing import Any
 from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_cost_model
 from autotune.errors import UsageError
 from autotune.fleet.fleet import Fleet
+from autotune.fleet.fleet_measurer import COMPARE_ON, ONE
 from autotune.fleet.kinds import EACH
 from autotune.measure.custom_measurer import LOCAL, MeasurerChoice, find_measurer
 from autotune.measure.timing_policy import TimingPolicy
@@ -102,12 +103,15 @@ class SearchOptions:
     features: FeaturesChoice = LOOPS
     measurer: MeasurerChoice = LOCAL
     devices: str | None = None
+    compare_on: str = ONE
 
     def __post_init__(self) -> None:
         check_type("until", self.until, (str,), "text such as '0.9 of peak'")
         check_type("policy", self.policy, (TimingPolicy,), "a TimingPolicy")
         check_type("storage", self.storage, (str,), "the URL of a storage")
         check_type("devices", self.devices, (str,), "part of a name, 'any' or 'each'")
+        if self.compare_on not in COMPARE_ON:
+            raise UsageError(f"compare_on must be one or all, not {self.compare_on!r}")
         for option in ("tuner", "cost_model", "features", "measurer"):
             choice = getattr(self, option)
             if not isinstance(choice, str) and not callable(choice):
@@ -187,6 +191,7 @@ class SearchOptions:
             self.measurer,
             fleet,
             self.devices,
+            self.compare_on,
         )
 
 

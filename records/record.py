@@ -71,9 +71,9 @@ class Record:
         Says that these are the times of a comparison at the end of a run, one cost per round, and
         not those of a trial: "comparison", a text that all records of one comparison share; "rank",
         0 for the one that it chose; "rounds", the numbers of the rounds that the costs are of,
-        counted from 1 (without it: 1, 2, ...); "over_default", how many times as fast as the
-        default configuration it was, and "range", two numbers around that, or None where there is
-        no ratio.
+        counted from 1 (without it: 1, 2, ...); "nodes", where each of them was, if not all on one;
+        "over_default", how many times as fast as the default configuration it was, and "range", two
+        numbers around that, or None where there is no ratio.
 
     Raises
     ------

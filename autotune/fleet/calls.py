@@ -16,6 +16,8 @@ _log = logging.getLogger(__name__)
 LOST = "lost"  # The call has no answer; the other ends are those of `runner`.
 BROKEN = (LOST, FAILED)  # Ends for which the runner is replaced.
 PROBES = ("describe", "time_reference")  # Calls by which a device joins.
+# Calls whose success does not end a row of failures: each new runner begins with them.
+_FIRST = (*PROBES, "time_default")
 
 # Told that a device's runner is lost: the device, the generation of the runner, why, and whether
 # the node is known to be dead.
@@ -76,9 +78,9 @@ class Calls:
         self._start_clock(device)
         return call
 
-    def tell(self, device: FleetDevice, method: str, *args: Any, beside: bool = False) -> None:
+    def tell(self, device: FleetDevice, method: str, *args: Any) -> None:
         """Let a runner do something whose end nobody waits for."""
-        self._cluster.call(device.runner, method, *args, beside=beside)
+        self._cluster.call(device.runner, method, *args)
 
     def forget(self) -> None:
         """Drop all pending calls."""
@@ -86,12 +88,16 @@ class Calls:
             _leave(call)
         self._pending.clear()
 
-    def next(self, seconds: float) -> list[Ended]:
-        """Wait until calls have ended, at most so long; return them, in no order."""
-        if not self._pending:
+    def next(self, seconds: float, others: Sequence[Ticket] = ()) -> list[Ended]:
+        """Wait until calls have ended, at most so long; return them, in no order.
+
+        others: what else ends the wait.
+        """
+        tickets = [*(call.ticket for call in self._pending), *others]
+        if not tickets:
             return []
         wait_s = max(0.0, min(seconds, self._next_limit() - self._clock()))
-        ready = set(self._wait([call.ticket for call in self._pending], wait_s))
+        ready = set(self._wait(tickets, wait_s))
         found = [self._ended(call) for call in [*self._pending] if call.ticket in ready]
         for call in [*self._pending]:
             if call.generation != call.device.generation:
@@ -116,7 +122,7 @@ class Calls:
         if status == FAILED:
             return self._lose(call, value, False, FAILED)
         call.device.up = call.generation
-        if call.method not in PROBES:  # a runner that starts has done nothing yet
+        if call.method not in _FIRST:
             call.device.failures = 0
         return self._end(call, status, value, was_first)
 

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autotune.errors import AutotuneError
 
+if TYPE_CHECKING:
+    from autotune.fleet.builds.builder_task import BuildRequest
+
 Handle = Any  # A runner, as the cluster names it.
 Ticket = Any  # A pending call, as the cluster names it; hashable.
+Code = Any  # Machine code that lies on some node, as the cluster names it.
 
 
 class RunnerLostError(AutotuneError):
@@ -48,14 +52,27 @@ class Cluster(Protocol):
         """
         ...
 
-    def start_runner(self, node: ClusterNode, cpus: int, gpus: int, builders: int | None) -> Handle:
-        """Start a `FleetRunner` on a node, without waiting; it owns so many CPUs and GPUs there."""
+    def start_runner(self, node: ClusterNode, cpus: int, gpus: int, claims: int) -> Handle:
+        """Start a `FleetRunner` on a node, without waiting; it owns so many CPUs and GPUs there.
+
+        claims: CPUs that it needs for itself while it times, and leaves to builds in between.
+        """
         ...
 
-    def call(self, runner: Handle, method: str, *args: Any, beside: bool = False) -> Ticket:
+    def call(self, runner: Handle, method: str, *args: Any) -> Ticket:
         """Let a runner answer a call, after the earlier ones; see `FleetRunner.answer`.
 
-        beside: answer it at once, beside the call that is running.
+        args: a `Code` among them goes there from where it is.
+        """
+        ...
+
+    def build(self, request: BuildRequest, avoided: Collection[str]) -> tuple[Ticket, Code]:
+        """Build a candidate on any node that has a CPU for it, without waiting.
+
+        A build whose node is lost begins anew on another one. The ticket's result is a
+        `BuildAnswer`.
+
+        avoided: ids of nodes that do not build it.
         """
         ...
 

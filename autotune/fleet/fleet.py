@@ -13,7 +13,6 @@ from autotune.errors import UsageError
 from autotune.fleet.address import Address
 from autotune.fleet.cluster import Cluster, ClusterNode, Handle, Ticket
 from autotune.fleet.fleet_device import FleetDevice
-from autotune.measure.local_measurer import MAX_GPU_BUILDERS
 from autotune.system.cooperative_threads import CooperativeThreads
 
 _log = logging.getLogger(__name__)
@@ -130,12 +129,18 @@ class Fleet:
     def devices(self, on_gpu: bool) -> list[FleetDevice]:
         """Return the processors or the GPUs that may measure; starts runners on new nodes.
 
+        Those of nodes that are gone are retired: without a call nobody else would notice.
+
         ClusterLostError if the cluster cannot be reached.
         """
         now = self.clock()
         if now >= self._looked_at.get(on_gpu, -math.inf) + LOOK_S:
             self._looked_at[on_gpu] = now
-            for node in self.cluster.nodes():
+            nodes = self.cluster.nodes()
+            for device in self._devices.values():
+                if not device.why_out and device.node.id not in {node.id for node in nodes}:
+                    self.replace(device, device.generation, "", node_died=True)
+            for node in nodes:
                 for gpu in _numbers(node, on_gpu):
                     if (node.id, gpu) not in self._devices:
                         runner = self._start(node, gpu)
@@ -154,10 +159,8 @@ class Fleet:
         """
         if generation != device.generation:
             return
-        device.generation += 1
+        self._drop_runner(device)
         device.failures += 1
-        device.line.clear()
-        self.cluster.stop(device.runner)
         if node_died or device.node.id not in {node.id for node in self.cluster.nodes()}:
             device.is_gone = True
             self.retire(device, "the node is gone")
@@ -168,22 +171,31 @@ class Fleet:
             device.runner = self._start(device.node, device.gpu)
 
     def retire(self, device: FleetDevice, why: str) -> None:
-        """Let a device measure no more."""
+        """Let a device measure no more; what it is at is measured elsewhere."""
         _log.warning("%s measures no more: %s", device.name, why)
         device.why_out = why
-        self.cluster.stop(device.runner)
+        self._drop_runner(device)
 
     @property
     def retired(self) -> list[FleetDevice]:
         """Return the devices that measure no more; each says why."""
         return [device for device in self._devices.values() if device.why_out]
 
+    def _drop_runner(self, device: FleetDevice) -> None:
+        """End a device's runner: the next one times the reference kernels again."""
+        device.generation += 1
+        device.line.clear()
+        device.reference = None
+        self.cluster.stop(device.runner)
+
     def _start(self, node: ClusterNode, gpu: str | None) -> Handle:
-        """Start a runner: on a processor it claims all of the node's CPUs, since it times there."""
+        """Start a runner: on a processor it claims all of the node's CPUs while it times.
+
+        That of a GPU has a CPU of its own, if one is left to build for it.
+        """
         if gpu is None:
-            return self.cluster.start_runner(node, node.cpus, 0, None)
-        cpus = min(node.cpus // node.gpus, MAX_GPU_BUILDERS)
-        return self.cluster.start_runner(node, cpus, 1, max(1, cpus))
+            return self.cluster.start_runner(node, 0, 0, node.cpus)
+        return self.cluster.start_runner(node, int(node.cpus > node.gpus), 1, 0)
 
 
 def _numbers(node: ClusterNode, on_gpu: bool) -> list[str | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.fleet.cluster import ClusterNode, Handle, Ticket
-from autotune.fleet.reference_kernel import ReferenceTimes
+from autotune.fleet.peers.reference_kernel import ReferenceTimes
 
 
 @dataclass(eq=False)

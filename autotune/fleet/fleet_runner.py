@@ -8,15 +8,17 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
+from autotune.fleet.builds.builder_task import BuildAnswer
 from autotune.fleet.package_digest import package_digest
-from autotune.fleet.reference_kernel import ReferenceTimes, time_reference
+from autotune.fleet.peers.reference_kernel import ReferenceTimes, time_reference
 from autotune.fleet.workload_spec import WorkloadSpec
 from autotune.measure.candidate import describe
 from autotune.measure.local_measurer import LocalMeasurer
@@ -34,26 +36,29 @@ MAX_OPEN = 4  # Workloads that may keep worker processes at the same time.
 # How a call has ended: as it should; the workload cannot be used; the device has failed.
 DONE, REFUSED, FAILED = "done", "refused", "failed"
 
+# What is timed: nothing else may run on the machine meanwhile.
+_TIMING = ("time_reference", "measure", "time_default", "compare", "ceiling")
+
 Answer = tuple[str, Any, list[str]]  # How it ended, the result or a message, and warnings.
 
 
 class FleetRunner:
     """Measures candidates on the device that its process was given.
 
-    builders: processes that build at a time; None for what `LocalMeasurer` takes.
+    claim: keeps others from the machine as long as it is entered.
     """
 
-    def __init__(self, builders: int | None = None) -> None:
-        self._builders = builders
+    def __init__(self, claim: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
+        self._claim = claim
         self._open: OrderedDict[str, LocalMeasurer] = OrderedDict()  # by the key of the workload
-        self._ahead: deque[tuple[str, MeasureInput]] = deque()
         self._warnings = _Warnings()
         logging.getLogger("autotune").addHandler(self._warnings)
 
     def answer(self, method: str, *args: Any) -> Answer:
         """Call a method; return how that ended, instead of an exception that has to be pickled."""
         try:
-            status, value = DONE, getattr(self, method)(*args)
+            with self._claim() if method in _TIMING else nullcontext():
+                status, value = DONE, getattr(self, method)(*args)
         except UsageError as error:
             status, value = REFUSED, one_line(str(error))
         except AutotuneError as error:
@@ -71,16 +76,20 @@ class FleetRunner:
         "made_for": facts that rules look at when they make a schedule for this machine; "mcpu":
         what LLVM calls its processor.
         "gpu": the number of the GPU on this machine, where Ray has given one to this process.
+        "architecture", "arch", "code": on which its code depends, see `DeviceFacts`.
         "machine", "cpus": which machine it is, and which of its CPUs this process may use.
         """
         parsed = Target.of(target)
-        backend_of(parsed).facts(parsed)  # an error says why there is no such device
+        facts = backend_of(parsed).facts(parsed)  # an error says why there is no such device
         return {
             "device": environment.device(parsed),
             "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "versions": environment.versions(parsed),
             "digest": package_digest(),
             "made_for": made_for(parsed),
+            "architecture": host.architecture(),
+            "arch": facts["arch"],
+            "code": environment.code_facts(parsed),
             "mcpu": _mcpu() if parsed.kind == "llvm" else None,
             "machine": host.boot_id(),
             "cpus": sorted(os.sched_getaffinity(0)),
@@ -93,23 +102,36 @@ class FleetRunner:
 
     # -- candidates --------------------------------------------------------------------------
 
-    def expect(self, spec: WorkloadSpec, candidate: MeasureInput) -> None:
-        """Build a candidate soon, because it is measured next; called beside `measure`."""
-        self._ahead.append((spec.key, candidate))
-
     def measure(
-        self, spec: WorkloadSpec, candidate: MeasureInput, known: Sequence[MeasureResult] = ()
+        self,
+        spec: WorkloadSpec,
+        candidate: MeasureInput,
+        known: Sequence[MeasureResult],
+        built: BuildAnswer | None = None,
+        code: bytes | None = None,
     ) -> tuple[MeasureResult, float | None]:
         """Return the result of a candidate, and the seconds that opening the workload takes.
 
         known: results of others whose kernels need not be measured again.
+        built, code: what was built of it; if nothing, it is built here.
         """
         measurer = self._measurer(spec)
         for result in known:
             measurer.remember(result)
-        ahead = [each for key, each in self._taken_ahead() if key == spec.key]
-        measurer.build([candidate, *(each for each in ahead if each.config != candidate.config)])
+        if built is not None and code is not None:
+            measurer.give(candidate, built.with_code(code))
         return measurer.run(candidate), measurer.opening_s
+
+    def time_default(
+        self,
+        spec: WorkloadSpec,
+        candidate: MeasureInput,
+        built: BuildAnswer | None = None,
+        code: bytes | None = None,
+    ) -> tuple[MeasureResult, float | None]:
+        """Return the result of the default in new processes, whatever is known of it."""
+        self.close(spec.key)
+        return self.measure(spec, candidate, (), built, code)
 
     def compare(
         self,
@@ -119,9 +141,19 @@ class FleetRunner:
         seed: int,
         fresh: bool,
         check: bool,
+        given: Mapping[int, BuildAnswer],
+        *codes: bytes,
     ) -> dict[str, Any]:
-        """Time candidates in turns; return "results", and what the next round depends on."""
+        """Time candidates in turns; return "results", and what the next round depends on.
+
+        given, codes: what was built of those that this runner does not have; code in their order.
+            What is still missing is built here.
+        """
         measurer = self._measurer(spec)
+        by_index = {config.index: config for config in configs}
+        for (index, built), code in zip(given.items(), codes, strict=True):
+            candidate = MeasureInput(by_index[index])
+            measurer.give(candidate, built.with_code(code), for_rounds=True)
         results = measurer.compare(configs, seconds, seed, fresh, check)
         return {"results": results, "opening_s": measurer.opening_s, "built": [*measurer.built]}
 
@@ -145,12 +177,6 @@ class FleetRunner:
         """A folder that goes when this process ends as it should."""
         return tempfile.TemporaryDirectory(prefix="autotune-fleet-")
 
-    def _taken_ahead(self) -> list[tuple[str, MeasureInput]]:
-        found = []
-        while self._ahead:  # more may come at any time
-            found.append(self._ahead.popleft())
-        return found
-
     def _measurer(self, spec: WorkloadSpec) -> LocalMeasurer:
         """Return the measurer of a workload; only the latest few keep their processes."""
         found = self._open.get(spec.key)
@@ -163,7 +189,7 @@ class FleetRunner:
                 spec.policy,
                 spec.timeout_s,
                 spec.seed,
-                self._builders,
+                1,  # It describes the workload; most candidates are built by others.
                 text=text,
                 constant=spec.constant,
             )

@@ -6,6 +6,11 @@ import functools
 import hashlib
 from pathlib import Path
 
+from autotune.runtime import environment
+
+# Packages whose versions have to be the same everywhere.
+_SAME = ("autotune", "llvmlite", "numpy")
+
 # The packages that are installed together, each beside the others.
 PACKAGES = ("autotune", "features", "records", "search_spaces")
 
@@ -16,6 +21,14 @@ def package_folders() -> list[Path]:
 
     found = (importlib.util.find_spec(name) for name in PACKAGES)
     return [Path(spec.origin).parent for spec in found if spec is not None and spec.origin]
+
+
+def package_facts() -> dict[str, str]:
+    """Return what has to be the same on all machines: versions, and our own files."""
+    versions = environment.versions()
+    found = {"Python": ".".join(versions["python"].split(".")[:2])}
+    found |= {name: versions[name] for name in _SAME if name in versions}
+    return found | {"files of autotune": package_digest()}
 
 
 @functools.cache

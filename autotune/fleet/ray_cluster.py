@@ -8,23 +8,31 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pickle
 import signal
 import socket
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import ray
 import ray._private.worker
 import ray.exceptions
 import ray.util.client
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.scheduling_strategies import (
+    NodeAffinitySchedulingStrategy,
+    NodeLabelSchedulingStrategy,
+    NotIn,
+)
 
-from autotune.errors import UsageError
+from autotune.errors import AutotuneError, UsageError
 from autotune.fleet.address import AUTO, Address
+from autotune.fleet.builds.builder_task import UNFIT, BuildAnswer, BuildRequest
 from autotune.fleet.cluster import ClusterLostError, ClusterNode, RunnerLostError
-from autotune.fleet.fleet_runner import Answer, FleetRunner
+from autotune.fleet.fleet_runner import FleetRunner
 from autotune.fleet.package_digest import package_folders
 from autotune.system.environment_variables import own_environment
 from autotune.system.words import named, one_line
@@ -38,11 +46,15 @@ LOOK_TIMEOUT_S = 60.0  # In which the nodes have to say whether they have this p
 HEAD_LOOK_S = 3.0  # Seconds between looks whether the head of the cluster still answers.
 HEAD_GONE_S = 20.0  # In which a head may be replaced; after a minute Ray ends this process.
 ANSWER_TIMEOUT_S = 10.0  # In which something has to listen at an address.
-BESIDE = "beside"  # The group of calls that are answered beside others.
+CLAIM_S = 60.0  # In which the CPUs of a node have to become free for a runner that times there.
+LONGEST_FOLDER = 80  # A path of a socket has 107 characters at most.
+BUILD_RETRIES = 3  # Times that Ray begins a build anew whose node or process is lost.
 
 # Ray's own: no statistics of clusters that a run starts, and no warning about GPUs of runners that
 # have none.
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+NODE = "ray.io/node-id"  # The label that Ray gives a node.
 
 _QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
 
@@ -227,12 +239,83 @@ def _node(entry: dict[str, Any], is_unique: bool) -> ClusterNode:
 
 
 class _Actor(FleetRunner):
-    """A runner with a second thread, for what is answered beside a running call."""
+    """A runner that claims CPUs of its node while it times, by a task that holds them.
 
-    @ray.method(concurrency_group=BESIDE)  # type: ignore[untyped-decorator,unused-ignore]
-    def answer_beside(self, method: str, *args: Any) -> Answer:
-        """Answer a call at once."""
-        return self.answer(method, *args)
+    Ray gives an actor its CPUs for good; nobody could build there. So the actor has none.
+
+    claims: CPUs to claim; 0 for none.
+    """
+
+    def __init__(self, claims: int) -> None:
+        super().__init__(self._claimed if claims else contextlib.nullcontext)
+        self._claims = claims
+        self._hold = ray.remote(_hold)
+
+    @contextlib.contextmanager
+    def _claimed(self) -> Iterator[None]:
+        """Have the node's CPUs for oneself; AutotuneError if others do not let go of them."""
+        node = ray.get_runtime_context().get_node_id()
+        own = NodeAffinitySchedulingStrategy(node, soft=False)
+        short = tempfile.gettempdir() if len(tempfile.gettempdir()) < LONGEST_FOLDER else "/tmp"
+        with (
+            tempfile.TemporaryDirectory(prefix="claim-", dir=short) as folder,
+            socket.socket(_UNIX) as door,
+        ):
+            path = os.path.join(folder, "door")
+            door.bind(path)
+            door.listen(1)
+            door.settimeout(CLAIM_S)
+            how = {"num_cpus": self._claims, "max_retries": 0, "scheduling_strategy": own}
+            held = self._hold.options(**how).remote(path)
+            try:
+                inside, _ = door.accept()
+            except TimeoutError:
+                ray.cancel(held)
+                raise AutotuneError(
+                    f"the {self._claims} CPUs of its node were not free within {CLAIM_S:.0f} s: "
+                    "who else uses them?"
+                ) from None
+            with inside:
+                yield
+
+
+_UNIX = socket.AF_UNIX
+
+
+def _hold(path: str) -> None:
+    """Hold the resources of this task until the other end of a socket is closed, or has died."""
+    with contextlib.suppress(OSError), socket.socket(_UNIX) as inside:
+        inside.connect(path)
+        inside.recv(1)
+
+
+def _building() -> Any:
+    """Return the task that builds; without a request it only lets a process start that will.
+
+    A function inside of another one is sent as it is, so a node that lacks what this one imports
+    says so, and other nodes build.
+    """
+
+    def build(request: bytes | None) -> tuple[Any, bytes]:
+        import pickle
+
+        import ray
+
+        node = ray.get_runtime_context().get_node_id()
+        try:
+            from autotune.fleet.builds import builder_task
+
+            if request is None:
+                return None, b""
+            answer, code = builder_task.build(pickle.loads(request))
+        except Exception as error:
+            return (_UNABLE, node, f"{type(error).__name__}: {error}"), b""
+        return (_ABLE, node, answer), code
+
+    return ray.remote(build)
+
+
+_ABLE, _UNABLE = "able", "unable"  # How a task that builds begins its answer.
 
 
 class _Head:
@@ -275,6 +358,7 @@ class RayCluster:
     def __init__(self, stop: Callable[[], object]) -> None:
         self._stop = stop
         self._runners: list[Any] = []
+        self._build = _building()  # once: else Ray would take each for another function
         self._head = _Head()
         self._nodes: list[ClusterNode] = []
 
@@ -285,25 +369,36 @@ class RayCluster:
                 self._nodes = _nodes()
             return self._nodes
 
-    def start_runner(self, node: ClusterNode, cpus: int, gpus: int, builders: int | None) -> Any:
+    def start_runner(self, node: ClusterNode, cpus: int, gpus: int, claims: int) -> Any:
         """Start an actor on a node; Ray lets it wait until its CPUs and GPUs are free."""
         with _reachable():
-            made = ray.remote(concurrency_groups={BESIDE: 1})(_Actor).options(
+            made = ray.remote(_Actor).options(
                 num_cpus=cpus,
                 num_gpus=gpus,
                 max_restarts=0,  # a new one is started where the old one is known to be lost
                 max_task_retries=0,
                 scheduling_strategy=_on(node),
             )
-            runner = made.remote(builders)
+            runner = made.remote(claims)
+            if node.cpus:
+                task = self._build.options(num_cpus=1, num_returns=2, scheduling_strategy=_on(node))
+                task.remote(None)
         self._runners.append(runner)
         return runner
 
-    def call(self, runner: Any, method: str, *args: Any, beside: bool = False) -> Any:
-        """Call `FleetRunner.answer`."""
+    def call(self, runner: Any, method: str, *args: Any) -> Any:
+        """Call `FleetRunner.answer`; Ray replaces code among the arguments by its bytes."""
         with _reachable():
-            answer = runner.answer_beside if beside else runner.answer
-            return answer.remote(method, *args)
+            return runner.answer.remote(method, *args)
+
+    def build(self, request: BuildRequest, avoided: Collection[str]) -> tuple[Any, Any]:
+        """Submit a task of one CPU, which Ray begins anew if its node or its process is lost."""
+        where = NodeLabelSchedulingStrategy({NODE: NotIn(*avoided)}) if avoided else "DEFAULT"
+        how = {"num_cpus": 1, "num_returns": 2, "max_retries": BUILD_RETRIES}
+        with _reachable():
+            task = self._build.options(**how, scheduling_strategy=where)
+            built, code = task.remote(pickle.dumps(request))
+        return built, code
 
     def wait(self, tickets: Sequence[Any], seconds: float) -> Collection[Any]:
         """Wait for the first call that ends; return all that have."""
@@ -320,7 +415,12 @@ class RayCluster:
     def result(self, ticket: Any) -> Any:
         """Return an answer."""
         try:
-            return ray.get(ticket)
+            found = ray.get(ticket)
+            if found[0] == _ABLE:
+                return replace(found[2], node=found[1])
+            if found[0] == _UNABLE:
+                return BuildAnswer(UNFIT, why=_told(one_line(found[2])), node=found[1])
+            return found
         except ray.exceptions.RayActorError as error:
             raise _why_lost(error) from error
         except _UNREACHABLE as error:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import AutotuneError, TargetError, UsageError
-from autotune.fleet import kinds, peers
+from autotune.fleet import kinds
+from autotune.fleet.builds.builder_task import DeviceFacts
 from autotune.fleet.calls import BROKEN, PROBES, Calls, Ended
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import DONE, made_for
 from autotune.fleet.kinds import Wanted
 from autotune.fleet.package_digest import package_digest
-from autotune.fleet.reference_kernel import TIMEOUT_S
+from autotune.fleet.peers import like_peers
+from autotune.fleet.peers.reference_kernel import TIMEOUT_S
 from autotune.runtime import environment
 from autotune.target import Target
 
@@ -34,18 +36,23 @@ class Roster:
     """The devices of a workload: those that start, those that measure.
 
     wanted: as `kinds.choose` has it.
+    what: the workload, in words.
     """
 
-    def __init__(self, fleet: Fleet, target: Target, wanted: Wanted) -> None:
+    def __init__(self, fleet: Fleet, target: Target, wanted: Wanted, what: str = "") -> None:
         self._fleet = fleet
+        self._what = what
         self._target = target
         self._wanted = wanted
         self._on_gpu = not target.on_cpu
         self._asked: dict[FleetDevice, int] = {}  # the generation of the runner that was asked
         self._facts: dict[FleetDevice, Mapping[str, Any]] = {}
-        self._sharing = False
+        self._codes: dict[FleetDevice, DeviceFacts] = {}  # What code for them depends on.
+        #: Whether devices are simulated, so that they disturb each other.
+        self.is_sharing = False
         self._is_open = False
         self._refused: dict[FleetDevice, str] = {}
+        self._aside: dict[FleetDevice, str] = {}
         self._ready: list[FleetDevice] = []
         self._empty_since: float | None = None
         # The device, as records say it, once chosen.
@@ -56,7 +63,15 @@ class Roster:
     @property
     def ready(self) -> list[FleetDevice]:
         """The devices that can measure now."""
-        return [each for each in self._ready if each.up == each.generation and not each.why_out]
+        return [each for each in self._ready if self._is_ready(each)]
+
+    def _is_ready(self, device: FleetDevice) -> bool:
+        is_up = device.up == device.generation and not device.why_out
+        return is_up and self._is_timed(device) and device not in self._aside
+
+    def _is_timed(self, device: FleetDevice) -> bool:
+        """Whether a device has timed the reference kernels, or need not."""
+        return self.is_sharing or device.reference is not None
 
     def recorded(self, device: FleetDevice) -> dict[str, Any]:
         """Return a device as records say it, with its node."""
@@ -65,6 +80,12 @@ class Roster:
         alike = kinds.same_kind(self.kind, own)
         return {**(self.kind if alike else own), "node": device.name}
 
+    def code_for(self, device: FleetDevice) -> DeviceFacts:
+        """Return what code depends on that a device is to run."""
+        found = self._codes.get(device)
+        if found is None:
+            found = self._codes[device] = DeviceFacts.of(self._facts[device])
+        return found
     @property
     def kinds_found(self) -> list[tuple[dict[str, Any], Target]]:
         """The kinds of the devices that have said what they are, each with its target."""
@@ -78,6 +99,20 @@ class Roster:
         own = self._facts[device]["device"]
         return kinds.same_kind(own, self.kind or own if recorded is None else recorded)
 
+    def by_kind(self, devices: Sequence[FleetDevice]) -> list[list[FleetDevice]]:
+        """Return devices with the others of their kind."""
+        facts = {each.name: self._facts[each]["device"] for each in devices}
+        return [[d for d in devices if d.name in names] for names in kinds.by_kind(facts)]
+
+    def set_aside(self, device: FleetDevice, why: str) -> None:
+        """Let a device measure no more for this workload, as the default was not like elsewhere."""
+        self._aside[device] = f"it is set aside: {why}"
+        _log.warning("%s measures no more for %s: %s", device.name, self._what, self._aside[device])
+
+    def is_aside(self, device: FleetDevice) -> bool:
+        """Whether what a device still measures for this workload does not count."""
+        return device in self._aside
+
     # -- joining -----------------------------------------------------------------------------
 
     def open(self, calls: Calls) -> None:
@@ -88,6 +123,7 @@ class Roster:
         self._asked.clear()
         self._ready.clear()
         self._facts.clear()
+        self._codes.clear()
         self._is_open = False
         self._await(calls, "describe", self._is_described)
         if not self._is_described():
@@ -99,7 +135,7 @@ class Roster:
             self._after_facts(device, calls)
         self._await(calls, "time_reference", lambda: bool(self.ready))
         self._is_open = True
-        self._set_aside(self.ready)
+        self._compare_references()
         if not self.ready:
             raise UsageError(self._nothing())
 
@@ -111,8 +147,9 @@ class Roster:
         target = self._target.recorded
         for device in self._fleet.devices(self._on_gpu):
             is_up = device.up == device.generation
+            known = is_up and device in self._facts and self._is_timed(device)
             asked = self._asked.get(device) == device.generation
-            if (is_up and device in self._facts) or asked or self._is_other(device):
+            if known or asked or self._is_other(device):
                 continue
             self._asked[device] = device.generation
             if is_up and target in device.facts:
@@ -190,6 +227,7 @@ class Roster:
         if device.gpu is not None:
             device.gpu = facts["gpu"] or device.gpu
         self._facts[device] = facts
+        self._codes.pop(device, None)
         if self.kind is not None:
             self._check_sharing()
             self._after_facts(device, calls)
@@ -198,28 +236,27 @@ class Roster:
         """Let a device of the right kind time the reference kernels, unless that is done."""
         if self._is_other(device):
             return
-        if device.reference is not None or self._sharing:
+        if self._is_timed(device):
             self._admit(device)
         elif not any(call.method == "time_reference" for call in calls.of(device)):
             limit_s = TIMEOUT_S + START_S
             calls.send(device, "time_reference", self._target.recorded, limit_s=limit_s)
 
     def _admit(self, device: FleetDevice) -> None:
-        """Let a device measure; one that joins late, unless its peers are faster or steadier."""
+        """Let a device measure, unless its peers are faster or steadier; or set these aside."""
         if device not in self._ready:
             self._ready.append(device)
         if self._is_open:
-            self._set_aside([device])
+            self._compare_references()
 
-    def _set_aside(self, devices: Iterable[FleetDevice]) -> None:
-        """Leave those of some devices out that are slower or noisier than others of their kind."""
-        if self._sharing:
+    def _compare_references(self) -> None:
+        """Leave devices out that are slower or noisier than others of their kind."""
+        if self.is_sharing:
             return
-        timed = {each: each.reference for each in self.ready if each.reference is not None}
-        for group in kinds.by_kind({each.name: self._facts[each]["device"] for each in timed}):
-            own = {each.name: times for each, times in timed.items() if each.name in group}
-            aside = peers.set_aside(own)
-            for device in devices:
+        for group in self.by_kind(self.ready):
+            times = {each.name: each.reference for each in group if each.reference is not None}
+            aside = like_peers.set_aside(times)
+            for device in group:
                 if device.name in aside:
                     self._fleet.retire(device, f"it is set aside: {aside[device.name]}")
 
@@ -241,11 +278,11 @@ class Roster:
 
     def _check_sharing(self) -> None:
         """Find out whether devices are simulated: nodes that have the same processors."""
-        if self._on_gpu or self._sharing:
+        if self._on_gpu or self.is_sharing:
             return
         every = [(facts["machine"], cpu) for facts in self._facts.values() for cpu in facts["cpus"]]
-        self._sharing = len(set(every)) < len(every)
-        if self._sharing:
+        self.is_sharing = len(set(every)) < len(every)
+        if self.is_sharing:
             _log.warning("nodes of the fleet share processors: they disturb each other's times")
 
     def _unlike(self, facts: Mapping[str, Any]) -> str:
@@ -281,7 +318,7 @@ class Roster:
 
     def _reasons(self) -> str:
         retired = {each: each.why_out for each in self._fleet.retired if not self._is_other(each)}
-        whys = {**self._refused, **retired}
+        whys = {**self._refused, **self._aside, **retired}
         return "; ".join(f"{device.name}: {why}" for device, why in whys.items())
 
 

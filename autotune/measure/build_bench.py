@@ -13,7 +13,13 @@ from autotune.errors import UsageError
 from autotune.ir.stmt import PrimFunc, Raw
 from autotune.ir.visitor import language_of
 from autotune.lowering.split_constants import PreparedFunction
-from autotune.measure.candidate import Built, CandidateError, WorkloadDescription, describe
+from autotune.measure.candidate import (
+    Built,
+    CandidateError,
+    ElsewhereError,
+    WorkloadDescription,
+    describe,
+)
 from autotune.measure.checks.program_reference import UnscheduledPrograms
 from autotune.measure.checks.unscheduled_program import Computation
 from autotune.measure.result import MeasureErrorNo
@@ -24,6 +30,7 @@ from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.device import Binary
 from autotune.runtime.prepared_binary import PreparedBinary
 from autotune.runtime.signature import Signature
+from autotune.system import host
 from autotune.task.task import Task, code_hash
 from autotune.trace.fingerprint import digest as fingerprint_of
 from autotune.trace.isolate_user_code import run_isolated
@@ -97,15 +104,21 @@ class BuildBench:
 
         again: compile it even if its result is known.
 
-        CandidateError if the template refuses them, or the compiler the code.
+        CandidateError if the template refuses them, or the compiler the code. ElsewhereError if
+        this process builds for another machine, for which the compiler writes no code.
         """
         try:
             # What one candidate changes of the process is not the next one's.
             function = run_isolated(partial(self.task.prepared_of, values))
+            is_c = language_of(function.main) in ("c", "c++")
+            if is_c and host.builds_for_another_processor():
+                raise ElsewhereError("a compiler of C writes code for its own processor")
             source = _preprocessed(function.main)
             more = _more_identity(function.main, values) if source is None else source.identity
             parts = [*map(code_hash, function.functions), *more]
             digest = parts[0] if len(parts) == 1 else fingerprint_of(parts)
+        except ElsewhereError:
+            raise
         except BaseException as error:  # a template may raise whatever it likes
             raise CandidateError(
                 MeasureErrorNo.INSTANTIATION_ERROR, "instantiate", describe(error)

@@ -35,6 +35,10 @@ class CandidateError(Exception):
         self.fatal = fatal
 
 
+class ElsewhereError(Exception):
+    """A candidate that only a machine like that of its runner can build."""
+
+
 def describe(error: BaseException) -> str:
     """Return an exception as one line of text, with its type unless it is one of our own errors."""
     text = " ".join(error_text(error).split())

@@ -51,6 +51,10 @@ class Rounds:
             slowest = max(self._costs_s, key=self._costs_s.__getitem__)
             del self._jobs[slowest], self._costs_s[slowest]
 
+    def give(self, job: BuildJob) -> None:
+        """Take code that was built elsewhere, unless it is known."""
+        self._jobs.setdefault(job.candidate.config.index, job)
+
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
     ) -> dict[int, MeasureResult]:

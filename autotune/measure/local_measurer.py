@@ -184,6 +184,17 @@ class LocalMeasurer(Measurer):
     # As `SupportsPrebuild` has it; without `overlap` these builds end before anything runs.
     prebuild = build
 
+    def give(self, candidate: MeasureInput, response: Response, for_rounds: bool = False) -> None:
+        """Take a candidate that was built elsewhere for this machine: it is not built here.
+
+        for_rounds: whether it is to be compared, and else to be run.
+        """
+        job = BuildJob(candidate, remeasure=for_rounds, response=response)
+        if for_rounds:
+            self._rounds.give(job)
+        else:
+            self._jobs[candidate.config.index] = job
+
     def await_builds(self) -> None:
         """Wait until the first candidate is built; without `overlap`, until all are.
 

@@ -148,6 +148,17 @@ class SupportsComparison(Protocol):
 
 
 @runtime_checkable
+class SupportsComparisonOnDevices(SupportsComparison, Protocol):
+    """A measurer that can time the same candidates in turns on several devices at once."""
+
+    def compare_on_devices(
+        self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
+    ) -> Sequence[Mapping[int, MeasureResult]]:
+        """Return what `compare` does, of each device that compares: costs of one compare alone."""
+        ...
+
+
+@runtime_checkable
 class SupportsParallelRuns(Protocol):
     """A measurer of several devices: candidates run at the same time, and end in any order.
 

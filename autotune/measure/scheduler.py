@@ -18,13 +18,15 @@ from typing import Any
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.measure.pool.messages import Message
 from autotune.measure.pool.worker_pool import Outcome, Worker, WorkerPool
-from autotune.measure.pool.worker_slot import Response, WorkerSlot, killed_from_outside
+from autotune.measure.pool.worker_slot import (
+    MAX_CANDIDATES_PER_BUILDER,
+    Response,
+    WorkerSlot,
+    killed_from_outside,
+)
 from autotune.measure.result import MeasureInput
 
 _log = logging.getLogger(__name__)
-
-# A builder is replaced after this many candidates, because LLVM keeps some 70 KB of each.
-MAX_CANDIDATES_PER_BUILDER = 400
 
 # Time-out of opening the workload: seconds, and a factor of a candidate's time-out.
 OPEN_TIMEOUT_S, OPEN_TIMEOUT_FACTOR = 60.0, 6.0

@@ -11,6 +11,8 @@ from typing import Any
 
 from autotune.errors import TargetError
 from autotune.runtime.backends import backend_of
+from autotune.system import host
+from autotune.system.available_cpus import available_cpus, thread_count
 from autotune.target import Target
 
 _PACKAGES = {
@@ -30,6 +32,27 @@ def device(target: Target) -> dict[str, Any]:
     `autotune.runtime.cuda.cupy_driver.facts_of` tells of the GPU, if there is one here.
     """
     return {"kind": "cpu" if target.on_cpu else "gpu", **_facts(target, "device")}
+
+
+def code_facts(target: Target) -> dict[str, Any]:
+    """Return the facts of this machine on which the code for a CPU depends, as plain data.
+
+    "cpus", "threads", "vector_bytes", "cache_bytes" and "memory_bytes", which rules look at, and
+    "llvm": what LLVM calls the processor, and its features. Nothing of a target whose code another
+    device runs. `host.build_for` takes them.
+    """
+    if not target.on_cpu:
+        return {}
+    from autotune.runtime.cpu.llvm_compiler import cpu_and_features  # loads LLVM
+
+    return {
+        "cpus": available_cpus(),
+        "threads": thread_count(),
+        "vector_bytes": host.vector_bytes(),
+        "cache_bytes": host.cache_bytes(),
+        "memory_bytes": host.memory_bytes(),
+        "llvm": list(cpu_and_features("native")),
+    }
 
 
 def versions(target: Target | None = None) -> dict[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from autotune.system import host
 from autotune.system.interrupts import ThreadedCall
 
 T = TypeVar("T")
@@ -19,6 +20,10 @@ _QUOTA_FILES = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
 
 def available_cpus() -> int:
     """CPUs this process may run on, at least 1."""
+    return host.fact("cpus", _own_cpus)
+
+
+def _own_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
@@ -65,8 +70,10 @@ def _quota() -> int | None:
 
 def thread_count(most: int | None = None) -> int:
     """Threads that a parallel loop asks for: `Target.threads`, else by affinity and quota."""
-    if most is not None:
-        return most
+    return host.fact("threads", _own_threads) if most is None else most
+
+
+def _own_threads() -> int:
     cpus = available_cpus()
     quota = _quota()
     return cpus if quota is None else min(cpus, quota)

@@ -1,6 +1,7 @@
 """Facts of the host machine: its processor, its memory, and how much of it this process may use.
 
-Only this file reads them. `system/available_cpus.py` has the CPUs that this process may use.
+Only this file reads them. `system/available_cpus.py` has the CPUs that this process may use. A
+process that builds for another machine takes that one's facts in their place (`build_for`).
 """
 
 from __future__ import annotations
@@ -9,10 +10,39 @@ import contextlib
 import functools
 import os
 import platform
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _UNKNOWN_CACHE = 32 << 20
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+# Facts of the machine that this process builds for, if that is another one.
+_elsewhere: dict[str, Any] = {}
+
+
+def build_for(facts: Mapping[str, Any]) -> None:
+    """From now on build code in this process for another machine, which can run nothing of it here.
+
+    facts: of that machine where they are others than here, by the names that `fact` is asked for.
+    """
+    _elsewhere.clear()
+    _elsewhere.update(facts)
+    vector_bytes.cache_clear()
+    memory_bytes.cache_clear()
+
+
+def builds_for_another_processor() -> bool:
+    """Whether this process builds for a machine whose processor has other instructions."""
+    return "llvm" in _elsewhere
+
+
+def fact(name: str, own: Callable[[], T]) -> T:
+    """Return a fact on which code depends: of the machine that is built for, by default our own."""
+    found: T = _elsewhere[name] if name in _elsewhere else own()
+    return found
 
 
 def cpuinfo(path: str = "/proc/cpuinfo") -> dict[str, str]:
@@ -69,6 +99,10 @@ def architecture() -> str:
 @functools.cache
 def vector_bytes() -> int:
     """Width of the vector registers in bytes, without asking a compiler."""
+    return fact("vector_bytes", _own_vector_bytes)
+
+
+def _own_vector_bytes() -> int:
     if architecture() != "x86_64":
         return 16
     flags = cpu_flags()
@@ -80,11 +114,19 @@ def vector_bytes() -> int:
 @functools.cache
 def memory_bytes() -> int:
     """Size of the memory in bytes, used or not."""
+    return fact("memory_bytes", _own_memory_bytes)
+
+
+def _own_memory_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def cache_bytes(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
     """Return the size of the processor's largest cache as Linux tells it, else 32 MiB."""
+    return fact("cache_bytes", lambda: _own_cache_bytes(folder))
+
+
+def _own_cache_bytes(folder: str) -> int:
     texts = [path.read_text(encoding="ascii").strip() for path in Path(folder).glob("index*/size")]
     sizes = [
         int(text[:-1]) * _UNITS[text[-1]]

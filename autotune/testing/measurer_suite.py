@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from autotune.measure.custom_measurer import CustomMeasurer, MeasurerChoice
-from autotune.measure.measurer import Measurer
+from autotune.measure.measurer import Measurer, SupportsParallelRuns
 from autotune.measure.result import MeasureInput
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
@@ -33,7 +33,7 @@ class MeasurerSuite:
 
     def make(self) -> Measurer:
         """Return a new measurer of the task."""
-        return CustomMeasurer(self.measurer, self.task, TimingPolicy(repeats=2), 10.0, seed=0)
+        return CustomMeasurer.of(self.measurer, self.task, TimingPolicy(repeats=2), 10.0, seed=0)
 
     @cached_property
     def candidates(self) -> list[MeasureInput]:
@@ -70,6 +70,20 @@ class MeasurerSuite:
         finally:
             measurer.close()
             measurer.close()
+
+    def test_submitted_candidates_have_one_result_each_if_it_has_several_devices(self) -> None:
+        with self.make() as measurer:
+            if not isinstance(measurer, SupportsParallelRuns):
+                return
+            assert measurer.width >= 1
+            for candidate in self.candidates:
+                measurer.submit(candidate)
+            back = measurer.withdraw()
+            ended = [measurer.next_result() for _ in range(len(self.candidates) - len(back))]
+        found = [candidate.config.index for candidate, _ in ended]
+        wanted = [candidate.config.index for candidate in self.candidates]
+        assert sorted([*found, *(each.config.index for each in back)]) == sorted(wanted)
+        assert all(result.ok for candidate, result in ended if candidate is self.candidates[0])
 
     def test_its_device_is_plain_data_with_a_kind_and_a_name(self) -> None:
         with self.make() as measurer:

@@ -59,6 +59,36 @@ class Broken(Formula):
     def run(self, candidate):
         raise OSError("no connection")
 
+class Farm(Formula):
+    width, most, nodes = 3, 0, "abc"
+
+    def __init__(self, task):
+        super().__init__(task)
+        self.flight = []
+
+    def submit(self, candidate):
+        self.flight.append(candidate)
+        Farm.most = max(Farm.most, len(self.flight))
+
+    def next_result(self):
+        candidate = self.flight.pop(len(self.flight) // 2)
+        result = self.run(candidate)
+        node = self.nodes[candidate.config.index % 3]
+        device = {"kind": "measurer", "name": "farm", "node": node}
+        return candidate, MeasureResult(costs_s=result.costs_s, device=device)
+
+class Wide(Farm):
+    width = "three"
+
+class Lonely(Farm):
+    def next_result(self):
+        return super().next_result()[1]
+
+class Twice(Farm):
+    def next_result(self):
+        self.last = getattr(self, "last", None) or super().next_result()
+        return self.last
+
 class Backwards:
     def __init__(self, space, seed):
         self.left = space.feasible_indices().tolist()
@@ -147,6 +177,14 @@ class TestTheMeasurerOfThisMachine(MeasurerSuite):
         return LocalMeasurer(self.template, self.args, self.target, policy)
 
 
+class TestAMeasurerOfSeveralDevices(MeasurerSuite):
+    @staticmethod
+    def measurer(task: Any) -> Any:
+        space: dict[str, Any] = {}
+        exec(FORMULA, space)
+        return space["Farm"](task)
+
+
 class TestTheCostModelOfThePage(CostModelSuite):
     cost_model = WRITTEN["Ridge"]
 
@@ -199,6 +237,19 @@ def test_a_measurer_names_itself_as_the_device_and_its_records_continue(here: Pa
     assert again.build().config.values == again.best.config["values"]
 
 
+def test_a_measurer_of_several_devices_gets_several_candidates_at_a_time(here: Path) -> None:
+    space: dict[str, Any] = {}
+    exec(FORMULA, space)
+    tuned = autotune.tune(
+        "matmul", SIZES, trials=20, tuner="random", measurer=space["Farm"], log="x.jsonl", seed=0
+    )
+    assert (tuned.summary.trials, tuned.summary.measured) == (20, 20)
+    records = RecordStore("x.jsonl").load()
+    assert len({record.index for record in records}) == 20
+    assert {record.device["node"] for record in records} == set("abc")
+    assert space["Farm"].most >= 3
+
+
 def test_a_decorated_function_uses_what_an_own_measurer_has_found(here: Path) -> None:
     how: dict[str, Any] = {"measurer": "formula.py:Formula", "trials": 4, "seed": 0}
     arrays = [np.ones((8, 8), np.float32) for _ in range(2)]
@@ -218,6 +269,9 @@ def test_a_decorated_function_uses_what_an_own_measurer_has_found(here: Path) ->
         ({"tuner": "formula.py:Silent"}, AutotuneError, "returned None, not a list of"),
         ({"measurer": "formula.py:Odd"}, AutotuneError, "must return a MeasureResult, not float"),
         ({"measurer": "formula.py:Broken"}, AutotuneError, "fails at run: OSError: no connection"),
+        ({"measurer": "formula.py:Wide"}, AutotuneError, "width must be a number of devices, not"),
+        ({"measurer": "formula.py:Lonely"}, AutotuneError, "a candidate and its result, not Measu"),
+        ({"measurer": "formula.py:Twice"}, AutotuneError, "a candidate that it does not have"),
         ({"measurer": "formula.py:Two"}, UsageError, "must make a Measurer, not Two"),
         ({"measurer": "formula.py:Texts"}, AutotuneError, "returns costs that are no seconds > 0"),
         ({"measurer": "formula.py:Board"}, UsageError, "device must be a mapping with kind and"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import random
 import signal
@@ -19,10 +20,11 @@ from autotune import te  # noqa: E402
 from autotune.errors import AutotuneError, UsageError  # noqa: E402
 from autotune.fleet import ray_cluster  # noqa: E402
 from autotune.fleet.address import Address  # noqa: E402
+from autotune.fleet.builds.builder_task import UNFIT  # noqa: E402
 from autotune.fleet.fleet import Fleet  # noqa: E402
 from autotune.fleet.fleet_measurer import FleetMeasurer  # noqa: E402
 from autotune.fleet.package_digest import PACKAGES  # noqa: E402
-from autotune.fleet.reference_kernel import time_reference  # noqa: E402
+from autotune.fleet.peers.reference_kernel import time_reference  # noqa: E402
 from autotune.measure.result import MeasureInput  # noqa: E402
 from autotune.measure.timing_policy import TimingPolicy  # noqa: E402
 from autotune.system.available_cpus import available_cpus  # noqa: E402
@@ -112,17 +114,20 @@ def results(measurer, count):
 @pytest.mark.parametrize("nodes", [2, 4], indirect=True)
 def test_candidates_are_measured_on_all_nodes_each_once(nodes, task):
     wanted = candidates(task, 24)
-    with measurer_of(nodes, task) as measurer:
+    with measurer_of(nodes, task, compares_on="all") as measurer:
         assert measurer.width == len(nodes.nodes)
         for each in wanted:
             measurer.submit(each)
         found = results(measurer, len(wanted))
         configs = [each.config for each in wanted[:2]]
         compared = measurer.compare(configs, 0.1, 0, fresh=True, check=True)
+        on_all = measurer.compare_on_devices(configs, 0.1, 1, fresh=True, check=False)
     assert set(found) == {each.config.index for each in wanted}
     assert sum(result.ok for result in found.values()) > len(wanted) / 2
     assert {result.device["node"] for result in found.values()} == set(nodes.nodes)
-    assert set(compared) == {config.index for config in configs}
+    assert all(set(costs) == {config.index for config in configs} for costs in (compared, *on_all))
+    at = [result.device["node"] for costs in on_all for result in costs.values()]
+    assert sorted(at) == sorted(2 * [*nodes.nodes])
 
 
 def test_the_peak_and_one_candidate_at_a_time_are_measured_by_a_local_cluster(task):
@@ -165,6 +170,77 @@ def test_a_runner_that_dies_is_started_anew(nodes, task, caplog):
         assert measurer.width == 2
     assert set(found) == {each.config.index for each in wanted}
     assert "its runner is started anew" in caplog.text
+
+
+@pytest.mark.parametrize("nodes", [1], indirect=True)
+def test_nothing_is_built_on_a_node_while_a_candidate_is_timed_there(nodes, task):
+    wanted = candidates(task, 16)
+    with measurer_of(nodes, task) as measurer:
+        for each in wanted:
+            measurer.submit(each)
+        found = results(measurer, len(wanted)).values()
+    builds = [result.build_span for result in found if result.build_span]
+    runs = [result.run_span for result in found if result.run_span]
+    assert len(runs) > len(wanted) / 2
+    overlapping = [
+        (build, run) for build in builds for run in runs if build[0] < run[1] and run[0] < build[1]
+    ]
+    assert overlapping == []
+
+
+def test_a_process_that_builds_and_is_killed_costs_no_candidate(nodes, task):
+    psutil = pytest.importorskip("psutil")
+    wanted = candidates(task, 60)
+    with measurer_of(nodes, task) as measurer:
+        for each in wanted:
+            measurer.submit(each)
+        found = results(measurer, 2)
+        ours = [each for each in psutil.Process().children(recursive=True) if _task(each)]
+        killed = []
+        while not killed and len(found) < len(wanted):
+            killed = [each for each in ours if "build" in _task(each)]
+            for process in killed:
+                process.kill()
+            if not killed:
+                found |= results(measurer, 1)
+        found |= results(measurer, len(wanted) - len(found))
+        assert measurer.width == 2
+    assert killed
+    assert set(found) == {each.config.index for each in wanted}
+    assert not any("lost again" in str(result.error) for result in found.values())
+
+
+def _task(process):
+    """Return what a process of Ray calls itself, which is the task that it is at; "" of others."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        words = process.cmdline()
+        return words[0] if words and words[0].startswith("ray::") else ""
+    return ""
+
+
+class _Unreadable:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_a_node_that_cannot_read_a_request_says_so_and_is_avoided(nodes, task):
+    with measurer_of(nodes, task) as measurer:
+        cluster = measurer._fleet.cluster
+
+        def built(avoided):
+            ticket, _ = cluster.build(_Unreadable(), avoided)
+            while not cluster.wait([ticket], 1.0):
+                pass
+            return cluster.result(ticket)
+
+        first = built([])
+        other = built([first.node])
+        ids = {node.id for node in cluster.nodes() if node.cpus}
+    assert (first.status, other.status) == (UNFIT, UNFIT)
+    assert first.why.startswith("ValueError: invalid literal")
+    assert {first.node, other.node} == ids
 
 
 def test_a_package_that_no_node_has_is_sent_there(nodes, task, monkeypatch):

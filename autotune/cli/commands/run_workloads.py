@@ -104,6 +104,7 @@ def _request(plan: WorkloadPlan) -> TuningRequest:
         own.measurer,
         own.fleet,
         own.devices,
+        own.compare_on,
     )
 
 

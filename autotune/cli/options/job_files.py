@@ -104,7 +104,8 @@ def _checked(options: WorkloadOptions) -> WorkloadOptions:
     if options.storage is not None and not options.tuner.startswith(OPTUNA):
         raise UsageError(f"tuner {options.tuner!r} does not use --storage: choose {OPTUNA}tpe")
     check_parts(options.cost_model, options.features, options.measurer)
-    check_fleet(options.fleet is not None, options.devices, options.measurer)
+    has_fleet = options.fleet is not None
+    check_fleet(has_fleet, options.devices, options.measurer, options.compare_on)
     check_each(options.devices, options.any_device)
     check_search([options.tuner], options.patience, options.transfer)
     return options

@@ -159,6 +159,14 @@ def _fleet(value: Any) -> Fleet:
     return Fleet.parse(_text(value))
 
 
+def _compare_on(value: Any) -> str:
+    from autotune.fleet.fleet_measurer import COMPARE_ON  # slow import
+
+    if value not in COMPARE_ON:
+        raise UsageError(f"must be {' or '.join(COMPARE_ON)}, not {value!r}")
+    return str(value)
+
+
 def _settings(value: Any) -> dict[str, str]:
     """Read NAME=VALUE words, or a table of numbers, texts and truth values."""
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
@@ -270,6 +278,11 @@ class WorkloadOptions:
             "NAME",
         ),
         _name,
+    )
+    compare_on: str = option(
+        _typer("Devices of the fleet that time the finalists: one, or all.", "WORD", str),
+        _compare_on,
+        "one",
     )
     storage: str | None = option(
         _typer(

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autotune.measure.build_bench import BuildBench
-from autotune.measure.candidate import CandidateError, describe
+from autotune.measure.candidate import CandidateError, ElsewhereError, describe
 from autotune.measure.pool.messages import BYTES_AS_TEXT, Channel, ChannelClosedError, Message
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.run_bench import RunBench
@@ -23,6 +23,7 @@ from autotune.measure.several_shapes import SeveralShapes
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.backends import backend_of
 from autotune.runtime.callable_function import CallableBinary
+from autotune.system import host
 from autotune.system.processes import (
     adopt_orphans,
     die_by_signal,
@@ -133,6 +134,8 @@ class Builder:
         self.operations = {"open": self._open, "build": self._build}
 
     def _open(self, request: dict[str, Any], _: bytes) -> Message:
+        if request.get("made_for"):  # before anything asks for facts of this machine
+            host.build_for(request["made_for"])
         self._bench = BuildBench(requested_task(request), request["arch"])
         if not request["describe"]:
             self._bench.warm_up()
@@ -141,7 +144,11 @@ class Builder:
 
     def _build(self, request: dict[str, Any], _: bytes) -> Message:
         self._bench.add_known(request["known"])
-        built = self._bench.build(Config.from_json(request["config"]).values, request["again"])
+        values = Config.from_json(request["config"]).values
+        try:
+            built = self._bench.build(values, request["again"])
+        except ElsewhereError as error:
+            return Message({"elsewhere": str(error)})
         kernels = None if built.binary is None else built.binary.resources
         code = b"" if built.binary is None else pickle.dumps(built.binary)
         late = isinstance(built.binary, CallableBinary)

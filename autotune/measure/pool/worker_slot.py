@@ -24,6 +24,9 @@ _log = logging.getLogger(__name__)
 # Seconds after which a warning says that a worker takes long to open the workload.
 SLOW_OPEN_S = 10.0
 
+# A builder is replaced after this many candidates, because LLVM keeps some 70 KB of each.
+MAX_CANDIDATES_PER_BUILDER = 400
+
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 _DEATHS = {"build": MeasureErrorNo.COMPILE_HOST, "run": MeasureErrorNo.RUNTIME_DEVICE}

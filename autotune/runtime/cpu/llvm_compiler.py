@@ -34,6 +34,7 @@ from autotune.runtime.cpu.processor_features import (
 )
 from autotune.runtime.object_cache import ObjectCache, cache_key, default_cache
 from autotune.runtime.signature import Signature
+from autotune.system import host
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 
@@ -222,13 +223,17 @@ def _initialised() -> Any:
 
 @functools.cache
 def cpu_and_features(mcpu: str) -> tuple[str, str]:
-    """LLVM's CPU name and features; for native the known features of this processor."""
+    """LLVM's CPU name and features; for native the known features of this processor.
+
+    In a process that builds for another machine, that one's.
+    """
     if mcpu == "native":
-        features = llvm.get_host_cpu_features()
-        features.update(dict.fromkeys(unlisted_features(features), False))
-        return llvm.get_host_cpu_name(), features.flatten()
+        cpu, features = host.fact("llvm", _native)
+        return cpu, features
     if not _is_known(mcpu):
         raise TargetError(f"LLVM knows no CPU {mcpu!r}: use -mcpu=native or a name such as znver3")
+    if host.builds_for_another_processor():
+        return mcpu, ""
     needed = needed_features(mcpu, "")
     missing = missing_features(features_of(mcpu) if needed is None else needed)
     if missing:
@@ -237,6 +242,13 @@ def cpu_and_features(mcpu: str) -> tuple[str, str]:
             "use -mcpu=native"
         )
     return mcpu, ""
+
+
+def _native() -> tuple[str, str]:
+    """Return LLVM's name of this processor, and its features as far as Linux lists them."""
+    features = llvm.get_host_cpu_features()
+    features.update(dict.fromkeys(unlisted_features(features), False))
+    return llvm.get_host_cpu_name(), features.flatten()
 
 
 def _is_known(cpu: str) -> bool:

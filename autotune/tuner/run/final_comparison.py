@@ -10,11 +10,11 @@ import logging
 import secrets
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autotune.errors import AutotuneError
-from autotune.measure.measurer import SupportsComparison
+from autotune.measure.measurer import SupportsComparison, SupportsComparisonOnDevices
 from autotune.measure.result import MeasureResult
 from autotune.system.interrupts import restoring
 from autotune.task.task import Task
@@ -217,8 +217,7 @@ class FinalComparison:
             seconds, fresh = self._plan(len(configs))
             if not seconds or len(configs) < 2:
                 break
-            results = self._round(configs, seconds, fresh)
-            if results:
+            for results in self._time(configs, seconds, fresh):
                 self.rounds += 1
                 for index, result in results.items():
                     self._results.setdefault(index, {})[self.rounds] = result
@@ -240,10 +239,10 @@ class FinalComparison:
             if CAREFUL * (begin_s + seconds + rounds_s) > self._left_s:
                 count = FEW + 1
             else:
-                results = self._round(comparison.finalists, seconds, fresh=not passes)
-                if not results:
+                found = self._time(comparison.finalists, seconds, fresh=not passes)
+                if not found:
                     continue
-                passes.append(_costs_s(results))
+                passes += map(_costs_s, found)
             # Without a pass they are in the order of their trials.
             order = passes or [dict.fromkeys(comparison.finalists, 1.0)]
             comparison.finalists = screened(order, self._always, count)
@@ -262,19 +261,28 @@ class FinalComparison:
         seconds = min(max(share_s - begin_s, least_s), max(count * LONGEST_S, least_s))
         return (seconds if CAREFUL * (begin_s + seconds) <= self._left_s else 0.0), fresh
 
-    def _round(
+    def _time(
         self, indices: list[int], seconds: float, fresh: bool
-    ) -> Mapping[int, MeasureResult]:
-        """Run a round; return its results, none if a finalist failed, which is then removed."""
+    ) -> list[Mapping[int, MeasureResult]]:
+        """Time finalists in turns; return a round of each device that does so.
+
+        There is none of a device that was lost, and none at all if a finalist failed, which is then
+        removed.
+        """
         configs = [self.task.space.config(index) for index in indices]
         opening_s = self._measurer.opening_s or 0.0
         check = (self._checks and not self._worked) or opening_s < seconds / 4
         is_first, begin, seed = not self._worked, self.clock(), self.seed + self._tries
         self._tries += 1
-        results = self._measurer.compare(configs, seconds, seed, fresh, check)
+        found: Sequence[Mapping[int, MeasureResult]]
+        if isinstance(self._measurer, SupportsComparisonOnDevices):
+            found = self._measurer.compare_on_devices(configs, seconds, seed, fresh, check)
+        else:
+            found = [self._measurer.compare(configs, seconds, seed, fresh, check)]
         if fresh and not is_first:  # finalists are built, and their answers checked, only once
-            self._later_s = max(self.clock() - begin - _timed_s(results, seconds), BEGIN_S)
-        failed = {i: result for i, result in results.items() if result.error is not None}
+            timed_s = max((_timed_s(results, seconds) for results in found), default=seconds)
+            self._later_s = max(self.clock() - begin - timed_s, BEGIN_S)
+        failed = {i: r for results in found for i, r in results.items() if r.error is not None}
         for index, result in failed.items():
             assert result.error is not None
             self._failed[index] = result
@@ -286,12 +294,14 @@ class FinalComparison:
                 told,
             )
             self._comparison.fail(index)
-        if len(_costs_s(results)) < len(indices):
+        whole = [results for results in found if len(_costs_s(results)) == len(indices)]
+        if failed or not whole:
             self._lost += not failed  # else the others begin anew without it
-            return {}
-        for index, result in results.items():
-            self._worked.setdefault(index, []).append(result)
-        return results
+            return []
+        for results in whole:
+            for index, result in results.items():
+                self._worked.setdefault(index, []).append(result)
+        return whole
 
     # -- the result ------------------------------------------------------------------------
 
@@ -316,6 +326,9 @@ class FinalComparison:
             elif index in self._results:
                 results = self._results[index]
                 about["rounds"] = [*results]
+                nodes = _nodes(results.values())
+                if len(set(nodes)) > 1:
+                    about["nodes"] = nodes
                 found.append((index, _together([*results.values()], self._worked[index]), about))
         self.trials.add_finals(found)
 
@@ -354,11 +367,18 @@ def _together(results: list[MeasureResult], checked: list[MeasureResult]) -> Mea
     """Return the results of some rounds as one, with the greatest error of all that was checked."""
     noise = [result.noise for result in results if result.noise is not None]
     errors = [result.max_error for result in checked if result.max_error is not None]
+    is_one = len(set(_nodes(results))) == 1
     return replace(
         results[-1],
+        device=results[-1].device if is_one else None,
         costs_s=tuple(cost for result in results for cost in result.costs_s or ()),
         noise=statistics.median(noise) if noise else None,
         max_error=max(errors, default=None),
         timestamp=time.time(),
         run_span=None,
     )
+
+
+def _nodes(results: Iterable[MeasureResult]) -> list[str]:
+    """Return the nodes of some results; "" where it is not said."""
+    return [str((result.device or {}).get("node", "")) for result in results]

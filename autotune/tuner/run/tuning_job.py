@@ -13,7 +13,7 @@ from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_c
 from autotune.cost_model.xgboost_model import load_alone
 from autotune.errors import UsageError
 from autotune.fleet.fleet import Fleet
-from autotune.fleet.fleet_measurer import FleetMeasurer
+from autotune.fleet.fleet_measurer import ONE, FleetMeasurer
 from autotune.fleet.kinds import EACH, Wanted
 from autotune.measure.custom_measurer import LOCAL, CustomMeasurer, MeasurerChoice, find_measurer
 from autotune.measure.local_measurer import LocalMeasurer
@@ -59,6 +59,7 @@ class TuningRequest:
     fleet: Fleet | None = None  # Measures in place of this machine; all requests of a run share it.
     # Of the fleet: "any", "each", part of a name, or a kind of device; None for most of a kind.
     devices: Wanted = None
+    compare_on: str = ONE  # Devices of the fleet that finalists are timed on: "one", or "all".
 
 
 def check_parts(
@@ -70,12 +71,16 @@ def check_parts(
     find_measurer(measurer)
 
 
-def check_fleet(has_fleet: bool, devices: str | None, measurer: MeasurerChoice) -> None:
+def check_fleet(
+    has_fleet: bool, devices: str | None, measurer: MeasurerChoice, compare_on: str = ONE
+) -> None:
     """Raise UsageError if these do not go together."""
     if has_fleet and measurer != LOCAL:
         raise UsageError("a fleet and a measurer are given: give one of them")
     if devices is not None and not has_fleet:
         raise UsageError("devices are those of a fleet, and there is none")
+    if compare_on != ONE and not has_fleet:
+        raise UsageError("finalists are compared on all devices of a fleet, and there is none")
 
 
 def check_each(devices: Wanted, any_device: bool) -> None:
@@ -129,9 +134,11 @@ def make_measurer(
     task = request.task
     if request.fleet is not None:
         policy, timeout_s = request.policy, request.timeout_s
-        return FleetMeasurer(request.fleet, task, policy, timeout_s, seed, request.devices)
+        return FleetMeasurer(
+            request.fleet, task, policy, timeout_s, seed, request.devices, request.compare_on
+        )
     if request.measurer != LOCAL:
-        return CustomMeasurer(request.measurer, task, request.policy, request.timeout_s, seed)
+        return CustomMeasurer.of(request.measurer, task, request.policy, request.timeout_s, seed)
     reference, text = task.worker_source
     return LocalMeasurer(
         reference,

@@ -250,7 +250,7 @@ def _timed(runner):
     """Let the Xeon be slower, and other configurations fast there."""
     _mixed(runner)
     runner.cost = (lambda index: 2.0 + index) if runner.device is XEON else (lambda i: 3000.0 - i)
-    runner.takes = 2.0 if runner.device is XEON else 1.0
+    runner.takes = runner.takes_default = 2.0 if runner.device is XEON else 1.0
     whole = runner.measure
 
     def measure(spec, each, *more):

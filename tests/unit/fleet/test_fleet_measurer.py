@@ -17,7 +17,9 @@ from support.fake_cluster import (
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet import fleet as fleet_module
+from autotune.fleet.builds.builder_task import BuildAnswer
 from autotune.fleet.cluster import RunnerLostError
+from autotune.fleet.fleet_runner import FAILED
 from autotune.measure.measurer import SupportsComparison, SupportsParallelRuns
 from autotune.measure.result import MeasureResult
 
@@ -63,24 +65,18 @@ def test_a_result_names_its_node_and_its_device():
 def test_a_runner_claims_all_processors_of_its_node_or_one_gpu():
     cluster = FakeCluster("a", gpus=2)
     with measurer_on(cluster):
-        assert [(runner.cpus, runner.gpus) for runner in cluster.runners] == [(2, 0)]
+        assert [(r.cpus, r.gpus, r.claims) for r in cluster.runners] == [(0, 0, 2)]
     cluster = FakeCluster("a", gpus=2)
     devices = _entered(cluster).devices(on_gpu=True)
     assert [device.name for device in devices] == ["a:gpu0", "a:gpu1"]
-    assert [(runner.cpus, runner.gpus) for runner in cluster.runners] == [(1, 1), (1, 1)]
+    # Of two CPUs one is left to build.
+    assert [(r.cpus, r.gpus, r.claims) for r in cluster.runners] == [(0, 1, 0), (0, 1, 0)]
 
 
 def _entered(cluster):
     fleet = fleet_on(cluster)
     fleet.enter()
     return fleet
-
-
-def test_the_next_candidate_of_a_busy_runner_is_built_ahead():
-    cluster = FakeCluster("a")
-    with measurer_on(cluster) as measurer:
-        measured(measurer, 3)
-    assert 1 in cluster.of("a").expected
 
 
 def test_any_session_may_run_one_candidate_at_a_time():
@@ -113,11 +109,13 @@ def test_waiting_for_nothing_is_an_error():
 def test_what_no_device_was_given_is_taken_back():
     cluster = FakeCluster("a")
     with measurer_on(cluster) as measurer:
+        measurer.run(candidate(9))
         for index in range(5):
             measurer.submit(candidate(index))
+        assert measurer.next_result()[0].config.index == 0
         assert [each.config.index for each in measurer.withdraw()] == [2, 3, 4]
-        assert sorted(measurer.next_result()[0].config.index for _ in range(2)) == [0, 1]
-        assert all_measured(cluster) == [0, 1]
+        assert measurer.next_result()[0].config.index == 1
+        assert all_measured(cluster) == [0, 1, 9]
 
 
 # -- which devices --------------------------------------------------------------------------------
@@ -245,8 +243,39 @@ def test_finalists_are_compared_on_one_device():
         assert {index: result.costs_s for index, result in found.items()} == {1: (2.0,), 2: (3.0,)}
         assert {result.device["node"] for result in found.values()} <= {"a", "b"}
         assert measurer.starting_s == 0.0
-        assert set(measurer.built) == {1, 2}
+        assert {1, 2} <= set(measurer.built)
     assert sorted(runner.compared for runner in cluster.runners) == [0, 3]
+
+
+def test_finalists_are_compared_on_all_devices_if_that_is_asked():
+    cluster = FakeCluster("a", "b", "c")
+    with measurer_on(cluster, compares_on="all") as measurer:
+        measured(measurer, 4)
+        configs = [candidate(index).config for index in (1, 2)]
+        found = measurer.compare_on_devices(configs, 0.1, 0, fresh=True, check=True)
+        assert {1, 2} <= set(measurer.built)
+        cluster.kill("b")
+        fewer = measurer.compare_on_devices(configs, 0.1, 1, fresh=True, check=True)
+    assert {result.device["node"] for costs in found for result in costs.values()} == set("abc")
+    assert all(set(costs) == {1, 2} for costs in found)
+    assert {costs[1].device["node"] for costs in fewer} == {"a", "c"}
+
+
+def test_finalists_are_compared_on_one_device_unless_all_are_asked_for():
+    with measurer_on(FakeCluster("a", "b")) as measurer:
+        measured(measurer, 4)
+        configs = [candidate(index).config for index in (1, 2)]
+        assert len(measurer.compare_on_devices(configs, 0.1, 0, fresh=True, check=True)) == 1
+
+
+def test_a_comparison_that_fails_on_all_devices_is_an_error():
+    cluster = FakeCluster("a", "b")
+    with measurer_on(cluster, compares_on="all") as measurer:
+        measured(measurer, 4)
+        for runner in cluster.runners:
+            runner.ends["compare"] = (FAILED, "no worker starts")
+        with pytest.raises(AutotuneError, match="no worker starts"):
+            measurer.compare_on_devices([candidate(1).config], 0.1, 0, fresh=True, check=True)
 
 
 def test_a_round_is_lost_with_its_device_and_the_next_is_on_another():
@@ -322,8 +351,10 @@ def test_warnings_of_runners_are_told_once_with_the_name_of_a_node(caplog):
     answer = type(cluster).result
 
     def result(ticket):
-        status, value, _ = answer(cluster, ticket)
-        return status, value, ["its answers are not checked"]
+        found = answer(cluster, ticket)
+        if isinstance(found, BuildAnswer):
+            return found
+        return *found[:2], ["its answers are not checked"]
 
     cluster.result = result
     with caplog.at_level(logging.WARNING), measurer_on(cluster) as measurer:

@@ -1,5 +1,6 @@
 """Parts of a fleet: addresses, peers, what crosses to a node, what runs there, the options."""
 
+import contextlib
 import importlib.util
 import logging
 import pickle
@@ -7,16 +8,19 @@ from dataclasses import replace
 from typing import ClassVar
 
 import pytest
-from support.fake_cluster import STEADY, candidate
+from support.fake_cluster import candidate
 
 from autotune.cli.options.job_files import run_options
 from autotune.errors import AutotuneError, UsageError
-from autotune.fleet import fleet_runner, peers
+from autotune.fleet import fleet_runner
 from autotune.fleet.address import Address
+from autotune.fleet.builds.builder_task import BUILT, BuildAnswer
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_runner import DONE, FAILED, REFUSED, FleetRunner
-from autotune.fleet.reference_kernel import ROUNDS, timed_here
+from autotune.fleet.peers.reference_kernel import ROUNDS, timed_here
 from autotune.fleet.workload_spec import WorkloadSpec
+from autotune.measure.pool.messages import Message
+from autotune.measure.pool.worker_slot import Response
 from autotune.measure.result import MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
@@ -56,30 +60,7 @@ def test_what_is_no_address_is_refused_with_the_forms(text):
         Address.parse(text)
 
 
-# -- peers ----------------------------------------------------------------------------------------
-
-
-def test_devices_like_their_peers_stay():
-    times = {name: replace(STEADY, multiply_s=1e-3 * s) for name, s in zip("abc", (1, 1.05, 0.97),
-                                                                          strict=True)}  # fmt: skip
-    assert peers.set_aside(times) == {}
-    assert peers.set_aside({"a": STEADY}) == {}
-
-
-def test_slow_and_noisy_devices_are_set_aside_and_a_fast_one_sets_nobody_aside():
-    times = dict.fromkeys("abcd", STEADY)
-    times["b"] = replace(STEADY, multiply_s=1.2e-3)
-    times["c"] = replace(STEADY, spread=0.3)
-    times["d"] = replace(STEADY, multiply_s=0.5e-3)
-    found = peers.set_aside(times)
-    assert set(found) == {"b", "c"}
-    assert found["b"].startswith("it multiplies and adds 20% slower than its peers")
-    assert found["c"].startswith("its times spread by 30%, 29% more than those of its peers")
-
-
-def test_the_slower_one_of_two_is_set_aside():
-    found = peers.set_aside({"a": STEADY, "b": replace(STEADY, copy_s=2e-3)})
-    assert set(found) == {"b"}
+# -- reference kernels -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loop", [None, lambda call, number: 2e-3 * number])
@@ -164,11 +145,11 @@ class StubMeasurer:
 
     def __init__(self, *args, **more):
         self.args, self.more = args, more
-        self.builds, self.remembered, self.closed = [], [], False
+        self.given, self.remembered, self.closed = [], [], False
         self.made.append(self)
 
-    def build(self, candidates):
-        self.builds.append([each.config.index for each in candidates])
+    def give(self, each, response, for_rounds=False):
+        self.given.append((each.config.index, response.outcome.payload, for_rounds))
 
     def remember(self, result):
         self.remembered.append(result)
@@ -196,9 +177,11 @@ def there(monkeypatch):
     monkeypatch.setattr(StubMeasurer, "made", [])
     logger = logging.getLogger("autotune")
     before = list(logger.handlers)
-    yield FleetRunner(builders=3)
+    yield FleetRunner()
     logger.handlers = before
 
+
+BUILT_ANSWER = BuildAnswer(BUILT, Response("build", Message({"code_hash": "c"}), (0.0, 0.1)))
 
 SPEC = WorkloadSpec("matmul", None, MATMUL, "llvm", (), TimingPolicy(), 10.0, 0)
 
@@ -206,23 +189,49 @@ SPEC = WorkloadSpec("matmul", None, MATMUL, "llvm", (), TimingPolicy(), 10.0, 0)
 def test_a_runner_holds_a_measurer_for_each_of_the_latest_workloads(there):
     specs = [replace(SPEC, seed=seed) for seed in range(fleet_runner.MAX_OPEN + 1)]
     for spec in [*specs, specs[-1]]:
-        status, (result, opening_s), warnings = there.answer("measure", spec, candidate(0))
+        call = ("measure", spec, candidate(0), (), BUILT_ANSWER, b"code")
+        status, (result, opening_s), warnings = there.answer(*call)
         assert (status, result.ok, opening_s, warnings) == (DONE, True, 0.25, [])
     assert len(StubMeasurer.made) == len(specs)
     assert [each.closed for each in StubMeasurer.made] == [True] + [False] * fleet_runner.MAX_OPEN
-    assert StubMeasurer.made[0].args[-1] == 3
+    assert StubMeasurer.made[0].args[-1] == 1  # a builder that describes the workload
     there.answer("close", specs[-1].key)
     assert StubMeasurer.made[-1].closed
 
 
-def test_candidates_that_come_next_are_built_with_the_present_one(there):
-    other = replace(SPEC, seed=1)
-    for spec, index in ((SPEC, 1), (SPEC, 2), (other, 3)):
-        there.answer("expect", spec, candidate(index))
-    there.answer("measure", SPEC, candidate(1), [MeasureResult(costs_s=(1.0,), code_hash="c")])
+def test_code_and_what_others_know_of_it_reach_the_measurer(there):
+    known = [MeasureResult(costs_s=(1.0,), code_hash="c")]
+    there.answer("measure", SPEC, candidate(1), known, BUILT_ANSWER, b"code")
     (made,) = StubMeasurer.made
-    assert made.builds == [[1, 2]]
+    assert made.given == [(1, b"code", False)]
     assert [result.code_hash for result in made.remembered] == ["c"]
+
+
+def test_the_default_is_timed_in_new_processes_that_know_nothing(there):
+    for _ in range(2):
+        there.answer("time_default", SPEC, candidate(1), BUILT_ANSWER, b"code")
+    first, second = StubMeasurer.made
+    assert (first.closed, second.closed) == (True, False)
+    assert second.given == [(1, b"code", False)]
+    assert not second.remembered
+
+
+def test_others_are_kept_from_the_machine_while_something_is_timed_there(there):
+    claims = []
+
+    @contextlib.contextmanager
+    def claim():
+        claims.append("begin")
+        try:
+            yield
+        finally:
+            claims.append("end")
+
+    runner = FleetRunner(claim)
+    runner.answer("describe", "llvm")
+    assert claims == []
+    runner.answer("measure", SPEC, candidate(13), (), BUILT_ANSWER, b"code")
+    assert claims == ["begin", "end"]
 
 
 @pytest.mark.parametrize(
@@ -231,16 +240,20 @@ def test_candidates_that_come_next_are_built_with_the_present_one(there):
      (15, FAILED, "ZeroDivisionError")],
 )  # fmt: skip
 def test_errors_come_as_words_of_one_line_and_warnings_with_them(there, index, status, said):
-    found, value, warnings = there.answer("measure", SPEC, candidate(index))
+    found, value, warnings = there.answer(
+        "measure", SPEC, candidate(index), (), BUILT_ANSWER, b"code"
+    )
     assert (found, value) == (status, said)
     assert warnings == (["it is unlucky"] if index == 13 else [])
 
 
 def test_a_comparison_says_what_the_next_round_depends_on(there):
-    configs = [candidate(1).config]
-    status, value, _ = there.answer("compare", SPEC, configs, 0.1, 0, True, True)
+    configs = [candidate(1).config, candidate(2).config]
+    given = {2: BUILT_ANSWER}
+    status, value, _ = there.answer("compare", SPEC, configs, 0.1, 0, True, True, given, b"code")
     assert status == DONE
-    assert (value["opening_s"], value["built"], set(value["results"])) == (0.25, [1], {1})
+    assert (value["opening_s"], value["built"], set(value["results"])) == (0.25, [1], {1, 2})
+    assert StubMeasurer.made[0].given == [(2, b"code", True)]
 
 
 def test_a_runner_describes_its_machine_as_records_do(there):
@@ -282,6 +295,8 @@ def test_words_and_job_files_say_the_same(has_ray, tmp_path):
         ({"fleet": "head"}, "--fleet must be ray://HOST:PORT, HOST:PORT, auto, local or local:N"),
         ({"fleet": "auto", "measurer": "m:M"}, "a fleet and a measurer are given"),
         ({"devices": "any"}, "devices are those of a fleet, and there is none"),
+        ({"compare-on": "all"}, "finalists are compared on all devices of a fleet, and there is"),
+        ({"compare-on": "some"}, "--compare-on must be one or all, not 'some'"),
     ],
 )
 def test_mistakes_are_one_line(has_ray, words, said, monkeypatch):
@@ -309,6 +324,7 @@ def test_without_ray_one_line_says_how_to_install_it(has_ray):
         ({"fleet": "x"}, "fleet must be ray://HOST:PORT"),
         ({"devices": "any"}, "devices are those of a fleet"),
         ({"fleet": "auto", "devices": 3}, "devices must be part of a name"),
+        ({"fleet": "auto", "compare_on": "x"}, "compare_on must be one or all, not 'x'"),
     ],
 )
 def test_mistakes_of_calls_name_the_call(has_ray, options, said):
@@ -339,4 +355,4 @@ def test_a_request_with_a_fleet_is_measured_by_it(monkeypatch):
     fleet, task = Fleet(Address("auto")), Task.from_reference("matmul", MATMUL)
     request = tuning_job.TuningRequest(task, None, timeout_s=5.0, fleet=fleet, devices="any")
     assert tuning_job.make_measurer(request, 7, Deadline()) == "measurer"
-    assert made == [(fleet, task, request.policy, 5.0, 7, "any")]
+    assert made == [(fleet, task, request.policy, 5.0, 7, "any", "one")]

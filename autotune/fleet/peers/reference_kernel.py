@@ -1,6 +1,6 @@
 """How fast and how steady a device is: kernels of our own, timed in a process of their own.
 
-``python -m autotune.fleet.reference_kernel TARGET`` prints the result as one line of JSON. A
+``python -m autotune.fleet.peers.reference_kernel TARGET`` prints the result as one line of JSON. A
 process of its own, because only one process at a time may own a GPU.
 """
 
