@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,8 +40,8 @@ def select(
 
     Of the smallest sets it is the one with the least mean loss. A shape that no kernel keeps within
     `within` has its own limit: what the best kernel for it reaches. If more than `most` kernels
-    would be needed, it is the set of `most` with the least mean loss: no shape that all kernels but
-    one suit badly decides for the others.
+    would be needed, it is the set of `most` with the least mean loss (of very many sets one with a
+    small mean loss): no shape that all kernels but one suit badly decides for the others.
 
     Parameters
     ----------
@@ -146,20 +147,25 @@ def _smallest(
 
 
 def _least_mean(losses: FloatMatrix, size: int, needed: set[int]) -> tuple[int, ...]:
-    """Return a set of kernels with a small mean loss, which no exchange of one makes smaller.
+    """Return the set of kernels with the least mean loss, or one with a small loss of very many.
 
-    This is the interchange heuristic for p-medians (Teitz and Bart, "Heuristic methods for
-    estimating the generalized vertex median of a weighted graph", 1968), after a greedy start.
-    A shape without a kernel weighs more than all losses.
+    That is a set which no exchange of one kernel makes better: the interchange heuristic for
+    p-medians (Teitz and Bart, "Heuristic methods for estimating the generalized vertex median of a
+    weighted graph", 1968), after a greedy start. A shape without a kernel weighs more than all
+    losses.
     """
     every, kept = range(losses.shape[1]), list[int]()
+    size = min(size, len(every))
 
     def badness(chosen: Sequence[int]) -> tuple[int, float]:
         least = losses[:, list(chosen)].min(axis=1)
         served = np.isfinite(least)
         return int((~served).sum()), float(np.log1p(least[served]).sum())
 
-    while len(kept) < min(size, len(every)):
+    if math.comb(len(every), size) <= _MOST_COMPARED:
+        sets = itertools.combinations(every, size)
+        return min((one for one in sets if not needed.isdisjoint(one)), key=badness)
+    while len(kept) < size:
         last = len(kept) + 1 == size and needed.isdisjoint(kept)
         free = [n for n in (needed if last else every) if n not in kept]
         kept.append(min(free, key=lambda n: badness([*kept, n])))
