@@ -23,11 +23,13 @@ from autotune.task.task import Task, code_hash
 from autotune.template import Knobs, Template
 
 WORKLOADS: list[tuple[str, dict[str, Any], str]] = [
-    ("softmax", {"m": 9, "n": 700}, "llvm"),
+    ("softmax", {"m": 256, "n": 4096}, "llvm -threads=2"),
     ("attention", {"b": 1, "heads": 2, "s": 128, "d": 16, "causal": True}, "llvm"),
     ("cumsum", {"m": 19, "n": 64}, "llvm"),
+    ("cumsum", {"m": 64, "n": 70}, "cuda -arch=sm_90"),
+    ("layer_norm", {"m": 16, "n": 512}, "llvm"),
+    ("lstm_cell", {"steps": 3, "batch": 5, "units": 19}, "llvm"),
     ("matmul", {"m": 17, "n": 40, "k": 12}, "llvm -threads=4"),
-    ("matmul", {"m": 32, "n": 64, "k": 32, "dtype": "float16"}, "cuda -arch=sm_90"),
     ("matmul", {"m": [4, 33], "n": 64, "k": 32}, "llvm"),
 ]
 
@@ -35,7 +37,7 @@ WORKLOADS: list[tuple[str, dict[str, Any], str]] = [
 def pairs(task: Task, count: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
     """Yield pairs of legal configurations that count as the same program."""
     space = task.space
-    for index in map(int, space.sample(count, rng)):
+    for index in map(int, space.sample(count if space.knobs else 0, rng)):
         copies, values = Copies(task), dict(space.config(index).values)
         if task.refusal(index):
             continue
@@ -62,7 +64,7 @@ def check(task: Task, count: int, seed: int) -> int:
 @pytest.mark.parametrize("workload", WORKLOADS, ids=str)
 def test_copies_of_our_templates_have_the_code_of_the_original(workload) -> None:
     name, args, target = workload
-    check(Task.from_reference(name, args, target), 6, 0)
+    assert check(Task.from_reference(name, args, target), 6, 0) > 0
 
 
 @pytest.mark.parametrize("seed", every(4, range(200)))
