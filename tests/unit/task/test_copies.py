@@ -177,6 +177,40 @@ def test_the_tuner_is_told_of_each_configuration_once(task, store, make, batch):
     assert summary.copies == 4
 
 
+class Devices(Reusing):
+    """Several devices; what was submitted last ends first."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.width, self.overlap, self.flight = width, False, []
+
+    def submit(self, candidate):
+        self.flight.append(candidate)
+
+    def next_result(self):
+        candidate = self.flight.pop()
+        return candidate, self.run(candidate)
+
+    def withdraw(self):
+        taken = self.flight[self.width :]
+        del self.flight[self.width :]
+        return taken
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 9])
+@pytest.mark.parametrize("batch", [1, 16])
+def test_several_devices_measure_each_program_once_and_tell_each_copy_once(
+    task, store, width, batch
+):
+    tuner = Noting(task.space, 0)
+    summary, measurer = run(task, store, 100, Devices(width), tuner, batch=batch)
+    assert sorted(tuner.told) == list(range(len(task.space)))
+    assert len(store.load()) == summary.trials == 6
+    assert len(set(measurer.asked)) == 6
+    told = {o.index: o.cost_s for o in tuner.observations}
+    assert len({told[index_of(task, n)] for n in (6, 8, 64)}) == 1
+
+
 def test_copies_of_what_is_in_the_log_are_no_trials(task, store):
     order = [index_of(task, n, o) for o in ("one", "other") for n in (64, 6, 8, 1, 2)]
     run(task, store, 2, Reusing(), InOrder(task.space, order[:1]))
