@@ -20,6 +20,7 @@ from autotune.measure.candidate import (
     WorkloadDescription,
     describe,
 )
+from autotune.measure.checks.program_reference import UnscheduledPrograms
 from autotune.measure.checks.unscheduled_program import Computation
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.backends import backend_of
@@ -37,6 +38,9 @@ from search_spaces import KnobValue
 
 # Number of operations that the unscheduled program does in about one second.
 LARGEST_UNSCHEDULED = 3 * 10**8
+
+# A workload, and what computes its right answers.
+Subject = tuple[WorkloadDescription, UnscheduledPrograms[CpuBinary] | None]
 
 
 class BuildBench:
@@ -62,7 +66,7 @@ class BuildBench:
         with contextlib.suppress(Exception, SystemExit):
             Computation.by_default(self.task.members[0])
 
-    def subject(self) -> tuple[WorkloadDescription, CpuBinary | None]:
+    def subject(self) -> Subject:
         """Return the description of the workload that a runner needs.
 
         Second is the program without a schedule, which computes the right answers if the template
@@ -70,11 +74,11 @@ class BuildBench:
         """
         return self._subject(self.task)
 
-    def subjects(self) -> list[tuple[WorkloadDescription, CpuBinary | None]]:
+    def subjects(self) -> list[Subject]:
         """Return `subject` of each shape that candidates are measured with."""
         return [self._subject(member) for member in self.task.members]
 
-    def _subject(self, task: Task) -> tuple[WorkloadDescription, CpuBinary | None]:
+    def _subject(self, task: Task) -> Subject:
         program = Computation.of(task)
         subject = WorkloadDescription(
             Signature(task.workload.template, tuple(task.arguments)),

@@ -15,10 +15,12 @@ import numpy as np
 
 from autotune.errors import AutotuneError, CodegenError, UsageError, error_text
 from autotune.measure.candidate import CandidateError, WorkloadDescription, describe
-from autotune.measure.checks.check_cases import Accept, AnswerCheck, Given
+from autotune.measure.checks.check_cases import Accept, AnswerCheck
+from autotune.measure.checks.check_inputs import Given
 from autotune.measure.checks.compare_outputs import OutputCheck
 from autotune.measure.checks.guard_zones import Buffers
 from autotune.measure.checks.prepare_checks import prepare
+from autotune.measure.checks.program_reference import UnscheduledPrograms
 from autotune.measure.checks.reference import ReferenceOnDevice, read_only
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.roofline import Ceiling, measure_ceiling
@@ -167,7 +169,7 @@ class RunBench:
         device: Device,
         subject: WorkloadDescription,
         reference: Callable[..., Any] | None,
-        unscheduled: Callable[..., Any] | None,
+        unscheduled: UnscheduledPrograms[Callable[..., Any]] | None,
         policy: TimingPolicy,
         seed: int,
         given: Given | None = None,

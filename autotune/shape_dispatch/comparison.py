@@ -23,6 +23,7 @@ from autotune.errors import AutotuneError, error_text
 from autotune.lowering.split_constants import PreparedFunction
 from autotune.measure.build_bench import BuildBench
 from autotune.measure.candidate import CandidateError
+from autotune.measure.checks.program_reference import UnscheduledPrograms
 from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import find_template
@@ -172,7 +173,11 @@ class Bench:
         answers are compared with those of the shape's own best kernel, if there is one.
         """
         subject, unscheduled = BuildBench(task).subject()
-        computed = own if unscheduled is None else self._device.load(unscheduled)
+        computed: UnscheduledPrograms[Any] | None = None
+        if unscheduled is not None:
+            computed = unscheduled.loaded(self._device.load)
+        elif own is not None:
+            computed = UnscheduledPrograms(own)
         return RunBench(
             self._device, subject, task.reference, computed, TimingPolicy(), _INPUTS_SEED,
             task.inputs, accept=task.accept,

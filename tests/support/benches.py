@@ -47,7 +47,7 @@ class Quiet:
 def run_bench(task: Task, policy: TimingPolicy, seed: int = 0) -> RunBench:
     """Return a bench on which candidates of a task are run."""
     subject, unscheduled = BuildBench(task).subject()
-    program = None if unscheduled is None else LoadedBinary(unscheduled)
+    program = None if unscheduled is None else unscheduled.loaded(LoadedBinary)
     device = CpuDevice(task.target)
     return RunBench(device, subject, task.reference, program, policy, seed)
 

@@ -181,9 +181,10 @@ class Cache(RecordedCache):
             RecordStore(self.path).replacing(
                 lambda _: self._write({**self._entries(), **self._pending})
             )
-        except (OSError, RecordError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise UsageError(f"cache: {self.path} cannot be written: {why}") from error
+        except RecordError as error:
+            raise UsageError(f"cache: {error}") from error
+        except OSError as error:
+            raise UsageError(f"cache: {self.path} cannot be written: {error.strerror}") from error
         self._pending = {}
         end = time.monotonic()
         self._next_s = end + (end - begin) / _SHARE

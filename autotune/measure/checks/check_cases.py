@@ -21,9 +21,11 @@ from autotune.measure.checks.check_inputs import (
     SATURATED,
     Array,
     Draw,
+    Given,
     InputSpec,
     MagnitudeRange,
     draw_all,
+    given_inputs,
     largest_integers,
     powers_of_two,
     realistic,
@@ -41,7 +43,6 @@ from autotune.measure.checks.error_bounds import (
     perturbed_inputs,
 )
 from autotune.measure.checks.reference import Reference, is_floating
-from autotune.system.plugins import errors_of
 
 # Magnitudes of realistic inputs. The first ones with tight bounds are taken.
 _RANGES = (
@@ -85,9 +86,6 @@ _INTEGERS: dict[str, Draw] = {
 
 # Differences of products of two differences are up to 8 times as large as those of magnitudes.
 _HIDDEN_BITS = 3
-
-# Realistic inputs that a template draws itself.
-Given = Callable[[np.random.Generator], Sequence[Array]]
 
 # Says of expected and found outputs whether these are right: True, False, or what is wrong.
 Accept = Callable[[Sequence[Array], Sequence[Array]], bool | str]
@@ -167,44 +165,35 @@ def answer_checks(
     UsageError if the reference fails, does not fit the outputs, or says NaN everywhere.
     """
     if reference is None:
-        inputs = _inputs_of_template(workload)
-        return [AnswerCheck("realistic inputs", inputs or workload.draw(realistic(), 0))]
+        made = _inputs_of_template(workload) or workload.draw(realistic(), 0)
+        return [AnswerCheck("realistic inputs", made)]
     if accept is not None:
         inputs, expected = next(_realistic_inputs(workload, reference))
         right = _rounded(expected, workload.outputs)
         free = [Allowance(math.inf) for _ in right]
         return [AnswerCheck("realistic inputs", inputs, right, free, accept)]
-    workload = _with_intermediate(workload, reference)
-    rounding = _rounding_check(workload, reference)
-    return [*_exact_checks(workload, reference), rounding]
+    known = _with_intermediate(workload, reference)
+    rounding = _rounding_check(known, reference)
+    if rounding is None:
+        return answer_checks(workload, reference.in_own_types())
+    return [*_exact_checks(known, reference), rounding]
 
 
 def _with_intermediate(workload: CheckSpec, reference: Reference) -> CheckSpec:
     """Return a workload that says whether intermediate values may be rounded to a half type."""
-    halves = [dtype for dtype in workload.floats if dtypes.is_half(dtype)]
-    if not halves or workload.accumulator or workload.intermediate:
+    if workload.accumulator or workload.intermediate:
         return workload
-    inputs, expected = next(_realistic_inputs(workload, reference))
+    if reference.is_program and reference.takes_wide:
+        return replace(workload, intermediate=reference.intermediate, is_declared=False)
+    halves = [dtype for dtype in workload.floats if dtypes.is_half(dtype)]
+    if not halves:
+        return workload
     rng = np.random.default_rng([workload.seed, 4])
-    if not is_elementwise(reference, inputs, expected, rng):
+    made = next(_realistic_inputs(workload, reference), None)
+    if made is None or not is_elementwise(reference, *made, rng):
         return workload
     widest = max(halves, key=dtypes.epsilon)
     return replace(workload, intermediate=widest, is_declared=False)
-
-
-def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) -> list[Array]:
-    """Return realistic inputs that a template draws itself.
-
-    AutotuneError if that fails, or they are not of the inputs' number, shapes and types.
-    """
-    with errors_of("inputs= of the template fails"):
-        arrays = list(given(np.random.default_rng(list(seed))))
-        found = [(np.shape(array), np.asarray(array).dtype.name) for array in arrays]
-    wanted = [(spec.shape, spec.dtype) for spec in specs]
-    if found != wanted:
-        words = f"{_words(found)}, but its inputs are {_words(wanted)}"
-        raise UsageError(f"inputs= of the template returned {words}")
-    return [np.asarray(array, order="C") for array in arrays]
 
 
 def _inputs_of_template(workload: CheckSpec) -> list[Array] | None:
@@ -214,17 +203,14 @@ def _inputs_of_template(workload: CheckSpec) -> list[Array] | None:
     return given_inputs(workload.given, workload.inputs, (workload.seed, 0))
 
 
-def _words(arrays: Sequence[tuple[tuple[int, ...], str]]) -> str:
-    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in arrays) or "nothing"
-
-
 # -- rounding ------------------------------------------------------------------------------
 
 
-def _rounding_check(workload: CheckSpec, reference: Reference) -> AnswerCheck:
+def _rounding_check(workload: CheckSpec, reference: Reference) -> AnswerCheck | None:
     """Return a check on realistic inputs with finite answers and tight bounds.
 
-    Without such inputs, return the last check with finite answers, or else the first one.
+    Without such inputs, return the last check with finite answers, or else the first one; None if
+    the reference is precise for no inputs.
     """
     found: AnswerCheck | None = None
     for inputs, expected in _realistic_inputs(workload, reference):
@@ -235,7 +221,6 @@ def _rounding_check(workload: CheckSpec, reference: Reference) -> AnswerCheck:
             if finite and all(allowed.is_tight for allowed in check.allowed):
                 return check
             found = check
-    assert found is not None
     return found
 
 
@@ -245,12 +230,14 @@ def _realistic_inputs(
     """Yield realistic inputs and the right outputs for them: first the most varied inputs.
 
     Where an output is NaN, zeros and then negative values are left out before all other changes.
+    Inputs for which the reference is not precise are passed over.
     """
     given = _inputs_of_template(workload)
     if given is not None:
         expected = reference(given)
         reference.refuse_nan(expected)
-        yield given, expected
+        if reference.is_precise(given, expected):
+            yield given, expected
         return
     tries = [(signs, range_) for signs in _SIGNS for range_ in _RANGES]
     only_nan: UsageError | None = None
@@ -265,7 +252,8 @@ def _realistic_inputs(
             only_nan = only_nan or error
         else:
             yielded = True
-            yield inputs, expected
+            if reference.is_precise(inputs, expected):
+                yield inputs, expected
         if any(bool(np.isnan(array).any()) for array in expected if is_floating(array)):
             tries.sort(key=lambda left: left[0] == (zeros, signed))
     if not yielded and only_nan is not None:
@@ -397,11 +385,11 @@ def _has_all_bits(workload: CheckSpec, reference: Reference, inputs: list[Array]
     A program that hides what it subtracts has three bits less for that.
     """
     wide = reference.magnitudes(inputs)
-    most = 2.0 ** (_exact_bits(workload) - (0 if reference.takes_wide else _HIDDEN_BITS))
+    most = 2.0 ** (_exact_bits(workload) - (_HIDDEN_BITS if reference.hides_terms else 0))
     floats = [array for array in wide if is_floating(array) and array.size]
     if not all(max(array.max(), -array.min()) <= most for array in floats):
         return False
-    if not reference.takes_wide:
+    if reference.hides_terms:
         return True
     narrow = reference.magnitudes(inputs, _narrow(workload))
     return all(map(np.array_equal, wide, narrow))
@@ -412,15 +400,27 @@ def _is_exact(
 ) -> bool:
     """Whether an output, computed in two types, shows that nothing was rounded."""
     if not is_floating(wide):
-        return True
-    if not (np.array_equal(wide, narrow) and np.isfinite(rounded).all()):
+        return np.array_equal(wide, narrow)
+    same = rounded.astype(wide.dtype) if reference.is_program else wide  # that rounds its outputs
+    if not (np.array_equal(same, narrow) and np.isfinite(rounded).all()):
         return False
     if wide.size and max(wide.max(), -wide.min()) > 2.0 ** _exact_bits(workload):
         return False
     held = wide.astype(dtypes.numpy_dtype(_narrow(workload)))
-    return np.array_equal(held, wide) and (
-        reference.takes_wide or np.array_equal(wide, np.rint(wide))
-    )
+    if not np.array_equal(held, wide):
+        return False
+    if not reference.takes_wide:
+        return np.array_equal(np.rint(wide), wide)
+    return not reference.is_program or bool(_whole_or_short(wide, _exact_bits(workload)).all())
+
+
+def _whole_or_short(values: Array, bits: int) -> Array:
+    """Return which numbers are whole, or have at most half of some bits.
+
+    A program has the same constants in all types: 0.1 would look exact, but not sums of it.
+    """
+    scaled = np.frexp(values)[0] * 2.0 ** (bits // 2)
+    return np.asarray((np.rint(values) == values) | (np.rint(scaled) == scaled))
 
 
 def _depends_on_rounding(

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.measure.checks.input_uses import InputUse
+from autotune.system.plugins import errors_of
 
 Array = npt.NDArray[Any]
 
@@ -38,6 +40,9 @@ class InputSpec:
 
 _HUGE = 8  # Elements of realistic inputs that are far larger than the others.
 
+# Realistic inputs that a template draws itself.
+Given = Callable[[np.random.Generator], Sequence[Array]]
+
 # Returns one input, C-contiguous, of its shape and type.
 Draw = Callable[[InputSpec, np.random.Generator], Array]
 
@@ -50,6 +55,25 @@ def draw_all(specs: Sequence[InputSpec], draw: Draw, seed: Sequence[int]) -> lis
         values = draw(filled, np.random.default_rng([*seed, number]))
         found.append(np.asarray(values, order="C").reshape(spec.shape))
     return found
+
+
+def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) -> list[Array]:
+    """Return realistic inputs that a template draws itself.
+
+    AutotuneError if that fails, or they are not of the inputs' number, shapes and types.
+    """
+    with errors_of("inputs= of the template fails"):
+        arrays = list(given(np.random.default_rng(list(seed))))
+        found = [(np.shape(array), np.asarray(array).dtype.name) for array in arrays]
+    wanted = [(spec.shape, spec.dtype) for spec in specs]
+    if found != wanted:
+        words = f"{_words(found)}, but its inputs are {_words(wanted)}"
+        raise UsageError(f"inputs= of the template returned {words}")
+    return [np.asarray(array, order="C") for array in arrays]
+
+
+def _words(arrays: Sequence[tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in arrays) or "nothing"
 
 
 # -- realistic -----------------------------------------------------------------------------

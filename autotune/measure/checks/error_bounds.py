@@ -29,6 +29,9 @@ CHANGE = 2.0**-12
 # Sums of up to this many terms are assumed to have all of them, without a call of the reference.
 _FEW = 4
 
+# A change of an output is a jump if it is larger than this many times what may come of rounding.
+_JUMP = 8
+
 _ROUNDED = 2  # How often the reference computes in the accumulator's type.
 _CHUNK = 1 << 15  # Elements that are worked on together; a multiple of `BLOCK`.
 
@@ -88,21 +91,25 @@ def allowances(
 
         (eps + eps_ref) |y| + SAFETY (eps_acc (sqrt(n) (s + |y|) + m) + d + t)
 
+    eps and t, the least positive number, are those of the output's type, eps_ref of the type that
+    the reference returns, and eps_acc of the accumulator; d is by how much the reference itself is
+    off when it computes in the accumulator's type, or twice that of the template's own program.
+    Where intermediate values are of a narrower type, SAFETY eps_mid (s + |y|) is added, and with m
+    if that is declared. All that is at most `LARGEST_SHARE` of the largest of s, |y| and m, and at
+    least the smallest numbers of the types. Where the program in its own types is off by more at
+    these inputs, SAFETY times that is allowed. Where it compares floats or makes integers of them,
+    so that outputs jump at inputs that differ by rounding, the height of the jump is added.
+
     Where the reference computes in the types of its inputs, d is not known: twice the largest
     magnitude among many neighbours takes the place of m. So what cancels inside of an element has
     room, which its inputs do not show: x (1 + tanh(x)) is next to nothing for x = -5, and off by a
     rounding of -5, in the reference as well.
-    eps and t, the least positive number, are those of the output's type, eps_ref of the type that
-    the reference returns, and eps_acc of the accumulator; d is by how much the reference itself is
-    off when it computes in the accumulator's type. Where intermediate values are of a narrower
-    type, SAFETY eps_mid (s + |y|) is added, and with m if that is declared. All that is at most
-    `LARGEST_SHARE` of the largest of s, |y| and m, and at least the smallest numbers of the types.
 
     expected: what the reference returns for them.
     types: types of the outputs.
     rng: draws the changes.
     """
-    study = _SensitivityAnalysis(reference, inputs, expected, precision, rng)
+    study = _SensitivityAnalysis(reference, inputs, expected, types, precision, rng)
     return [study.allowance(number, dtype) for number, dtype in enumerate(types)]
 
 
@@ -114,21 +121,31 @@ class _SensitivityAnalysis:
         reference: Reference,
         inputs: Sequence[Array],
         expected: Sequence[Array],
+        types: Sequence[str],
         precision: Precision,
         rng: np.random.Generator,
     ) -> None:
         self._reference = reference
         self._inputs = inputs
         self._expected = expected
+        self._types = types
         self._precision = precision
         self._rng = rng
         floats = [a.dtype.name for a in inputs if is_floating(a)]
-        own = 0.0 if reference.takes_wide else max(map(dtypes.epsilon, floats), default=0.0)
-        self._change = max(CHANGE, 4 * own)
+        self._own = max(map(dtypes.epsilon, floats), default=0.0)
         self._moved = [np.zeros(a.shape if is_floating(a) else 0) for a in expected]
         self._off = [np.zeros(a.shape if is_floating(a) else 0) for a in expected]
         self._undecided = [np.zeros(0 if is_floating(a) else a.shape, bool) for a in expected]
+        # By how much a program's own types are off at the inputs themselves, and by how much its
+        # outputs jump near them.
+        self._here = [np.zeros(0) for _ in expected]
+        self._jumps = [np.zeros(0) for _ in expected]
         self._samples = precision.samples
+        if reference.is_program and reference.takes_wide:
+            self._observe_rounding(inputs, expected)
+            self._here = [off.copy() for off in self._off]
+        if floats and reference.jumps and reference.takes_wide:
+            self._observe_jumps()
         if floats:
             self._observe()
         self._terms = self._dependences() if floats else [1 for _ in expected]
@@ -140,52 +157,93 @@ class _SensitivityAnalysis:
         blocks: list[list[Array]] = [[] for total in self._moved if total.size]
         sample = 0
         while sample < self._samples:
-            changed = self._changed(self._change)
+            # A program is asked in its own types, too: its inputs are of these then.
+            is_rounded = sample < _ROUNDED
+            wide = not (is_rounded and self._reference.is_program)
+            change = self._change(wide)
+            changed = self._changed(change, wide=wide)
             found = self._reference(changed)
             triples = zip(self._moved, found, self._expected, strict=True)
             floats = [triple for triple in triples if triple[0].size]
             for (total, now, before), known in zip(floats, blocks, strict=True):
                 for part in _parts(total.size):
                     with np.errstate(all="ignore"):
-                        moved = (_flat(now)[part] - _flat(before)[part]) / self._change
+                        moved = (_flat(now)[part] - _flat(before)[part]) / change
                         np.hypot(_flat(total)[part], moved, out=_flat(total)[part])
                 if sample < 2:
                     known.append(sampled_blocks(now, before))
-            if sample < _ROUNDED:
+            if is_rounded:
                 self._observe_rounding(changed, found)
+                self._observe_ties()
             sample += 1
             if sample == 2:
                 self._samples = max([self._samples, *(changes_needed(*pair) for pair in blocks)])
 
     def _observe_rounding(self, changed: Sequence[Array], precise: Sequence[Array]) -> None:
         """Measure the error of the reference when it computes in the accumulator's type."""
+        if not self._reference.takes_wide:
+            return
         accumulator = self._precision.accumulator
-        narrow: Sequence[Array] = precise
-        if self._reference.takes_wide:
-            computed = "float32" if accumulator == "float64" else accumulator
-            narrow = self._reference(changed, computed)
-            finer = self._precision.epsilon / dtypes.epsilon(computed)
-            for off, now, right in zip(self._off, narrow, precise, strict=True):
-                for part in _parts(off.size):
-                    with np.errstate(all="ignore"):
-                        error = finer * np.abs(_flat(now)[part] - _flat(right)[part])
-                    is_lost = np.abs(_flat(now)[part]) < _least(computed)
-                    if computed == accumulator:  # else it has not the range
-                        is_lost &= np.abs(_flat(right)[part]) < _least(computed)
-                    error[is_lost] = 0
-                    np.maximum(_flat(off)[part], error, out=_flat(off)[part])
-        if not self._reference.takes_wide or accumulator == "float64":
-            # Rounding changes inputs by as much.
-            narrow = precise = self._expected
-            if any(undecided.size for undecided in self._undecided):
-                precise = self._reference(self._changed(8 * self._precision.epsilon))
-        for undecided, now, right in zip(self._undecided, narrow, precise, strict=True):
-            if undecided.size:
-                undecided |= now != right
+        narrow, computed = self._reference.narrow(changed, accumulator)
+        finer = self._precision.epsilon / dtypes.epsilon(computed)
+        for off, now, right, dtype in zip(self._off, narrow, precise, self._types, strict=True):
+            # A program rounds its outputs, too: that is allowed for already.
+            rounds = self._reference.is_program and dtypes.is_half(dtype)
+            rounding = dtypes.epsilon(dtype) / 2 if rounds else 0.0
+            for part in _parts(off.size):
+                magnitude = np.abs(_flat(now)[part])
+                with np.errstate(all="ignore"):
+                    error = finer * np.abs(_flat(now)[part] - _flat(right)[part])
+                    error = np.maximum(error - rounding * magnitude, 0)
+                is_lost = magnitude < least_normal(computed)
+                if computed == accumulator:  # else it has not the range
+                    is_lost &= np.abs(_flat(right)[part]) < least_normal(computed)
+                error[is_lost] = 0
+                np.maximum(_flat(off)[part], error, out=_flat(off)[part])
+        if computed == accumulator:
+            self._mark_undecided(narrow, precise)
 
-    def _changed(self, change: float, density: float = 1.0) -> list[Array]:
-        wide = self._reference.takes_wide
+    def _observe_ties(self) -> None:
+        """Find integers and bools that change as soon as the inputs do, by as much as rounding."""
+        if self._reference.takes_wide and self._precision.accumulator != "float64":
+            return
+        if any(undecided.size for undecided in self._undecided):
+            changed = self._changed(8 * self._precision.epsilon)
+            self._mark_undecided(self._expected, self._reference(changed))
+
+    def _observe_jumps(self) -> None:
+        """Find where outputs jump at changes of the inputs of the size of rounding.
+
+        All inputs change at random, and then the other way.
+        """
+        change = SAFETY * math.sqrt(self._precision.terms) * self._precision.epsilon
+        seed = self._rng.integers(2**32)
+        self._jumps = [np.zeros_like(moved) for moved in self._moved]
+        for one in (change, -change):
+            rng = np.random.default_rng(seed)
+            found = self._reference(perturbed_inputs(self._inputs, one, rng, wide=True))
+            self._mark_undecided(self._expected, found)
+            for jump, now, right in zip(self._jumps, found, self._expected, strict=True):
+                for part in _parts(jump.size):
+                    with np.errstate(all="ignore"):
+                        moved = np.abs(_flat(now)[part] - _flat(right)[part])
+                    np.maximum(_flat(jump)[part], moved, out=_flat(jump)[part])
+
+    def _mark_undecided(self, found: Sequence[Array], others: Sequence[Array]) -> None:
+        for undecided, now, other in zip(self._undecided, found, others, strict=True):
+            if undecided.size:
+                undecided |= now != other
+
+    def _changed(self, change: float, density: float = 1.0, wide: bool = True) -> list[Array]:
+        wide = wide and self._reference.takes_wide
         return perturbed_inputs(self._inputs, change, self._rng, wide, density)
+
+    def _change(self, wide: bool = True) -> float:
+        """Return by which share inputs are changed: by more than their own types round.
+
+        wide: whether they are changed in float64 where the reference takes that.
+        """
+        return CHANGE if wide and self._reference.takes_wide else max(CHANGE, 4 * self._own)
 
     def _dependences(self) -> list[int]:
         """Return the number of input elements that each output element depends on, at most `terms`.
@@ -195,7 +253,7 @@ class _SensitivityAnalysis:
         terms = [1 for _ in self._expected]
         count = self._precision.terms
         while count > _FEW:
-            found = self._reference(self._changed(self._change, 1 / count))
+            found = self._reference(self._changed(self._change(), 1 / count))
             pairs = list(zip(found, self._expected, strict=True))
             terms = [
                 max(known, count if _share_changed(*pair) > 0.3 else 1)
@@ -223,6 +281,12 @@ class _SensitivityAnalysis:
             spread = _flat(self._moved[number])[part] / math.sqrt(self._samples)
             off = _flat(self._off[number])[part]
             allowed, typical = self._allowed(magnitude, spread, off, number, dtype)
+            here, jump = (_flat(of[number])[part] for of in (self._here, self._jumps))
+            if here.size:
+                np.maximum(allowed, SAFETY * here, out=allowed, where=np.isfinite(here))
+            if jump.size:
+                is_jump = np.isfinite(jump) & (jump > _JUMP * allowed)
+                np.add(allowed, jump, out=allowed, where=is_jump)
             _flat(errors)[part] = allowed
             some = typical > 0
             shares.append((allowed[some] / typical[some])[:: max(1, right.size >> 20)])
@@ -247,14 +311,16 @@ class _SensitivityAnalysis:
             nearby = spread + middle if self._precision.is_declared else own
             summed += dtypes.epsilon(self._precision.intermediate) * (nearby + magnitude)
         rounded = dtypes.epsilon(dtype) + self._reference.own_precision
+        # A program has one order of many; in another one more may be rounded.
+        off = 2.0 * off if self._reference.is_program else off
         errors = SAFETY * (summed + off + dtypes.least_positive(dtype)) + rounded * magnitude
         typical = np.maximum(magnitude, middle)
         most = np.minimum(LARGEST_SHARE * np.maximum(typical, spread), dtypes.max_value(dtype))
-        least = dtypes.least_positive(dtype) + _least(self._precision.accumulator)
+        least = dtypes.least_positive(dtype) + least_normal(self._precision.accumulator)
         return np.maximum(np.minimum(errors, most), least), typical
 
 
-def _least(dtype: str) -> float:
+def least_normal(dtype: str) -> float:
     """Return the smallest normal number of a type; smaller ones have fewer bits, or become 0."""
     return float(2 * (2 - dtypes.epsilon(dtype)) / dtypes.max_value(dtype))
 

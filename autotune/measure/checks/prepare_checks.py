@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from autotune.ir import dtypes
 from autotune.measure.candidate import WorkloadDescription
-from autotune.measure.checks.check_cases import Accept, AnswerCheck, CheckSpec, Given, answer_checks
-from autotune.measure.checks.check_inputs import Array, InputSpec
+from autotune.measure.checks.check_cases import Accept, AnswerCheck, CheckSpec, answer_checks
+from autotune.measure.checks.check_inputs import Given, InputSpec
 from autotune.measure.checks.input_uses import InputUse
+from autotune.measure.checks.program_reference import ProgramReference, UnscheduledPrograms
 from autotune.measure.checks.reference import Function, Reference
 
 
@@ -31,7 +29,7 @@ class Prepared:
 def prepare(
     subject: WorkloadDescription,
     reference: Function | None,
-    unscheduled: Callable[..., Any] | None,
+    unscheduled: UnscheduledPrograms[Callable[..., Any]] | None,
     given: Given | None,
     seed: int,
     accept: Accept | None = None,
@@ -39,8 +37,7 @@ def prepare(
     """Return the checks of a workload's candidates.
 
     reference: the template's, a function of the input arrays.
-    unscheduled: the program without a schedule, a function of inputs and outputs; asked where there
-        is no reference.
+    unscheduled: the program without a schedule; asked where there is no reference.
     given: draws realistic inputs, if the template does so itself.
     accept: says which answers are right, if the template says so itself.
 
@@ -54,7 +51,7 @@ def prepare(
 def _reference(
     subject: WorkloadDescription,
     reference: Function | None,
-    unscheduled: Callable[..., Any] | None,
+    unscheduled: UnscheduledPrograms[Callable[..., Any]] | None,
     only_own_types: bool,
 ) -> tuple[str, Reference | None]:
     parameters, name = subject.signature.parameters, subject.signature.name
@@ -62,14 +59,8 @@ def _reference(
         return "given", Reference(reference, parameters, name, only_own_types)
     if unscheduled is None:
         return "none", None
-    outputs = [p for p in parameters if p.is_output]
-
-    def run(*inputs: Array) -> list[Array]:
-        found = [np.empty(p.fixed or (), dtypes.numpy_dtype(p.dtype)) for p in outputs]
-        unscheduled(*inputs, *found)
-        return found
-
-    return "unscheduled", Reference(run, parameters, name, only_own_types=True)
+    found = ProgramReference(unscheduled, parameters, name)
+    return "unscheduled", found.in_own_types() if only_own_types else found
 
 
 def _workload(subject: WorkloadDescription, given: Given | None, seed: int) -> CheckSpec:

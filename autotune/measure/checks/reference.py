@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -60,10 +61,19 @@ def _plain(value: Any) -> Any:
 class Reference:
     """A function that computes the right answers, in a wide type where it takes one.
 
+    is_program: whether it is the template's own program, in machine code, whose narrow types are
+        those that the template states.
+    jumps: whether outputs may jump where rounding changes a float, as far as is known.
+    intermediate: the least precise type that it rounds to on the way, as far as is known.
+
     parameters: inputs and outputs of the workload, of fixed shapes.
     name: the template's name, for messages.
-    only_own_types: whether it takes arrays of the parameters' types alone, as compiled programs do.
+    only_own_types: whether it takes arrays of the parameters' types alone.
     """
+
+    is_program = False
+    jumps = False
+    intermediate: str | None = None
 
     def __init__(
         self,
@@ -77,7 +87,7 @@ class Reference:
         self._name = name
         # Whether it takes float64 arrays in place of narrower floats, as far as is known.
         self.takes_wide = not only_own_types
-        # Distance from 1 to the next number of the least precise type that it returned last.
+        # Distance from 1 to the next number of the least precise type that the right answers had.
         self.own_precision = 0.0
 
     def __call__(self, inputs: Sequence[Array], dtype: str = WIDE) -> list[Array]:
@@ -90,14 +100,38 @@ class Reference:
         UsageError if it fails, or returns something of another number, shape or kind.
         """
         if self.takes_wide:
-            converted = [_as(array, dtype) if is_floating(array) else array for array in inputs]
+            converted = [as_type(array, dtype) if is_floating(array) else array for array in inputs]
             try:
-                return self._as_wide(self._called(converted))
+                return self._answers(self._function, converted, dtype == WIDE)
             except UsageError:
-                found = self._as_wide(self._called(inputs))  # or it fails for its own types, too
+                # Or it fails for its own types, too.
+                found = self._answers(self._function, inputs, dtype == WIDE)
                 self.takes_wide = False
                 return found
-        return self._as_wide(self._called(inputs))
+        return self._answers(self._function, inputs, dtype == WIDE)
+
+    def narrow(self, inputs: Sequence[Array], accumulator: str) -> tuple[list[Array], str]:
+        """Return the outputs, computed in the accumulator's type, or in float32 if that is float64.
+
+        Second is the type. Only a reference that computes in float64 otherwise is asked.
+        """
+        computed = "float32" if accumulator == WIDE else accumulator
+        return self(inputs, computed), computed
+
+    def in_own_types(self) -> Reference:
+        """Return the reference that computes in the types of the inputs."""
+        made = copy.copy(self)
+        made.takes_wide = False
+        return made
+
+    @property
+    def hides_terms(self) -> bool:
+        """Whether it does not tell what it subtracts, as programs in machine code do not."""
+        return self.is_program or not self.takes_wide
+
+    def is_precise(self, inputs: Sequence[Array], right: Sequence[Array]) -> bool:
+        """Whether candidates can be expected to give about the same as the right answers."""
+        return True
 
     def magnitudes(self, inputs: Sequence[Array], dtype: str = WIDE) -> list[Array]:
         """Return a bound of all sums and products on the way, if nothing else is computed.
@@ -105,26 +139,37 @@ class Reference:
         For a reference that is not made of NumPy's functions it is what that says of magnitudes.
         """
         positive = [np.abs(array) if is_floating(array) else array for array in inputs]
-        if self.takes_wide:
+        if self.takes_wide and not self.is_program:
             found = [
-                _as(array, dtype).view(Magnitudes) if is_floating(array) else array
+                as_type(array, dtype).view(Magnitudes) if is_floating(array) else array
                 for array in positive
             ]
             with contextlib.suppress(UsageError):
-                return self._as_wide(self._called(found))
+                return self._answers(self._function, found, dtype == WIDE)
         return self(positive, dtype)
 
-    def _as_wide(self, found: Sequence[Array]) -> list[Array]:
+    def _answers(
+        self, function: Function, inputs: Sequence[Array], is_right: bool = True
+    ) -> list[Array]:
+        """Return what a function returns, floats as float64.
+
+        is_right: whether these are the right answers, and not ones in a narrower type.
+        """
+        found = self._called(function, inputs)
+        floats = [array.dtype.name for array in found if is_floating(array)]
+        known = [dtypes.epsilon(name) for name in floats if dtypes.is_float(name)]
+        if is_right:
+            self.own_precision = max(known, default=0.0)
         return [
-            _as(array, WIDE if dtypes.is_float(output.dtype) else output.dtype)
+            as_type(array, WIDE if dtypes.is_float(output.dtype) else output.dtype)
             for array, output in zip(found, self._outputs, strict=True)
         ]
 
-    def _called(self, inputs: Sequence[Array]) -> list[Array]:
+    def _called(self, function: Function, inputs: Sequence[Array]) -> list[Array]:
         process = os.getpid()
         try:
             with np.errstate(all="ignore"):
-                returned = self._function(*map(read_only, inputs))
+                returned = function(*map(read_only, inputs))
         except Exception as error:
             hint = "; it may not change its inputs, only return new arrays"
             raise UsageError(
@@ -135,11 +180,7 @@ class Reference:
         if os.getpid() != process:  # the reference has forked: one process goes on, not two
             os._exit(os.EX_SOFTWARE)
         found = list(returned) if isinstance(returned, list | tuple) else [returned]
-        arrays = self._checked(found)
-        floats = [array.dtype.name for array in arrays if is_floating(array)]
-        known = [dtypes.epsilon(name) for name in floats if dtypes.is_float(name)]
-        self.own_precision = max(known, default=0.0)
-        return arrays
+        return self._checked(found)
 
     def _checked(self, found: list[Any]) -> list[Array]:
         """Return the reference's results as arrays; UsageError if they cannot be right."""
@@ -174,7 +215,7 @@ class Reference:
                 )
 
 
-def _as(array: Array, dtype: str) -> Array:
+def as_type(array: Array, dtype: str) -> Array:
     """Return an array as another type, C-contiguous; it need not be a copy."""
     with np.errstate(all="ignore"):
         return np.asarray(array, dtype=dtypes.numpy_dtype(dtype), order="C")

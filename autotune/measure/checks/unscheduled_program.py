@@ -14,12 +14,22 @@ from typing import Any
 from autotune import te
 from autotune.errors import UsageError
 from autotune.external.external_kernel import ExternalKernel
+from autotune.ir import dtypes
 from autotune.ir import expr as ir
 from autotune.ir.evaluate.interpreter import evaluate
+from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import post_order, walk_expr
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.measure.checks.input_uses import InputUse, input_uses
+from autotune.measure.checks.program_reference import UnscheduledPrograms
+from autotune.measure.checks.retype_floats import (
+    float_types,
+    has_computed_positions,
+    has_jumps,
+    intermediate_type,
+    with_floats,
+)
 from autotune.runtime.cpu.compiled_kernel import CpuBinary
 from autotune.runtime.cpu.llvm_compiler import compile_binary
 from autotune.system.user_modules import what_failed
@@ -127,12 +137,24 @@ class Computation:
             for body in op.body
         )
 
-    def compiled(self, target: Target) -> CpuBinary:
-        """Return the program, unscheduled: inputs, then outputs, which it writes."""
+    def compiled(self, target: Target) -> UnscheduledPrograms[CpuBinary]:
+        """Return the programs, unscheduled: inputs, then outputs, which they write."""
         outputs = [t.op for t in self.tensors if not isinstance(t.op, PlaceholderOp)]
         schedule = te.create_schedule(outputs)
         function = lower_schedule(schedule, list(self.tensors), "unscheduled")
-        return compile_binary(finalise(analyse(function)), target)
+
+        def compiled(one: PrimFunc) -> CpuBinary:
+            return compile_binary(finalise(analyse(one)), target)
+
+        own, types = compiled(function), float_types(function)
+        outside = {buffer.dtype for buffer in function.params}
+        if outside.isdisjoint(dtypes.FLOATS) or has_computed_positions(function):
+            return UnscheduledPrograms(own)
+        other = "float32" if types == {"float64"} else "float64"
+        program = compiled(with_floats(function, other))
+        wide, single = (program, None) if other == "float64" else (None, program)
+        known = has_jumps(function), intermediate_type(function)
+        return UnscheduledPrograms(own, wide, single, *known)
 
     @property
     def is_computed(self) -> bool:

@@ -63,7 +63,8 @@ class Runner:
         for task, (subject, unscheduled) in zip(members, subjects, strict=True):
             computed = None
             if request["check"] and unscheduled is not None:
-                computed = backend_of(target.host).take_device(target.host).load(unscheduled)
+                host = backend_of(target.host).take_device(target.host)
+                computed = unscheduled.loaded(host.load)
             bench = RunBench(
                 device,
                 subject,

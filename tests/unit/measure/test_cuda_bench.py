@@ -14,6 +14,7 @@ from autotune.measure import run_bench as bench_module
 from autotune.measure.candidate import CandidateError, WorkloadDescription
 from autotune.measure.checks.compare_outputs import OutputCheck
 from autotune.measure.checks.guard_zones import Buffers
+from autotune.measure.checks.program_reference import UnscheduledPrograms
 from autotune.measure.roofline import Ceiling, measure_ceiling
 from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
@@ -256,7 +257,7 @@ def test_without_a_reference_the_program_without_a_schedule_says_what_is_right(b
     def unscheduled(a, b):
         np.add(a, a, out=b)
 
-    bench = bench_of(subject(), None, unscheduled)
+    bench = bench_of(subject(), None, UnscheduledPrograms(unscheduled))
     assert bench.reference == "unscheduled"
     assert bench.run(doubled).max_error == 0.0
 
