@@ -86,7 +86,7 @@ def select_measured(
 
     What is selected by the survey is measured, which changes its losses; then is selected again,
     until all that is selected has been measured. After some rounds only what has been measured
-    counts.
+    counts, if that serves all shapes.
 
     Parameters
     ----------
@@ -111,19 +111,33 @@ def select_measured(
         As of `select`, also if no kernel that works everywhere is left.
     """
     losses, measured = survey.copy(), set[int]()
-    for number in range(ROUNDS + 1):
-        if number == ROUNDS:
-            losses[:, [n for n in range(losses.shape[1]) if n not in measured]] = np.inf
-        whole = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
-        if not whole:
-            raise ValueError("no kernel works everywhere")
-        chosen = select(losses, within, most, whole).kernels
+    for number in itertools.count():
+        known = losses
+        if number >= ROUNDS:
+            known = losses.copy()
+            known[:, [n for n in range(losses.shape[1]) if n not in measured]] = np.inf
+        try:
+            chosen = _usable(known, within, most, everywhere)
+        except ValueError:
+            if known is losses:
+                raise
+            known, chosen = losses, _usable(losses, within, most, everywhere)
         new = [n for n in chosen if n not in measured]
         if not new:
             break
         losses[:, new] = measure(new)
         measured |= set(new)
-    return chosen, losses
+    return chosen, known
+
+
+def _usable(
+    losses: FloatMatrix, within: float, most: int | None, everywhere: Collection[int]
+) -> tuple[int, ...]:
+    """Return what `select` does, one of the kernels that work everywhere and can be used."""
+    whole = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
+    if not whole:
+        raise ValueError("no kernel works everywhere")
+    return select(losses, within, most, whole).kernels
 
 
 def _smallest(

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.shape_dispatch.selection import _least_mean, select, select_measured, worst_and_mean
+from autotune.shape_dispatch.selection import (
+    ROUNDS,
+    _least_mean,
+    select,
+    select_measured,
+    worst_and_mean,
+)
 
 LOSS = st.one_of(st.floats(0, 0.5), st.just(np.inf))
 
@@ -158,3 +164,14 @@ def test_a_kernel_that_fails_when_it_is_measured_is_replaced():
     assert kept == (1,)
     with pytest.raises(ValueError, match="no kernel works everywhere"):
         select_measured(survey[:, :1], lambda own: truth[:, own], 0.1, None, [0])
+
+
+def test_kernels_that_fail_one_after_another_hide_none_that_works():
+    survey = np.tile(np.arange(ROUNDS + 3) / 100, (2, 1))
+
+    def measure(own):
+        return np.where(np.array(own) < ROUNDS + 2, np.inf, survey[:, own])
+
+    kept, known = select_measured(survey, measure, 0.0, 1, range(survey.shape[1]))
+    assert kept == (ROUNDS + 2,)
+    assert np.isfinite(known).sum() == 2
