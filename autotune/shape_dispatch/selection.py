@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,8 +40,8 @@ def select(
 
     Of the smallest sets it is the one with the least mean loss. A shape that no kernel keeps within
     `within` has its own limit: what the best kernel for it reaches. If more than `most` kernels
-    would be needed, it is the set of `most` with the least mean loss: no shape that all kernels but
-    one suit badly decides for the others.
+    would be needed, it is the set of `most` with the least mean loss (of very many sets one with a
+    small mean loss): no shape that all kernels but one suit badly decides for the others.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ def select_measured(
 
     What is selected by the survey is measured, which changes its losses; then is selected again,
     until all that is selected has been measured. After some rounds only what has been measured
-    counts.
+    counts, if that serves all shapes.
 
     Parameters
     ----------
@@ -110,19 +111,33 @@ def select_measured(
         As of `select`, also if no kernel that works everywhere is left.
     """
     losses, measured = survey.copy(), set[int]()
-    for number in range(ROUNDS + 1):
-        if number == ROUNDS:
-            losses[:, [n for n in range(losses.shape[1]) if n not in measured]] = np.inf
-        whole = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
-        if not whole:
-            raise ValueError("no kernel works everywhere")
-        chosen = select(losses, within, most, whole).kernels
+    for number in itertools.count():
+        known = losses
+        if number >= ROUNDS:
+            known = losses.copy()
+            known[:, [n for n in range(losses.shape[1]) if n not in measured]] = np.inf
+        try:
+            chosen = _usable(known, within, most, everywhere)
+        except ValueError:
+            if known is losses:
+                raise
+            known, chosen = losses, _usable(losses, within, most, everywhere)
         new = [n for n in chosen if n not in measured]
         if not new:
             break
         losses[:, new] = measure(new)
         measured |= set(new)
-    return chosen, losses
+    return chosen, known
+
+
+def _usable(
+    losses: FloatMatrix, within: float, most: int | None, everywhere: Collection[int]
+) -> tuple[int, ...]:
+    """Return what `select` does, one of the kernels that work everywhere and can be used."""
+    whole = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
+    if not whole:
+        raise ValueError("no kernel works everywhere")
+    return select(losses, within, most, whole).kernels
 
 
 def _smallest(
@@ -146,20 +161,25 @@ def _smallest(
 
 
 def _least_mean(losses: FloatMatrix, size: int, needed: set[int]) -> tuple[int, ...]:
-    """Return a set of kernels with a small mean loss, which no exchange of one makes smaller.
+    """Return the set of kernels with the least mean loss, or one with a small loss of very many.
 
-    This is the interchange heuristic for p-medians (Teitz and Bart, "Heuristic methods for
-    estimating the generalized vertex median of a weighted graph", 1968), after a greedy start.
-    A shape without a kernel weighs more than all losses.
+    That is a set which no exchange of one kernel makes better: the interchange heuristic for
+    p-medians (Teitz and Bart, "Heuristic methods for estimating the generalized vertex median of a
+    weighted graph", 1968), after a greedy start. A shape without a kernel weighs more than all
+    losses.
     """
     every, kept = range(losses.shape[1]), list[int]()
+    size = min(size, len(every))
 
     def badness(chosen: Sequence[int]) -> tuple[int, float]:
         least = losses[:, list(chosen)].min(axis=1)
         served = np.isfinite(least)
         return int((~served).sum()), float(np.log1p(least[served]).sum())
 
-    while len(kept) < min(size, len(every)):
+    if math.comb(len(every), size) <= _MOST_COMPARED:
+        sets = itertools.combinations(every, size)
+        return min((one for one in sets if not needed.isdisjoint(one)), key=badness)
+    while len(kept) < size:
         last = len(kept) + 1 == size and needed.isdisjoint(kept)
         free = [n for n in (needed if last else every) if n not in kept]
         kept.append(min(free, key=lambda n: badness([*kept, n])))

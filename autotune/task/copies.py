@@ -5,6 +5,9 @@ from __future__ import annotations
 from autotune.task.task import Task
 from autotune.trace.fingerprint import digest, schedule_lines
 
+# Measured configurations whose programs are looked at: each takes milliseconds, and logs are long.
+MOST_MEASURED = 1000
+
 
 class Copies:
     """Finds which configurations of a task make the program of an earlier one.
@@ -19,9 +22,7 @@ class Copies:
         self._task = task
         self._first: dict[str, int] = {}  # by digest of the program
         self._original: dict[int, int | None] = {}
-
-    def __len__(self) -> int:
-        return sum(original is not None for original in self._original.values())
+        self._measured = 0
 
     def original_of(self, index: int) -> int | None:
         """Return the configuration asked for earlier that is the same program; None if none is.
@@ -33,16 +34,20 @@ class Copies:
             self._original[index] = None if first == index else first
         return self._original[index]
 
-    def is_copy(self, index: int) -> bool:
-        """Whether a configuration was asked for, and is a copy."""
-        return self._original.get(index) is not None
+    def add_measured(self, index: int) -> None:
+        """Let later configurations be copies of one that was measured elsewhere.
 
-    def copies_of(self, index: int) -> list[int]:
-        """Return the configurations asked for so far that are copies of one."""
-        return [copy for copy, original in self._original.items() if original == index]
+        It is no copy itself. Of very many only the first ones are looked at.
+        """
+        if self._measured < MOST_MEASURED and index not in self._original:
+            self._measured += 1
+            self._first.setdefault(self._program(index), index)
+        self._original[index] = None
 
     def _program(self, index: int) -> str:
-        schedule = self._task.structure(index).schedule
-        if schedule is None:
+        structure = self._task.structure(index)
+        if structure.schedule is None:
             return str(index)
-        return digest(schedule_lines(schedule, self._task.knob_values(index)))
+        arguments = str([tensor.name for tensor in structure.tensors])
+        lines = schedule_lines(structure.schedule, self._task.knob_values(index))
+        return digest([arguments, *lines])

@@ -26,7 +26,7 @@ from autotune.ir.stmt import (
     Store,
     WarpReduce,
 )
-from autotune.ir.visitor import substitute
+from autotune.ir.visitor import Substitution
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Tensor
@@ -54,7 +54,8 @@ class _Lines:
     def __init__(self, values: Mapping[KnobVar, int] | None = None) -> None:
         self.lines: list[str] = []
         self._numbers: dict[object, int] = {}
-        self._values = {knob: Const(value, knob.dtype) for knob, value in (values or {}).items()}
+        numbers = {knob: Const(value, knob.dtype) for knob, value in (values or {}).items()}
+        self._substitution = Substitution(numbers) if numbers else None
 
     def _number(self, key: object, line: str) -> int:
         number = self._numbers[key] = len(self._numbers)
@@ -79,11 +80,14 @@ class _Lines:
 
     def expr(self, node: Expr) -> int:
         """Return the number of an expression."""
-        node = substitute(node, self._values)
+        return self._expr(node if self._substitution is None else self._substitution.expr(node))
+
+    def _expr(self, node: Expr) -> int:
+        """Return the number of an expression in which knobs are substituted already."""
         found = self._numbers.get(node)
         if found is not None:
             return found
-        children = [self.expr(child) for child in node.children]
+        children = [self._expr(child) for child in node.children]
         what = type(node).__name__
         match node:
             case Const():
@@ -107,7 +111,7 @@ class _Lines:
     def _combiner(self, combiner: Combiner) -> str:
         """Return the operations of a combiner."""
         own = _Lines()
-        own._values = self._values
+        own._substitution = self._substitution
         parts = combiner.lhs, combiner.rhs, combiner.result, combiner.identity
         numbers = [[own.expr(node) for node in part] for part in parts]
         return f"({'; '.join(own.lines)}; {numbers})"

@@ -83,6 +83,10 @@ def test_some_random_computations_are_right_on_cpus(seed: int) -> None:
     check(seed, "llvm")
 
 
+def test_a_sum_whose_factors_are_both_computed_and_of_which_one_is_packed_is_scheduled() -> None:
+    check(1044, "llvm")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", MANY)
 def test_random_computations_are_right_on_cpus(seed: int) -> None:

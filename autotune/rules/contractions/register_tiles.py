@@ -299,7 +299,8 @@ def schedule_tiles(
 
 def _computed_in_tasks(s: Schedule, panels: Panels, stages: Sequence[Reading]) -> list[te.Tensor]:
     """Return the stages that tiles alone read, each task a part of its own."""
-    own = dict.fromkeys(r.tensor for r in parts_of_tasks(panels.way) if r not in panels.reads)
+    packed = frozenset(panels.reads)  # a tuple would compare expressions by `==`
+    own = dict.fromkeys(r.tensor for r in parts_of_tasks(panels.way) if r not in packed)
     return [
         t for t in own
         if [r.tensor for r in readers_of(t, stages)] == [panels.tile]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from autotune.errors import AutotuneError
@@ -102,6 +102,10 @@ class Session:
         self._no_finals = ""
         self._exhausted = False
         self._deferred: list[int] = []
+        # Proposals that were not built because they are the program of others, and those of them
+        # that wait for the results of these.
+        self._aside: set[int] = set()
+        self._waiting: defaultdict[int, list[int]] = defaultdict(list)
         self._copies = Copies(task) if measurer.reuses_code else None
         self._batches = BatchProposer(task, measurer, tuner, self.trials, limits, self._copies)
         self._noisy = False
@@ -127,6 +131,8 @@ class Session:
 
     def open(self) -> None:
         """Read the log."""
+        if self._copies is not None and self.trials.default is not None:
+            self._copies.original_of(self.trials.default)  # it is measured, whatever the log has
         self._recall()
         default = self.trials.default_record
         default_s = default.cost_s if default is not None and default.ok else None
@@ -177,9 +183,10 @@ class Session:
             left = len(batch) - start
             with self.trials.claims(), self.learner.beside_builds(left):
                 candidates = self._build(batch[start : start + AT_A_TIME])
+                to_run = len(candidates) + max(0, left - AT_A_TIME)
                 for done, (candidate, result) in enumerate(self._run_and_check(candidates), 1):
                     self._record(candidate, result)
-                    self._propose_ahead(left - done, left)
+                    self._propose_ahead(to_run - done, to_run)
         self._requeue(batch)
         self._learn()
         self._end_if_exhausted(known)
@@ -263,14 +270,13 @@ class Session:
             self._refused_since = 0
         elif self._exhausted or self._refused_since >= MAX_REFUSED:
             self.ended = events.End.EXHAUSTED
-            self.stop.why = self._why_no_more if self._exhausted else ""
+            refused = f"{self._refused_since} proposals in a row were refused or copies of others"
+            self.stop.why = self._why_no_more if self._exhausted else refused
 
     def _requeue(self, batch: Sequence[int]) -> None:
         """Put the unmeasured candidates of this batch first in the next one."""
-        done = {*self.trials.by_index, *self._deferred, *self.refused}
-        left = [index for index in batch if index not in done]
-        copies = self._copies
-        self._batches.cut_off = [i for i in left if copies is None or not copies.is_copy(i)]
+        done = {*self.trials.by_index, *self._deferred, *self.refused, *self._aside}
+        self._batches.cut_off = [index for index in batch if index not in done]
 
     def _trials_left(self) -> float:
         """Return how many trials there may still be, at this pace."""
@@ -302,8 +308,11 @@ class Session:
             self.learner.add(Observation(index, None, MeasureErrorNo.INSTANTIATION_ERROR))
         elif original is not None:
             _log.debug("%s: candidate %s: a copy of %s", self.task.workload, index, original)
+            self._aside.add(index)
             if original in self.trials.by_index:
                 self.learner.add(_observation(index, self.trials.by_index[original]))
+            else:
+                self._waiting[original].append(index)
         else:
             self.trials.draft(index)
             return True
@@ -311,9 +320,8 @@ class Session:
         return False
 
     def _tell(self, index: int, record: Record) -> None:
-        """Let the tuner learn the result of a configuration, and of its copies."""
-        copies = [] if self._copies is None else self._copies.copies_of(index)
-        for each in (index, *copies):
+        """Let the tuner learn the result of a configuration, and of copies that wait for it."""
+        for each in (index, *self._waiting.pop(index, ())):
             self.learner.add(_observation(each, record))
 
     def _recall(self) -> None:
@@ -324,6 +332,8 @@ class Session:
         if self.learner.background.is_running:
             return
         for index, record in self.trials.new_records():
+            if self._copies is not None:
+                self._copies.add_measured(index)
             self._tell(index, record)
             if record.ok and self.trials.comparable(record):
                 self.measurer.remember(result_of(record))
@@ -384,7 +394,7 @@ class Session:
             why=self.stop.why,
             ceiling_s=self.stop.ceiling_s,
             refused=dict(Counter(self.refused.values()).most_common()),
-            copies=0 if self._copies is None else len(self._copies),
+            copies=len(self._aside),
             no_finals=self._no_finals,
             default=default,
             first_error=self.trials.first_error,

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.shape_dispatch.selection import select, select_measured, worst_and_mean
+from autotune.shape_dispatch.selection import (
+    ROUNDS,
+    _least_mean,
+    select,
+    select_measured,
+    worst_and_mean,
+)
 
 LOSS = st.one_of(st.floats(0, 0.5), st.just(np.inf))
 
@@ -49,16 +55,35 @@ def mean(losses, chosen):
 
 
 @given(tables(), st.floats(0, 0.5), st.integers(1, 3))
-def test_with_few_kernels_no_exchange_of_one_makes_the_mean_loss_smaller(losses, within, most):
+def test_with_few_kernels_no_other_set_has_a_smaller_mean_loss(losses, within, most):
     found = select(losses, within, most)
     assert len(found.kernels) <= most
     assert covers(losses, found.kernels, np.array(found.limits))
     if covers(losses, found.kernels, np.maximum(within, losses.min(axis=1))):
         return  # few are enough
-    others = set(range(losses.shape[1])) - set(found.kernels)
-    for kernel, new in itertools.product(found.kernels, others):
-        exchanged = {*found.kernels, new} - {kernel}
-        assert mean(losses, found.kernels) <= mean(losses, exchanged) + 1e-9
+    for other in itertools.combinations(range(losses.shape[1]), most):
+        assert mean(losses, found.kernels) <= mean(losses, other) + 1e-9
+
+
+@given(tables(), st.floats(0, 0.5), st.integers(1, 3))
+def test_of_very_many_sets_it_is_one_that_no_exchange_of_a_kernel_betters(losses, within, most):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autotune.shape_dispatch.selection._MOST_COMPARED", 0)
+        found = _least_mean(losses, most, set(range(losses.shape[1])))
+    others = set(range(losses.shape[1])) - set(found)
+    for kernel, new in itertools.product(found, others):
+        exchanged = {*found, new} - {kernel}
+        assert mean(losses, found) <= mean(losses, exchanged) + 1e-9
+
+
+def test_few_kernels_serve_all_shapes_where_the_best_for_most_of_them_could_not():
+    served = {0: "2345", 1: "124", 2: "1", 3: "12", 4: "0125", 5: "034"}
+    losses = np.full((6, 6), np.inf)
+    for shape, kernels in served.items():
+        losses[shape, [int(kernel) for kernel in kernels]] = 0.2
+    losses[[0, 1, 2, 3], [5, 4, 1, 2]] = 0.0
+    losses[4, [0, 2, 5]] = losses[5, 0] = 0.0
+    assert select(losses, 0.0, 2).kernels == (1, 4)
 
 
 @given(tables(), st.floats(0, 0.5))
@@ -139,3 +164,14 @@ def test_a_kernel_that_fails_when_it_is_measured_is_replaced():
     assert kept == (1,)
     with pytest.raises(ValueError, match="no kernel works everywhere"):
         select_measured(survey[:, :1], lambda own: truth[:, own], 0.1, None, [0])
+
+
+def test_kernels_that_fail_one_after_another_hide_none_that_works():
+    survey = np.tile(np.arange(ROUNDS + 3) / 100, (2, 1))
+
+    def measure(own):
+        return np.where(np.array(own) < ROUNDS + 2, np.inf, survey[:, own])
+
+    kept, known = select_measured(survey, measure, 0.0, 1, range(survey.shape[1]))
+    assert kept == (ROUNDS + 2,)
+    assert np.isfinite(known).sum() == 2
