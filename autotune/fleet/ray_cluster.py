@@ -11,8 +11,8 @@ import os
 import pickle
 import signal
 import socket
-import tempfile
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -47,7 +47,6 @@ HEAD_LOOK_S = 3.0  # Seconds between looks whether the head of the cluster still
 HEAD_GONE_S = 20.0  # In which a head may be replaced; after a minute Ray ends this process.
 ANSWER_TIMEOUT_S = 10.0  # In which something has to listen at an address.
 CLAIM_S = 60.0  # In which the CPUs of a node have to become free for a runner that times there.
-LONGEST_FOLDER = 80  # A path of a socket has 107 characters at most.
 BUILD_RETRIES = 3  # Times that Ray begins a build anew whose node or process is lost.
 
 # Ray's own: no statistics of clusters that a run starts, and no warning about GPUs of runners that
@@ -256,12 +255,9 @@ class _Actor(FleetRunner):
         """Have the node's CPUs for oneself; AutotuneError if others do not let go of them."""
         node = ray.get_runtime_context().get_node_id()
         own = NodeAffinitySchedulingStrategy(node, soft=False)
-        short = tempfile.gettempdir() if len(tempfile.gettempdir()) < LONGEST_FOLDER else "/tmp"
-        with (
-            tempfile.TemporaryDirectory(prefix="claim-", dir=short) as folder,
-            socket.socket(_UNIX) as door,
-        ):
-            path = os.path.join(folder, "door")
+        # In the abstract namespace: a runner that is killed leaves no file.
+        path = f"\0autotune-claim-{uuid.uuid4().hex}"
+        with socket.socket(_UNIX) as door:
             door.bind(path)
             door.listen(1)
             door.settimeout(CLAIM_S)

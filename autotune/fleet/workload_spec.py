@@ -53,11 +53,13 @@ class WorkloadSpec:
     def placed(self, folder: Callable[[], Path]) -> tuple[str, bytes | None]:
         """Return the template's reference and text for a measurer on this machine.
 
-        A Tile function is written into a folder: only Python files are read from a text.
+        A Tile function is written into a folder: only Python files are read from a text. Each
+        workload has a file of its own there, whatever others are called.
         """
         if self.text is None or not names_tile(self.reference):
             return self.reference, self.text
-        path = folder() / os.path.basename(self.reference)
+        path = folder() / self.key / os.path.basename(self.reference)
+        path.parent.mkdir(exist_ok=True)
         path.write_bytes(self.text)
         return str(path), None
 

@@ -5,6 +5,7 @@ import importlib.util
 import logging
 import pickle
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -122,16 +123,22 @@ def test_a_file_crosses_as_text_and_need_not_exist_there(tmp_path):
     assert Task.from_reference(reference, {"n": 8}, text=text).template.name == "double"
 
 
-def test_a_tile_file_is_written_there(tmp_path):
-    path = tmp_path / "twice.tile"
-    path.write_text("function (A[N]) -> (B) { B[i: N] = +(A[i] * A[i]); }\n")
-    spec = spec_of(Task.from_reference(str(path), {"N": 8}))
+def test_tile_files_of_one_name_are_written_there_each_for_itself(tmp_path):
     there = tmp_path / "there"
     there.mkdir()
-    path.unlink()
-    reference, text = spec.placed(lambda: there)
-    assert reference == str(there / "twice.tile")
-    assert text is None
+    texts, placed = [], []
+    for folder, operation in (("one", "*"), ("other", "+")):
+        path = tmp_path / folder / "twice.tile"
+        path.parent.mkdir()
+        path.write_text(f"function (A[N]) -> (B) {{ B = A {operation} A; }}\n")
+        texts.append(path.read_text())
+        spec = spec_of(Task.from_reference(str(path), {"N": 8}))
+        path.unlink()
+        reference, text = spec.placed(lambda: there)
+        assert text is None
+        placed.append(Path(reference))
+    assert [path.read_text() for path in placed] == texts
+    assert {path.name for path in placed} == {"twice.tile"}
 
 
 # -- what runs there ------------------------------------------------------------------------------
