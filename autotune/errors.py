@@ -43,6 +43,10 @@ class InstantiationError(AutotuneError):
     """A template refused the knob values of one configuration."""
 
 
+class MissingCompilerError(InstantiationError):
+    """This machine lacks the compiler that a kernel names; another one may have it."""
+
+
 class TileError(UsageError):
     """A mistake in Tile code, or in the sizes and types it is used with.
 

@@ -218,3 +218,16 @@ def test_a_compiler_of_c_builds_for_its_own_processor_alone(tmp_path: Path) -> N
     answer, _ = builder_task.build(request_of(task, 0, another_processor()))
     assert answer.status == UNFIT
     assert answer.why == "a compiler of C writes code for its own processor"
+
+
+@needs_cc
+def test_a_node_without_the_compiler_builds_nothing_and_no_candidate_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(IN_C)
+    request = request_of(Task.from_reference(f"{path}:twice", {"n": 8}), 0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    answer, code = builder_task.build(request)
+    assert (answer.status, code) == (UNFIT, b"")
+    assert answer.why.startswith("there is no compiler 'cc'")
