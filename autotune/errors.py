@@ -44,7 +44,7 @@ class InstantiationError(AutotuneError):
 
 
 class MissingCompilerError(InstantiationError):
-    """This machine lacks the compiler that a kernel names; another one may have it."""
+    """A kernel names a compiler that is not on this machine; another one may have it."""
 
 
 class TileError(UsageError):

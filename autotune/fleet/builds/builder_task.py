@@ -7,12 +7,10 @@ neither crashes nor hangs.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 from autotune.errors import AutotuneError, TargetError, UsageError
@@ -134,11 +132,10 @@ class _Builders:
         key = (spec.key, device.key)
         found = self._open.get(key)
         if found is None:
-            reference, text = spec.placed(lambda: Path(self._folder.name))
             here, there = code_facts(Target.of(spec.target)), device.made_for
             opening = {
-                "template": reference,
-                "text": None if text is None else text.decode(BYTES_AS_TEXT),
+                "template": spec.reference,
+                "text": None if spec.text is None else spec.text.decode(BYTES_AS_TEXT),
                 "args": dict(spec.args),
                 "constant": list(spec.constant),
                 "target": spec.target,
@@ -152,11 +149,6 @@ class _Builders:
             _, oldest = self._open.popitem(last=False)
             oldest.close()
         return found
-
-    @cached_property
-    def _folder(self) -> tempfile.TemporaryDirectory[str]:
-        """A folder that goes when this process ends as it should."""
-        return tempfile.TemporaryDirectory(prefix="autotune-fleet-")
 
     def close(self) -> None:
         """End all processes."""

@@ -5,7 +5,6 @@ import importlib.util
 import logging
 import pickle
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -119,26 +118,23 @@ def test_a_file_crosses_as_text_and_need_not_exist_there(tmp_path):
     )
     spec = spec_of(Task.from_reference(f"{path}:double", {"n": 8}))
     path.unlink()
-    reference, text = pickle.loads(pickle.dumps(spec)).placed(lambda: tmp_path)
-    assert Task.from_reference(reference, {"n": 8}, text=text).template.name == "double"
+    spec = pickle.loads(pickle.dumps(spec))
+    task = Task.from_reference(spec.reference, {"n": 8}, text=spec.text)
+    assert task.template.name == "double"
 
 
-def test_tile_files_of_one_name_are_written_there_each_for_itself(tmp_path):
-    there = tmp_path / "there"
-    there.mkdir()
-    texts, placed = [], []
+def test_tile_files_of_one_name_cross_each_for_itself(tmp_path):
+    codes = []
     for folder, operation in (("one", "*"), ("other", "+")):
         path = tmp_path / folder / "twice.tile"
         path.parent.mkdir()
         path.write_text(f"function (A[N]) -> (B) {{ B = A {operation} A; }}\n")
-        texts.append(path.read_text())
-        spec = spec_of(Task.from_reference(str(path), {"N": 8}))
+        spec = pickle.loads(pickle.dumps(spec_of(Task.from_reference(str(path), {"N": 8}))))
         path.unlink()
-        reference, text = spec.placed(lambda: there)
-        assert text is None
-        placed.append(Path(reference))
-    assert [path.read_text() for path in placed] == texts
-    assert {path.name for path in placed} == {"twice.tile"}
+        task = Task.from_reference(spec.reference, spec.args, text=spec.text)
+        assert task.template.name == "twice"
+        codes.append(task.args["code"])
+    assert len(set(codes)) == 2
 
 
 # -- what runs there ------------------------------------------------------------------------------
