@@ -325,8 +325,7 @@ class FleetCandidates(Measurer):
         if self._roster.handle(ended, calls) or ended.call.method not in _MEASURES:
             return
         trial: SubmittedCandidate = ended.call.subject
-        if ended.status == REFUSED:
-            raise UsageError(str(ended.value))
+        _check_not_refused(ended)
         if ended.status in BROKEN:
             self._lose(trial, ended)
             return
@@ -394,9 +393,14 @@ class FleetCandidates(Measurer):
                     self._handle(ended, calls)
         every = [found[number] for number in range(len(asked))]
         for ended in every:
-            if ended.status == REFUSED:
-                raise UsageError(str(ended.value))
+            _check_not_refused(ended)
         return every
+
+
+def _check_not_refused(ended: Ended) -> None:
+    """Raise UsageError if a node cannot use the workload at all: it may lack what others have."""
+    if ended.status == REFUSED:
+        raise UsageError(f"{ended.value} (on {ended.call.device.name})")
 
 
 def failure_of(build: Build) -> MeasureResult:

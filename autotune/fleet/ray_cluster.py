@@ -11,6 +11,7 @@ import os
 import pickle
 import signal
 import socket
+import sys
 import time
 import uuid
 from collections import Counter
@@ -34,7 +35,6 @@ from autotune.fleet.builds.builder_task import UNFIT, BuildAnswer, BuildRequest
 from autotune.fleet.cluster import ClusterLostError, ClusterNode, RunnerLostError
 from autotune.fleet.fleet_runner import FleetRunner
 from autotune.fleet.package_digest import package_folders
-from autotune.system.environment_variables import own_environment
 from autotune.system.words import named, one_line
 
 _log = logging.getLogger(__name__)
@@ -85,8 +85,8 @@ def _quieten() -> None:
 def _start_with_package(address: Address) -> Callable[[], object]:
     """Connect, so that nodes have this package; return what disconnects."""
     if address.is_local:
-        path = own_environment().get("PYTHONPATH")
-        return _start(address, {"env_vars": {"PYTHONPATH": path}} if path else {})
+        path = os.pathsep.join(map(os.path.abspath, sys.path))  # runners import what we do
+        return _start(address, {"env_vars": {"PYTHONPATH": path}})
     stop = _start(address, {})
     try:
         is_there = _is_installed()

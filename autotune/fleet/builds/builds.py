@@ -131,8 +131,10 @@ class Builds:
 
     def node_of(self, build: Build) -> str:
         """Return the name of the node that has built something; "" if that is not known."""
-        at = build.answer.node if build.answer is not None else ""
-        return next((node.name for node in self._cluster.nodes() if node.id == at), "")
+        return "" if build.answer is None else self._name(build.answer.node)
+
+    def _name(self, node_id: str) -> str:
+        return next((node.name for node in self._cluster.nodes() if node.id == node_id), "")
 
     # -- how a build ends ------------------------------------------------------------------
 
@@ -153,7 +155,7 @@ class Builds:
             build.error = MeasureError(MeasureErrorNo.COMPILE_HOST, "build", words)
             return
         if answer.status == REFUSED:
-            raise UsageError(answer.why)
+            raise UsageError(f"{answer.why} (on {self._name(answer.node) or 'a node'})")
         if answer.status == UNFIT:
             self._avoid(build, answer)
             return
