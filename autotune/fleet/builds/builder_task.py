@@ -40,16 +40,18 @@ class DeviceFacts:
     architecture: str  # Of its machine, such as x86_64.
     arch: str | None  # Of a GPU.
     made_for: Mapping[str, Any]  # See `environment.code_facts`.
+    nvrtc: str | None = None  # Its node's version of the compiler for GPUs.
 
     @classmethod
     def of(cls, described: Mapping[str, Any]) -> DeviceFacts:
         """Return what `FleetRunner.describe` says of it."""
-        return cls(described["architecture"], described["arch"], described["code"])
+        nvrtc = described["versions"].get("nvrtc")
+        return cls(described["architecture"], described["arch"], described["code"], nvrtc)
 
     @cached_property
     def key(self) -> str:
         """A text that is the same for devices that run the same code."""
-        return repr((self.architecture, self.arch, sorted(self.made_for.items())))
+        return repr((self.architecture, self.arch, sorted(self.made_for.items()), self.nvrtc))
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,15 @@ def _unfit(request: BuildRequest) -> str:
         return f"it is {host.architecture()}, the device's machine {request.device.architecture}"
     target = Target.of(request.spec.target)
     if target.kind == "cuda" and not target.on_cpu and request.device.arch is not None:
-        from autotune.runtime.cuda.nvrtc import check_arch  # for GPUs alone
+        from autotune.runtime.cuda import nvrtc  # for GPUs alone
 
         try:
-            check_arch(request.device.arch)
+            nvrtc.check_arch(request.device.arch)
+            version = ".".join(map(str, nvrtc.version()))
         except TargetError as error:
             return one_line(str(error))
+        if request.device.nvrtc not in (None, version):
+            return f"it has NVRTC {version}, the node of the device {request.device.nvrtc}"
     return ""
 
 
