@@ -94,7 +94,7 @@ class FleetCandidates(Measurer):
         self._opening_s: float | None = None
         self._opened: set[tuple[FleetDevice, int]] = set()
         _ = self._open
-        self.device = self._roster.kind
+        self.device, self.versions = self._roster.kind, self._roster.versions
 
     # -- candidates, as many as there are devices ---------------------------------------------
 

@@ -272,7 +272,8 @@ def test_without_a_node_that_can_build_the_run_ends_with_the_reasons():
 def test_a_template_that_is_refused_where_it_is_built_is_a_mistake():
     cluster = FakeCluster("a")
     cluster.ends_of_builds = lambda node, index: BuildAnswer(REFUSED, why="it takes no n")
-    with measurer_on(cluster) as measurer, pytest.raises(UsageError, match=r"it takes no n \(on a\)"):
+    refused = pytest.raises(UsageError, match=r"it takes no n \(on a\)")
+    with measurer_on(cluster) as measurer, refused:
         measured(measurer, 1)
 
 
