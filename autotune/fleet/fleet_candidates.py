@@ -67,8 +67,6 @@ class FleetCandidates(Measurer):
     UsageError if the fleet has no such device, or cannot be used.
     """
 
-    overlap = True  # Others build what a device measures next.
-
     def __init__(
         self,
         fleet: Fleet,
@@ -79,6 +77,9 @@ class FleetCandidates(Measurer):
         devices: Wanted = None,
     ) -> None:
         self.policy = policy or TimingPolicy()
+        # Others build what any device measures next. But more candidates in flight cost a search
+        # more than a processor gains, which measures longer than candidates take to build.
+        self.overlap = not task.target.on_cpu
         self._task = task
         self._fleet = fleet
         self._spec = WorkloadSpec.of(task, self.policy, timeout_s, seed)

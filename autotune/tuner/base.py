@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
-from autotune.cost_model.base import IndexVector
+from autotune.cost_model.base import FloatVector, IndexVector
 from autotune.tuner.encoding import KnobDistances, max_min_subset
 from search_spaces.knob import SpaceError
 from search_spaces.space import Space
-
-if TYPE_CHECKING:
-    from autotune.tuner.model.transfer import TransferPrior
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,22 @@ class Observation:
     def order(self) -> tuple[float, int, str]:
         """Sorts the best observation first, the same way in every process."""
         return (self._cost if self.ok else math.inf, self.index, self.error or "")
+
+
+class Trend(Protocol):
+    """A function of the candidates that their times may follow."""
+
+    def learn(self, told: Sequence[Observation]) -> None:
+        """Learn from all observations so far, ordered by index."""
+        ...
+
+    def fitted(self, indices: IndexVector) -> FloatVector:
+        """Return the values at measured candidates, as judged without their own measurements."""
+        ...
+
+    def at(self, indices: IndexVector) -> FloatVector:
+        """Return the values at any candidates, (n,): greater is slower, about standardised."""
+        ...
 
 
 class Tuner(ABC):
@@ -138,7 +151,7 @@ class Tuner(ABC):
     # Whether it learns, during a run, from measurements of other devices, see `transfer`.
     learns_from_others: bool = False
 
-    def transfer(self, prior: TransferPrior) -> None:  # noqa: B027, most cannot learn from it
+    def transfer(self, prior: Trend) -> None:  # noqa: B027, most cannot learn from it
         """Take in what other devices' measurements say of the space, in place of earlier ones."""
 
     @property

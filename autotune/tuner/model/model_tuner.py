@@ -14,13 +14,13 @@ import numpy as np
 
 from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.cost_model.xgboost_model import XGBCostModel
-from autotune.tuner.base import Observation, Tuner
+from autotune.tuner.base import Observation, Trend, Tuner
 from autotune.tuner.encoding import KnobDistances, KnobFeatures, max_min_subset, pick_diverse
 from autotune.tuner.model.acquisition import Acquisition
 from autotune.tuner.model.ranking import Candidates, CandidateSettings
 from autotune.tuner.model.surrogate import Audit, AuditResult, Surrogate
 from autotune.tuner.model.transfer import TransferPrior
-from autotune.tuner.model.trends import TreeTrend, Trend
+from autotune.tuner.model.trends import TreeTrend
 from search_spaces.space import Space
 
 # Random candidates of a large space among which a prior chooses the first ones.
@@ -113,9 +113,9 @@ class ModelTuner(Tuner):
         self._held: list[int] = []
         self._proposed_from: Acquisition | None = None
         self.learns_from_others = prior is None
-        self._new_prior: TransferPrior | None = None
+        self._new_prior: Trend | None = None
 
-    def transfer(self, prior: TransferPrior) -> None:
+    def transfer(self, prior: Trend) -> None:
         """Take in a prior; what is predicted already is predicted anew with the next results."""
         if self._acquisition is None:
             self._surrogate.prior = prior

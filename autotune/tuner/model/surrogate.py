@@ -16,9 +16,8 @@ from autotune.cost_model.base import FloatVector, IndexVector
 from autotune.cost_model.gaussian_process import GaussianProcess, Posterior
 from autotune.cost_model.normal_distribution import log_density
 from autotune.cost_model.ranking_metrics import rank_correlation
-from autotune.tuner.base import Observation
+from autotune.tuner.base import Observation, Trend
 from autotune.tuner.encoding import KnobEncoding
-from autotune.tuner.model.trends import Trend
 from search_spaces.space import Space
 
 LATEST = 32  # Number of latest measurements that an audit uses.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
@@ -21,22 +20,6 @@ LEAST, MIN_DISTINCT = 24, 3
 GROWTH = 1.3  # The models are trained again when the observations have grown by this factor.
 MAX_KEPT_BYTES = 1 << 26  # Size up to which the features of candidates are kept.
 THREADS = 2  # Models trained at a time.
-
-
-class Trend(Protocol):
-    """A function of the candidates that their times may follow."""
-
-    def learn(self, told: Sequence[Observation]) -> None:
-        """Learn from all observations so far, ordered by index."""
-        ...
-
-    def fitted(self, indices: IndexVector) -> FloatVector:
-        """Return the values at measured candidates, as judged without their own measurements."""
-        ...
-
-    def at(self, indices: IndexVector) -> FloatVector:
-        """Return the values at any candidates, (n,): greater is slower, about standardised."""
-        ...
 
 
 class ValueCache:
