@@ -43,6 +43,10 @@ class InstantiationError(AutotuneError):
     """A template refused the knob values of one configuration."""
 
 
+class MissingCompilerError(InstantiationError):
+    """A kernel names a compiler that is not on this machine; another one may have it."""
+
+
 class TileError(UsageError):
     """A mistake in Tile code, or in the sizes and types it is used with.
 

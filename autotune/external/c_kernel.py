@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autotune.errors import InstantiationError, UsageError
+from autotune.errors import MissingCompilerError, UsageError
 from autotune.external.call_form import call_form
 from autotune.external.external_kernel import ExternalKernel
 from autotune.external.included_files import headers_of_flags, read, with_included
@@ -147,14 +147,14 @@ class CKernel(ExternalKernel):
 
         Raises
         ------
-        InstantiationError
+        MissingCompilerError
             If there is no such compiler.
         UsageError
             If there is no such file, or a macro's value is none.
         """
         compiler = self.compiler or COMPILERS[self._language]
         if shutil.which(compiler) is None:
-            raise InstantiationError(
+            raise MissingCompilerError(
                 f"there is no compiler {compiler!r} on this machine's path: install it, or name "
                 "another as compiler="
             )

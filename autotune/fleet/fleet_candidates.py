@@ -95,7 +95,7 @@ class FleetCandidates(Measurer):
         self._opening_s: float | None = None
         self._opened: set[tuple[FleetDevice, int]] = set()
         _ = self._open
-        self.device = self._roster.kind
+        self.device, self.versions = self._roster.kind, self._roster.versions
 
     # -- candidates, as many as there are devices ---------------------------------------------
 
@@ -326,8 +326,7 @@ class FleetCandidates(Measurer):
         if self._roster.handle(ended, calls) or ended.call.method not in _MEASURES:
             return
         trial: SubmittedCandidate = ended.call.subject
-        if ended.status == REFUSED:
-            raise UsageError(str(ended.value))
+        _check_not_refused(ended)
         if ended.status in BROKEN:
             self._lose(trial, ended)
             return
@@ -395,9 +394,14 @@ class FleetCandidates(Measurer):
                     self._handle(ended, calls)
         every = [found[number] for number in range(len(asked))]
         for ended in every:
-            if ended.status == REFUSED:
-                raise UsageError(str(ended.value))
+            _check_not_refused(ended)
         return every
+
+
+def _check_not_refused(ended: Ended) -> None:
+    """Raise UsageError if a node cannot use the workload at all: it may lack what others have."""
+    if ended.status == REFUSED:
+        raise UsageError(f"{ended.value} (on {ended.call.device.name})")
 
 
 def failure_of(build: Build) -> MeasureResult:

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
@@ -172,25 +169,19 @@ class FleetRunner:
         for key in [*self._open]:
             self.close(key)
 
-    @cached_property
-    def _folder(self) -> tempfile.TemporaryDirectory[str]:
-        """A folder that goes when this process ends as it should."""
-        return tempfile.TemporaryDirectory(prefix="autotune-fleet-")
-
     def _measurer(self, spec: WorkloadSpec) -> LocalMeasurer:
         """Return the measurer of a workload; only the latest few keep their processes."""
         found = self._open.get(spec.key)
         if found is None:
-            reference, text = spec.placed(lambda: Path(self._folder.name))
             found = self._open[spec.key] = LocalMeasurer(
-                reference,
+                spec.reference,
                 spec.args,
                 spec.target,
                 spec.policy,
                 spec.timeout_s,
                 spec.seed,
                 1,  # It describes the workload; most candidates are built by others.
-                text=text,
+                text=spec.text,
                 constant=spec.constant,
             )
         self._open.move_to_end(spec.key)

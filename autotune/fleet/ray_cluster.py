@@ -11,8 +11,9 @@ import os
 import pickle
 import signal
 import socket
-import tempfile
+import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -34,7 +35,6 @@ from autotune.fleet.builds.builder_task import UNFIT, BuildAnswer, BuildRequest
 from autotune.fleet.cluster import ClusterLostError, ClusterNode, RunnerLostError
 from autotune.fleet.fleet_runner import FleetRunner
 from autotune.fleet.package_digest import package_folders
-from autotune.system.environment_variables import own_environment
 from autotune.system.words import named, one_line
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,6 @@ HEAD_LOOK_S = 3.0  # Seconds between looks whether the head of the cluster still
 HEAD_GONE_S = 20.0  # In which a head may be replaced; after a minute Ray ends this process.
 ANSWER_TIMEOUT_S = 10.0  # In which something has to listen at an address.
 CLAIM_S = 60.0  # In which the CPUs of a node have to become free for a runner that times there.
-LONGEST_FOLDER = 80  # A path of a socket has 107 characters at most.
 BUILD_RETRIES = 3  # Times that Ray begins a build anew whose node or process is lost.
 
 # Ray's own: no statistics of clusters that a run starts, and no warning about GPUs of runners that
@@ -86,8 +85,8 @@ def _quieten() -> None:
 def _start_with_package(address: Address) -> Callable[[], object]:
     """Connect, so that nodes have this package; return what disconnects."""
     if address.is_local:
-        path = own_environment().get("PYTHONPATH")
-        return _start(address, {"env_vars": {"PYTHONPATH": path}} if path else {})
+        path = os.pathsep.join(map(os.path.abspath, sys.path))  # runners import what we do
+        return _start(address, {"env_vars": {"PYTHONPATH": path}})
     stop = _start(address, {})
     try:
         is_there = _is_installed()
@@ -256,12 +255,9 @@ class _Actor(FleetRunner):
         """Have the node's CPUs for oneself; AutotuneError if others do not let go of them."""
         node = ray.get_runtime_context().get_node_id()
         own = NodeAffinitySchedulingStrategy(node, soft=False)
-        short = tempfile.gettempdir() if len(tempfile.gettempdir()) < LONGEST_FOLDER else "/tmp"
-        with (
-            tempfile.TemporaryDirectory(prefix="claim-", dir=short) as folder,
-            socket.socket(_UNIX) as door,
-        ):
-            path = os.path.join(folder, "door")
+        # In the abstract namespace: a runner that is killed leaves no file.
+        path = f"\0autotune-claim-{uuid.uuid4().hex}"
+        with socket.socket(_UNIX) as door:
             door.bind(path)
             door.listen(1)
             door.settimeout(CLAIM_S)

@@ -80,12 +80,18 @@ class Roster:
         alike = kinds.same_kind(self.kind, own)
         return {**(self.kind if alike else own), "node": device.name}
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions on the first node that measures, with its driver and compiler of GPUs."""
+        return {**environment.versions(), **self._facts[self.ready[0]]["versions"]}
+
     def code_for(self, device: FleetDevice) -> DeviceFacts:
         """Return what code depends on that a device is to run."""
         found = self._codes.get(device)
         if found is None:
             found = self._codes[device] = DeviceFacts.of(self._facts[device])
         return found
+
     @property
     def kinds_found(self) -> list[tuple[dict[str, Any], Target]]:
         """The kinds of the devices that have said what they are, each with its target."""

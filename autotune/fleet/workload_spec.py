@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,17 +49,6 @@ class WorkloadSpec:
         parts = (self.reference, self.text, sorted(self.args.items()), self.target, self.constant)
         how = (self.policy.to_json(), self.timeout_s, self.seed)
         return hashlib.sha256(repr((parts, how)).encode()).hexdigest()[:16]
-
-    def placed(self, folder: Callable[[], Path]) -> tuple[str, bytes | None]:
-        """Return the template's reference and text for a measurer on this machine.
-
-        A Tile function is written into a folder: only Python files are read from a text.
-        """
-        if self.text is None or not names_tile(self.reference):
-            return self.reference, self.text
-        path = folder() / os.path.basename(self.reference)
-        path.write_bytes(self.text)
-        return str(path), None
 
 
 def _file_of(reference: str) -> Path | None:

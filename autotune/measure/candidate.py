@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.errors import AutotuneError, error_text
+from autotune.errors import AutotuneError, MissingCompilerError, error_text
 from autotune.measure.checks.input_uses import InputUse
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.device import Binary
@@ -34,9 +34,17 @@ class CandidateError(Exception):
         self.max_error = max_error
         self.fatal = fatal
 
+    @property
+    def lacks_compiler(self) -> bool:
+        """Whether it is this machine that lacks what the candidate needs."""
+        cause = self.__cause__
+        while cause is not None and not isinstance(cause, MissingCompilerError):
+            cause = cause.__cause__
+        return cause is not None
+
 
 class ElsewhereError(Exception):
-    """A candidate that only a machine like that of its runner can build."""
+    """A candidate that this machine cannot build, while that of its runner can."""
 
 
 def describe(error: BaseException) -> str:

@@ -23,6 +23,8 @@ class Measurer(ABC):
     # What it measures on, as records say it: "kind", "name", and what else is known. None for the
     # device that the target names.
     device: Mapping[str, Any] | None = None
+    # Versions where it measures, as `environment.versions` has them; None for those here.
+    versions: Mapping[str, str] | None = None
     overlap: bool = False  # Whether candidates are built while others run.
     # Whether a result depends on the code alone: what is the same program is then measured once.
     reuses_code: bool = False

@@ -91,7 +91,7 @@ def find_template(
 
     `import_timeout_s`: import a file in a child process first, which may take this many seconds:
     its code may crash or never return.
-    `text`: source text to use instead of the content of a Python file.
+    `text`: source text to use instead of the content of a file.
 
     Raises UsageError if there is none, or it is for another kind of target.
     """
@@ -99,7 +99,7 @@ def find_template(
     if names_tile(reference):
         from autotune.operators.tile_template import template_of_file
 
-        return template_of_file(reference, kind)
+        return template_of_file(reference, kind, text)
     if names_file(reference):
         found = template_in_file(reference, import_timeout_s, text)
         if found.target not in (None, kind):

@@ -118,32 +118,39 @@ def fallback_schedule(outputs: Sequence[Tensor], target: Target) -> Schedule:
     return schedule
 
 
-def template_of_file(path: str, kind: str) -> Template:
+def template_of_file(path: str, kind: str, text: bytes | None = None) -> Template:
     """Return the template of a file with a Tile function; its name is the file's.
+
+    `text`: used instead of the file's content, if given.
 
     Raises UsageError if the file cannot be read, or (a TileError) holds no Tile function.
     """
     name = re.sub(r"\W", "_", Path(path).stem)
-    return tile_template(read_function(path), name if name[:1].isalpha() else f"_{name}", kind)
+    function = read_function(path, text)
+    return tile_template(function, name if name[:1].isalpha() else f"_{name}", kind)
 
 
-def read_function(path: str) -> Function:
-    """Return the Tile function in a file.
+def read_function(path: str, text: bytes | None = None) -> Function:
+    """Return the Tile function in a file, or in `text`, if that is given.
 
     Raises UsageError if the file cannot be read, or (a TileError) holds no Tile function.
     """
-    file = Path(path)
-    if file.exists() and not file.is_file():  # reading a device or a pipe might never end
-        raise UsageError(f"cannot read {path}: it is a folder, a device or a pipe; name a file")
     try:
-        code = file.read_text(encoding="utf-8-sig")
+        code = (_content(path) if text is None else text).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; check the path") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"cannot read {path}: it is no UTF-8 at byte {error.start}") from None
     except ValueError as error:  # a NUL in the name
         raise UsageError(f"cannot read {path}: {error}; check the path") from None
-    return parse(code, path)
+    return parse(code.replace("\r\n", "\n").replace("\r", "\n"), path)
+
+
+def _content(path: str) -> bytes:
+    file = Path(path)
+    if file.exists() and not file.is_file():  # reading a device or a pipe might never end
+        raise UsageError(f"cannot read {path}: it is a folder, a device or a pipe; name a file")
+    return file.read_bytes()
 
 
 def code_digest(function: Function) -> str:

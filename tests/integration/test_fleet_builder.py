@@ -168,6 +168,22 @@ def test_a_node_whose_compiler_of_gpus_does_not_know_the_device_does_not_build(
     assert answer.why == "NVRTC 11.0 does not know the architecture 'sm_90'"
 
 
+def test_a_node_with_another_compiler_of_gpus_than_the_device_s_does_not_build(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("autotune.runtime.cuda.nvrtc.check_arch", lambda arch: None)
+    monkeypatch.setattr("autotune.runtime.cuda.nvrtc.version", lambda: (12, 4))
+    task = Task.from_reference("matmul", SIZES, "cuda -arch=sm_90")
+    facts = {"architecture": host.architecture(), "arch": "sm_90", "code": {}}
+    devices = [
+        DeviceFacts.of({**facts, "versions": {"nvrtc": version}}) for version in ("12.4", "12.6")
+    ]
+    assert len({device.key for device in devices}) == 2
+    answer, _ = builder_task.build(request_of(task, task.default_index, devices[1]))
+    assert answer.status == UNFIT
+    assert answer.why == "it has NVRTC 12.4, the node of the device 12.6"
+
+
 # -- for another processor ------------------------------------------------------------------------
 
 needs_x86 = pytest.mark.skipif(host.architecture() != "x86_64", reason="names of processors")
@@ -218,3 +234,16 @@ def test_a_compiler_of_c_builds_for_its_own_processor_alone(tmp_path: Path) -> N
     answer, _ = builder_task.build(request_of(task, 0, another_processor()))
     assert answer.status == UNFIT
     assert answer.why == "a compiler of C writes code for its own processor"
+
+
+@needs_cc
+def test_a_node_without_the_compiler_builds_nothing_and_no_candidate_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(IN_C)
+    request = request_of(Task.from_reference(f"{path}:twice", {"n": 8}), 0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    answer, code = builder_task.build(request)
+    assert (answer.status, code) == (UNFIT, b"")
+    assert answer.why.startswith("there is no compiler 'cc'")

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -391,9 +392,15 @@ def _is_agent_of_ray(process):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_ended_leaves_no_process_of_its_own_cluster(number, tmp_path):
     psutil = pytest.importorskip("psutil")
-    log = tmp_path / "log.jsonl"
+    log, temporary = tmp_path / "log.jsonl", tmp_path / "temporary"
+    temporary.mkdir()
+    where = {"TMPDIR": str(temporary), "RAY_TMPDIR": tempfile.gettempdir()}
     tuner = subprocess.Popen(
-        command(log, 10_000, "local:2"), stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        command(log, 10_000, "local:2"),
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, **where},
     )
     while tuner.poll() is None and (not log.exists() or len(trials_of(log)) < 4):
         time.sleep(0.2)
@@ -410,6 +417,7 @@ def test_a_run_that_is_ended_leaves_no_process_of_its_own_cluster(number, tmp_pa
     for one in left:
         one.kill()
     assert not ours
+    assert not [*temporary.iterdir()]
     check_log(log, 4)
 
 

@@ -7,12 +7,10 @@ neither crashes nor hangs.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 from autotune.errors import AutotuneError, TargetError, UsageError
@@ -42,16 +40,18 @@ class DeviceFacts:
     architecture: str  # Of its machine, such as x86_64.
     arch: str | None  # Of a GPU.
     made_for: Mapping[str, Any]  # See `environment.code_facts`.
+    nvrtc: str | None = None  # Its node's version of the compiler for GPUs.
 
     @classmethod
     def of(cls, described: Mapping[str, Any]) -> DeviceFacts:
         """Return what `FleetRunner.describe` says of it."""
-        return cls(described["architecture"], described["arch"], described["code"])
+        nvrtc = described["versions"].get("nvrtc")
+        return cls(described["architecture"], described["arch"], described["code"], nvrtc)
 
     @cached_property
     def key(self) -> str:
         """A text that is the same for devices that run the same code."""
-        return repr((self.architecture, self.arch, sorted(self.made_for.items())))
+        return repr((self.architecture, self.arch, sorted(self.made_for.items()), self.nvrtc))
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,15 @@ def _unfit(request: BuildRequest) -> str:
         return f"it is {host.architecture()}, the device's machine {request.device.architecture}"
     target = Target.of(request.spec.target)
     if target.kind == "cuda" and not target.on_cpu and request.device.arch is not None:
-        from autotune.runtime.cuda.nvrtc import check_arch  # for GPUs alone
+        from autotune.runtime.cuda import nvrtc  # for GPUs alone
 
         try:
-            check_arch(request.device.arch)
+            nvrtc.check_arch(request.device.arch)
+            version = ".".join(map(str, nvrtc.version()))
         except TargetError as error:
             return one_line(str(error))
+        if request.device.nvrtc not in (None, version):
+            return f"it has NVRTC {version}, the node of the device {request.device.nvrtc}"
     return ""
 
 
@@ -134,11 +137,10 @@ class _Builders:
         key = (spec.key, device.key)
         found = self._open.get(key)
         if found is None:
-            reference, text = spec.placed(lambda: Path(self._folder.name))
             here, there = code_facts(Target.of(spec.target)), device.made_for
             opening = {
-                "template": reference,
-                "text": None if text is None else text.decode(BYTES_AS_TEXT),
+                "template": spec.reference,
+                "text": None if spec.text is None else spec.text.decode(BYTES_AS_TEXT),
                 "args": dict(spec.args),
                 "constant": list(spec.constant),
                 "target": spec.target,
@@ -152,11 +154,6 @@ class _Builders:
             _, oldest = self._open.popitem(last=False)
             oldest.close()
         return found
-
-    @cached_property
-    def _folder(self) -> tempfile.TemporaryDirectory[str]:
-        """A folder that goes when this process ends as it should."""
-        return tempfile.TemporaryDirectory(prefix="autotune-fleet-")
 
     def close(self) -> None:
         """End all processes."""

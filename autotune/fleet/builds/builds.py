@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.errors import AutotuneError, UsageError
@@ -14,7 +14,7 @@ from autotune.fleet.builds.builder_task import (
     BuildRequest,
     DeviceFacts,
 )
-from autotune.fleet.cluster import Cluster, ClusterNode, Code, RunnerLostError, Ticket
+from autotune.fleet.cluster import Cluster, Code, RunnerLostError, Ticket
 from autotune.fleet.package_digest import package_facts
 from autotune.fleet.workload_spec import WorkloadSpec
 from autotune.measure.comparison_rounds import KEPT
@@ -68,7 +68,9 @@ class Builds:
         self._builds: dict[tuple[int, str], Build] = {}
         self._pending: list[Build] = []
         self._costs_s: dict[tuple[int, str], float] = {}  # of those that were measured
-        self._unfit: dict[str, str] = {}  # ids of nodes that cannot build, and why
+        # Nodes that cannot build for a kind of device, and why: by `DeviceFacts.key` and node id.
+        self._unfit: dict[str, dict[str, str]] = {}
+        self._told: set[tuple[str, str]] = set()
 
     @property
     def tickets(self) -> list[Ticket]:
@@ -86,7 +88,7 @@ class Builds:
         key = (config.index, device.key)
         found = self._builds.get(key)
         if found is None:
-            ticket, code = self._cluster.build(self._request(config, device), [*self._unfit])
+            ticket, code = self._submit(config, device)
             found = self._builds[key] = Build(config, device, ticket, code, self._clock())
             self._pending.append(found)
         return found
@@ -131,17 +133,19 @@ class Builds:
 
     def node_of(self, build: Build) -> str:
         """Return the name of the node that has built something; "" if that is not known."""
-        at = build.answer.node if build.answer is not None else ""
-        return next((node.name for node in self._cluster.nodes() if node.id == at), "")
+        return "" if build.answer is None else self._name(build.answer.node)
+
+    def _name(self, node_id: str) -> str:
+        return next((node.name for node in self._cluster.nodes() if node.id == node_id), "")
 
     # -- how a build ends ------------------------------------------------------------------
 
-    def _request(self, config: Config, device: DeviceFacts) -> BuildRequest:
-        return BuildRequest(self._spec, config.to_json(), device, self._package)
+    def _submit(self, config: Config, device: DeviceFacts) -> tuple[Ticket, Code]:
+        request = BuildRequest(self._spec, config.to_json(), device, self._package)
+        return self._cluster.build(request, [*self._unfit.get(device.key, ())])
 
     def _begin_anew(self, build: Build) -> None:
-        request = self._request(build.config, build.device)
-        build.ticket, build.code = self._cluster.build(request, [*self._unfit])
+        build.ticket, build.code = self._submit(build.config, build.device)
         build.begun_at = self._clock()
         self._pending.append(build)
 
@@ -153,7 +157,7 @@ class Builds:
             build.error = MeasureError(MeasureErrorNo.COMPILE_HOST, "build", words)
             return
         if answer.status == REFUSED:
-            raise UsageError(answer.why)
+            raise UsageError(f"{answer.why} (on {self._name(answer.node) or 'a node'})")
         if answer.status == UNFIT:
             self._avoid(build, answer)
             return
@@ -163,15 +167,14 @@ class Builds:
 
     def _avoid(self, build: Build, answer: BuildAnswer) -> None:
         """Build on other nodes what one cannot build; AutotuneError if there are none."""
-        nodes = {node.id: node for node in self._cluster.nodes() if node.cpus}
-        if answer.node not in self._unfit:
-            self._unfit[answer.node] = answer.why
-            if answer.node in nodes:
-                _log.warning("%s builds nothing: %s", nodes[answer.node].name, answer.why)
-        left = [node for node in nodes if node not in self._unfit]
-        if not left:
-            raise AutotuneError(f"no node of the fleet can build: {self._whys(nodes.values())}")
+        nodes = {node.id: node.name for node in self._cluster.nodes() if node.cpus}
+        unfit = self._unfit.setdefault(build.device.key, {})
+        unfit.setdefault(answer.node, answer.why)
+        told = (answer.node, answer.why)
+        if answer.node in nodes and told not in self._told:
+            self._told.add(told)
+            _log.warning("%s does not build: %s", nodes[answer.node], answer.why)
+        if all(node in unfit for node in nodes):
+            whys = "; ".join(f"{name}: {unfit[node]}" for node, name in nodes.items())
+            raise AutotuneError(f"no node of the fleet can build: {whys}")
         self._begin_anew(build)
-
-    def _whys(self, nodes: Iterable[ClusterNode]) -> str:
-        return "; ".join(f"{node.name}: {self._unfit[node.id]}" for node in nodes)

@@ -129,11 +129,13 @@ class Builder:
     """Answers "open" and "build"."""
 
     _bench: BuildBench  # from "open" on
+    _is_elsewhere: bool  # Whether another machine may build instead, and runs the candidates.
 
     def __init__(self) -> None:
         self.operations = {"open": self._open, "build": self._build}
 
     def _open(self, request: dict[str, Any], _: bytes) -> Message:
+        self._is_elsewhere = "made_for" in request
         if request.get("made_for"):  # before anything asks for facts of this machine
             host.build_for(request["made_for"])
         self._bench = BuildBench(requested_task(request), request["arch"])
@@ -149,6 +151,10 @@ class Builder:
             built = self._bench.build(values, request["again"])
         except ElsewhereError as error:
             return Message({"elsewhere": str(error)})
+        except CandidateError as error:
+            if self._is_elsewhere and error.lacks_compiler:
+                return Message({"elsewhere": error.message})
+            raise
         kernels = None if built.binary is None else built.binary.resources
         code = b"" if built.binary is None else pickle.dumps(built.binary)
         late = isinstance(built.binary, CallableBinary)

@@ -77,7 +77,8 @@ class Session:
     ) -> None:
         self.task = task
         self.measurer = measurer
-        self.trials = Trials(task, store, measurer.policy, seed, any_device, measurer.device)
+        where = measurer.device, measurer.versions
+        self.trials = Trials(task, store, measurer.policy, seed, any_device, *where)
         self.limits = limits
         self.job = job
         self.weight = weight

@@ -38,6 +38,7 @@ class Trials:
     seed: recorded with each of them.
     any_device: whether records from other devices count.
     device: what it is measured on, as records say it; by default the device of the target.
+    versions: of what measures; by default those of this machine.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Trials:
         seed: int,
         any_device: bool = False,
         device: Mapping[str, Any] | None = None,
+        versions: Mapping[str, str] | None = None,
     ) -> None:
         self._task = task
         self._policy = policy
@@ -58,7 +60,7 @@ class Trials:
             "target": task.target.recorded,
             "policy": policy.to_json(),
             "device": environment.device(task.target) if device is None else dict(device),
-            "versions": environment.versions(task.target),
+            "versions": environment.versions(task.target) if versions is None else dict(versions),
             "seed": seed,
         }
         self.store = store

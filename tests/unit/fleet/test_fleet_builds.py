@@ -230,7 +230,33 @@ def test_a_node_that_cannot_build_is_named_once_and_others_do(caplog):
         found = measured(measurer, 6)
         assert measurer.width == 2
     assert sorted(found) == list(range(6))
-    assert caplog.text.count("a builds nothing: it has numpy 1.0, the tuner has 2.0") == 1
+    assert caplog.text.count("a does not build: it has numpy 1.0, the tuner has 2.0") == 1
+
+
+def test_a_node_that_cannot_build_for_one_kind_of_device_builds_for_the_other(caplog):
+    def prepare(runner):
+        runner.device = XEON if runner.node.name == "x" else runner.device
+
+    cluster = FakeCluster("a", "x", prepare=prepare)
+    build, own = cluster._built, {"a": "Zen 4", "x": "Xeon"}
+
+    def built(request, avoided, at, node):
+        """Build C code: for the node's own processor alone."""
+        if request.device.made_for["llvm"][0] == own[node.name]:
+            return build(request, avoided, at, node)
+        return BuildAnswer(UNFIT, why="it has another processor", node=node.id)
+
+    cluster._built = built
+    found = {}
+    with measurer_on(cluster, "any") as measurer:
+        for index in range(16):
+            measurer.submit(candidate(index))
+            if index % 4 == 3:
+                until(measurer, index + 1, found)
+    assert sorted(found) == list(range(16))
+    assert all(result.ok for result in found.values())
+    assert all(cluster.of(name).measured for name in own)
+    assert caplog.text.count("a does not build: it has another processor") == 1
 
 
 def test_without_a_node_that_can_build_the_run_ends_with_the_reasons():
@@ -246,7 +272,8 @@ def test_without_a_node_that_can_build_the_run_ends_with_the_reasons():
 def test_a_template_that_is_refused_where_it_is_built_is_a_mistake():
     cluster = FakeCluster("a")
     cluster.ends_of_builds = lambda node, index: BuildAnswer(REFUSED, why="it takes no n")
-    with measurer_on(cluster) as measurer, pytest.raises(UsageError, match="it takes no n"):
+    refused = pytest.raises(UsageError, match=r"it takes no n \(on a\)")
+    with measurer_on(cluster) as measurer, refused:
         measured(measurer, 1)
 
 

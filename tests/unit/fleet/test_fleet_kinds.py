@@ -13,6 +13,7 @@ from autotune.fleet.fleet_runner import made_for
 from autotune.fleet.roster import GRACE_S, kinds_of, target_for
 from autotune.measure.result import MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime import environment
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.tuner.run.events import End
@@ -276,6 +277,20 @@ def test_a_job_has_a_winner_for_each_kind_in_one_log(tmp_path, cluster):
     assert (len(trials), nodes) == (24, {"a", "b"})
     assert set(zen.records["device"]) == {"Zen 4"}
     assert set(xeon.records["device"]) == {"Xeon"}
+
+
+def test_records_have_the_versions_that_are_on_the_nodes(tmp_path, cluster):
+    versions = {**environment.versions(), "nvrtc": "12.6"}
+    start = cluster.prepare
+
+    def prepare(runner):
+        start(runner)
+        runner.unlike = {"versions": versions}
+
+    cluster.prepare = prepare
+    tune_job(_job(tmp_path), fleet="auto", seed=0, progress=False)
+    records = RecordStore(tmp_path / "log.jsonl").load()
+    assert all(record.versions == versions for record in records)
 
 
 def test_kinds_measure_at_the_same_time(tmp_path, cluster):

@@ -118,20 +118,23 @@ def test_a_file_crosses_as_text_and_need_not_exist_there(tmp_path):
     )
     spec = spec_of(Task.from_reference(f"{path}:double", {"n": 8}))
     path.unlink()
-    reference, text = pickle.loads(pickle.dumps(spec)).placed(lambda: tmp_path)
-    assert Task.from_reference(reference, {"n": 8}, text=text).template.name == "double"
+    spec = pickle.loads(pickle.dumps(spec))
+    task = Task.from_reference(spec.reference, {"n": 8}, text=spec.text)
+    assert task.template.name == "double"
 
 
-def test_a_tile_file_is_written_there(tmp_path):
-    path = tmp_path / "twice.tile"
-    path.write_text("function (A[N]) -> (B) { B[i: N] = +(A[i] * A[i]); }\n")
-    spec = spec_of(Task.from_reference(str(path), {"N": 8}))
-    there = tmp_path / "there"
-    there.mkdir()
-    path.unlink()
-    reference, text = spec.placed(lambda: there)
-    assert reference == str(there / "twice.tile")
-    assert text is None
+def test_tile_files_of_one_name_cross_each_for_itself(tmp_path):
+    codes = []
+    for folder, operation in (("one", "*"), ("other", "+")):
+        path = tmp_path / folder / "twice.tile"
+        path.parent.mkdir()
+        path.write_text(f"function (A[N]) -> (B) {{ B = A {operation} A; }}\n")
+        spec = pickle.loads(pickle.dumps(spec_of(Task.from_reference(str(path), {"N": 8}))))
+        path.unlink()
+        task = Task.from_reference(spec.reference, spec.args, text=spec.text)
+        assert task.template.name == "twice"
+        codes.append(task.args["code"])
+    assert len(set(codes)) == 2
 
 
 # -- what runs there ------------------------------------------------------------------------------
