@@ -46,6 +46,9 @@ class FakeMachine:
             command += ["-o", str(library), str(FOLDER / "libraries.c"), "-ldl"]
             subprocess.run(command, check=True)
         (folder / "driver" / "libnvidia-ml.so.1").symlink_to(driver)
+        # Some versions of NVRTC do not look beside themselves for what they need.
+        for builtins in Path(toolkit.library).parent.glob("libnvrtc-builtins.so*"):
+            (folder / "driver" / builtins.name).symlink_to(builtins)
         if toolkit.include is not None:
             (folder / "toolkit" / "include").symlink_to(toolkit.include)
         return cls(folder)
