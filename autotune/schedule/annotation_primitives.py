@@ -170,6 +170,8 @@ class AnnotationPrimitives(StageCore):
         if kind in ("auto_unroll_max_step", "blocks_per_multiprocessor", "prefetch_steps"):
             return self._size("pragma", f"value of {kind!r}", value, axis, least=0)
         if kind == "num_threads":
+            if self.loop_kinds.get(axis) is not LoopKind.PARALLEL:
+                self.fail("pragma", f"{kind!r} is for a loop that is parallel already", axis)
             what = "value of 'num_threads'"
             return self._size("pragma", what, value, axis, least=0, may_be_open=True)
         flag = const(int(value)) if isinstance(value, bool) else value

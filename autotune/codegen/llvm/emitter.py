@@ -224,5 +224,5 @@ def emit(function: PrimFunc, fast_math: bool = False, has_avx512: bool = False) 
         emitter.align_to_line(var, buffer)
     text = emitter.finish(parameters, "", lambda: emitter.statements.stmt(function.body))
     module.functions.append(text)
-    ordered = bool(function.sizes) and not module.math
+    ordered = bool(function.sizes) and not module.math and has_avx512
     return LLVMSource(module.assemble(), entry, module.uses_threads, ordered)

@@ -411,6 +411,8 @@ def _blocks(
                 (count - 1) * panels.most_columns < way.vector.size,
                 "a block is no wider than the result",
             )
+        if is_open(way.vector.length) and not panels.streams and cfg.target.vector_bytes < 64:
+            count = te.max(count, 2)  # masks of the last columns take vector registers
         block, tile = stage.split(tiles[0], factor=count)
         lengths[block] = te.ceildiv(te.ceildiv(way.vector.length, panels.columns), count)
         blocks.append(block)
@@ -425,7 +427,7 @@ def _blocks(
                 (count == 1) | (count < 2 * likely_height), "a block is no taller than the result"
             )
         if any(is_open(g.length) for g in way.rows):
-            count = te.max(count, 2)  # a loop that is not parallel is split where guards change
+            count = te.max(count, 2)  # so that there is a loop to split where guards change
         block, tile = stage.split(rows, factor=count)
         lengths[block] = te.ceildiv(height, count)
         blocks.append(block)
