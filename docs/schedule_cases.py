@@ -169,10 +169,12 @@ HOW = [
         add_one,
         "s[B].parallel(i)",
         "Divides the iterations of a loop among the threads of the CPU. Use it for the outermost "
-        "loop; fuse several loops if one is too short for all threads.",
-        "A reduction cannot be parallel, and a parallel loop cannot be inside another one, of "
-        "the same stage or of the stage that it is computed in.",
-        "s[B].parallel(i); s[B].parallel(j)",
+        "loop. If that is too short for all threads, fuse it with the next one, or make the next "
+        "one parallel too: threads then share the iterations of both, whose lengths may be known "
+        "at the call only.",
+        "A reduction cannot be parallel. Inside a parallel loop only one of the same stage can be "
+        "parallel, which follows it directly.",
+        "jo, ji = s[B].split(j, factor=4); s[B].parallel(i); s[B].parallel(ji)",
     ),
     Primitive(
         "s[B].bind(axis, thread)",
@@ -415,6 +417,16 @@ SCANS = [
         "processor's own prefetching ends with each part. The loops do not change.",
         "It is for the axis of a scan; the value must be a whole number of at least 0 (or a knob).",
         's[update].pragma(j, "prefetch_steps", 2)',
+    ),
+    Primitive(
+        's[B].pragma(axis, "num_threads", n)',
+        add_one,
+        's[B].parallel(i)\ns[B].pragma(i, "num_threads", 2)',
+        "At most `n` threads share the iterations of a parallel loop; 0 and 1 leave it serial. The "
+        "loops do not change.",
+        "The loop is parallel already; the value must be a whole number of at least 0, a knob, or "
+        "depend on sizes that only calls know.",
+        's[B].pragma(j, "num_threads", 2)',
     ),
 ]
 

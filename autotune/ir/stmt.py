@@ -28,6 +28,8 @@ class FunctionInfo:
     #: Pragmas by the variable of the loop: "auto_unroll_max_step", the most stores of an unrolled
     #: loop; "unroll_explicit", 0 if the loop stays and the backend gets a hint.
     unroll_pragmas: Mapping[Var, Mapping[str, Expr]] = field(default_factory=dict)
+    #: Most threads that share a parallel loop, by its variable.
+    num_threads: Mapping[Var, Expr] = field(default_factory=dict)
     #: Sizes of scans, and the least number of steps of each.
     least_extents: tuple[tuple[Expr, int], ...] = ()
     #: Buffers with the states of scans, and whether each index into them determines the element of

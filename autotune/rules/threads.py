@@ -9,14 +9,21 @@
 with chunk = ceildiv(n, threads). The knob `threads` is the number of parts. With one part the loop
 is serial and nothing is launched. A launch takes no more threads than there are parts, and no more
 than the process has, so the values do not depend on the machine. Nor do they depend on the work, as
-the same knob may share the loop of one stage, or of several stages together. Where only calls know
-the sizes, a call of little work has one part, whatever the knob says.
+the same knob may share the loop of one stage, or of several stages together.
+
+Where only calls know the sizes, a nest of loops is shared, each thread getting a contiguous part of
+its iterations: one loop in their place would divide by what only calls know. `threads` is the
+largest number of threads then, and a call of little work has one thread, whatever the knob says::
+
+    for (i, 0, m)          parallel (i, 0, m)
+      for (j, 0, n)   ->     parallel (j, 0, n)
+        f(i, j)                f(i, j)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from autotune import te
@@ -25,7 +32,7 @@ from autotune.ir.axes import IterVar
 from autotune.ir.expr import BinaryOp, Call, Expr, Reduce
 from autotune.ir.visitor import walk_expr
 from autotune.rules.knob_definer import KnobDefiner
-from autotune.rules.stage_graph import is_open, iterations, likely_shape, open_iterations
+from autotune.rules.stage_graph import iterations, likely_shape, open_iterations
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
@@ -122,7 +129,6 @@ def share(
     axis: IterVar,
     length: Any,
     seconds: float,
-    whole: te.Tensor | None = None,
 ) -> IterVar:
     """Share a loop among threads; return the loop over its iterations within one part.
 
@@ -132,27 +138,43 @@ def share(
     `length`: number of its iterations: an integer, or an expression of knobs. There is a knob even
     if there is one iteration, since a trace cannot ask for the value of an expression.
     `seconds`: time that one thread needs for all of them; see `serial_seconds`.
-    `whole`: what is computed, if `length` may be one that only calls know.
     """
     if seconds < LAUNCH:
         return axis
     threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
-    if whole is not None and is_open(length):
-        least = math.ceil(2 * LAUNCH / seconds * iterations(whole))
-        return share_open(stage, axis, length, threads, open_iterations(whole), least)
     part, inner = stage.split(axis, factor=te.ceildiv(length, threads))
     stage.parallel(part)
     return inner
 
 
 def share_open(
-    stage: Stage, axis: IterVar, length: Any, threads: Any, work: Any, least: int
+    cfg: KnobDefiner,
+    stage: Stage,
+    loops: Mapping[IterVar, Any],
+    seconds: float,
+    whole: te.Tensor,
 ) -> IterVar:
-    """Share a loop whose length only calls know; return the loop over the iterations of a part.
+    """Share loops of lengths that only calls know, as `share` does; return the innermost loop.
 
-    `work`: a number or an expression; there is one part where it is below `least`.
+    `loops`: those around all others of the stage, outermost first, with their lengths.
+    `whole`: what is computed; a call that is shorter than two launches runs on one thread.
     """
-    parts = te.max(1, te.min(threads, work // least * COUNTS[-1]))
-    part, inner = stage.split(axis, factor=te.max(1, te.ceildiv(length, parts)))
-    stage.parallel(part)
-    return inner
+    if seconds < LAUNCH:
+        return list(loops)[-1]
+    threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
+    least = math.ceil(2 * LAUNCH / seconds * iterations(whole))
+    return share_nest(stage, loops, threads, open_iterations(whole), least)
+
+
+def share_nest(
+    stage: Stage, loops: Mapping[IterVar, Any], threads: Any, work: Any, least: int
+) -> IterVar:
+    """Share the iterations of a nest, which only calls know; return its innermost loop.
+
+    `work`: a number or an expression; a call of less than `least` runs on one thread.
+    """
+    most = te.max(0, te.min(threads, work // least * COUNTS[-1]))
+    for axis in loops:
+        stage.parallel(axis)
+        stage.pragma(axis, "num_threads", most)
+    return list(loops)[-1]

@@ -13,7 +13,7 @@ from autotune.schedule.stage_core import StageCore
 #: Hints that `pragma` takes.
 PRAGMAS = (
     "auto_unroll_max_step", "unroll_explicit", "nontemporal_store", "blocks_per_multiprocessor",
-    "state_in_ring", "prefetch_steps",
+    "state_in_ring", "prefetch_steps", "num_threads",
 )  # fmt: skip
 
 _WITHOUT_VALUE = ("nontemporal_store", "state_in_ring")
@@ -78,6 +78,9 @@ class AnnotationPrimitives(StageCore):
 
             for (i, 0, n)        ->   parallel (i, 0, n)
               f(i)                      f(i)
+
+        Of loops directly inside each other all may be parallel. Threads then share the iterations
+        of all of them as if they were one loop, whose length may be known at the call only.
         """
         self._set_kind("parallel", axis, LoopKind.PARALLEL)
 
@@ -143,6 +146,9 @@ class AnnotationPrimitives(StageCore):
 
         "prefetch_steps" (on a `scan_axis`): with each vector of an input, the vector that is read
         `value` steps later is prefetched into the L2 cache of a CPU; 0 disables it.
+
+        "num_threads" (on a parallel loop): at most `value` threads share its iterations, which may
+        depend on sizes known at the call; 0 and 1 leave the loop serial.
         """
         self._leaf("pragma", axis)
         if kind not in PRAGMAS:
@@ -163,6 +169,11 @@ class AnnotationPrimitives(StageCore):
             return None
         if kind in ("auto_unroll_max_step", "blocks_per_multiprocessor", "prefetch_steps"):
             return self._size("pragma", f"value of {kind!r}", value, axis, least=0)
+        if kind == "num_threads":
+            if self.loop_kinds.get(axis) is not LoopKind.PARALLEL:
+                self.fail("pragma", f"{kind!r} is for a loop that is parallel already", axis)
+            what = "value of 'num_threads'"
+            return self._size("pragma", what, value, axis, least=0, may_be_open=True)
         flag = const(int(value)) if isinstance(value, bool) else value
         size = None if flag is None else self._size("pragma", f"value of {kind!r}", flag, axis, 0)
         if size is None or (isinstance(size, Const) and size.value > 1):

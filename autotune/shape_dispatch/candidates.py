@@ -22,8 +22,6 @@ from records.groups import RecordGroup, RecordSource
 # Makes the task of a template from arguments.
 TaskOf = Callable[[Mapping[str, Any]], Task]
 
-_ORDERS = {"columns": "rows", "rows": "columns"}  # Values of the knob "order" of products.
-
 
 @dataclass(frozen=True)
 class TunedShape:
@@ -60,18 +58,8 @@ class Candidate:
         return {name: [self.args[name]] for name in self.open_sizes}
 
     def variants(self) -> list[Candidate]:
-        """Return the candidate, and others that may be faster for all sizes.
-
-        A kernel for all sizes shares only its outer loop among threads, which may be too short; and
-        its default may suit it better than what was best for one shape.
-        """
-        found = [self, replace(self, config={})]
-        other = _ORDERS.get(self.config.get("order", ""))
-        return found if other is None else [*found, self.with_knob("order", other)]
-
-    def with_knob(self, name: str, value: Any) -> Candidate:
-        """Return the candidate with another value of a knob."""
-        return replace(self, config={**self.config, name: value})
+        """Return the candidate, and its default, which may suit all sizes better."""
+        return [self, replace(self, config={})]
 
 
 def tuned_shapes(

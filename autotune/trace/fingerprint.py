@@ -132,6 +132,8 @@ class _Code(_Lines):
             self.lines.append(f"resident {name} {self.expr(least)}")
         for name, distance in info.prefetch_distances.items():
             self.lines.append(f"ahead {name} {self.expr(distance)}")
+        for var, most in info.num_threads.items():
+            self.lines.append(f"threads {self.expr(var)} {self.expr(most)}")
         for hint, names in (
             ("nontemporal", info.nontemporal),
             ("through_registers", info.loaded_ahead),

@@ -156,7 +156,7 @@ class Emitter:
         return "\n".join(lines)
 
     def _outlined(self, region: OutlinedLoop) -> str:
-        """Return the text of the function that runs the iterations [%from, %to) of a loop."""
+        """Return the text of the function that runs the iterations [%from, %to) of loops."""
         inner = Emitter(self._module, region.name)
         parameters = []
         for buffer, ref in region.buffers.items():
@@ -168,13 +168,10 @@ class Emitter:
         inner._index.env.update(region.constants)
         start = inner._linear.atom("%from", (0, INF))
         stop = inner._linear.atom("%to", (-INF, region.length))
-        loop, statements = region.loop, inner.statements
         return inner.finish(
             [*parameters, "i64 %from", "i64 %to"],
             "internal ",
-            lambda: statements.counted_loop(
-                loop.var, start, stop, lambda: statements.stmt(loop.body)
-            ),
+            lambda: inner.statements.numbered_loops(region.loops, start, stop),
         )
 
 
@@ -188,6 +185,9 @@ class LLVMSource:
     entry: str
     #: Whether it has a parallel loop and so calls the OpenMP runtime.
     uses_threads: bool
+    #: Whether instructions are best left in the order of the module. LLVM's scheduler moves the
+    #: masked loads of the ends of rows to the front, until sums no longer fit in the registers.
+    keeps_order: bool = False
 
 
 @recursive
@@ -205,6 +205,7 @@ def emit(function: PrimFunc, fast_math: bool = False, has_avx512: bool = False) 
     module = ModuleText(
         streamed=info.nontemporal,
         ahead=info.prefetch_distances,
+        num_threads=info.num_threads,
         lines={buffer: var for var, buffer in info.line_offsets.items()},
         fast_math=fast_math,
         has_avx512=has_avx512,
@@ -223,4 +224,5 @@ def emit(function: PrimFunc, fast_math: bool = False, has_avx512: bool = False) 
         emitter.align_to_line(var, buffer)
     text = emitter.finish(parameters, "", lambda: emitter.statements.stmt(function.body))
     module.functions.append(text)
-    return LLVMSource(module.assemble(), entry, module.uses_threads)
+    ordered = bool(function.sizes) and not module.math and has_avx512
+    return LLVMSource(module.assemble(), entry, module.uses_threads, ordered)

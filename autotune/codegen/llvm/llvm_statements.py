@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
@@ -144,7 +144,7 @@ class StatementEmitter:
         if extent.is_const and extent.const == 1:
             self._iteration(loop, 0)
         elif loop.kind is LoopKind.PARALLEL and self.parallel.threads:
-            self.parallel.launch(loop, extent)
+            self.parallel.launch(loop)
         elif (
             loop.kind is LoopKind.UNROLLED
             and extent.is_const
@@ -159,6 +159,28 @@ class StatementEmitter:
         else:
             hinted = loop.kind is LoopKind.UNROLL_HINTED
             self.counted_loop(loop.var, constant(0), extent, lambda: self.stmt(loop.body), hinted)
+
+    def numbered_loops(self, loops: Sequence[For], start: Linear, stop: Linear) -> None:
+        """Emit the iterations [start, stop) of loops directly inside each other.
+
+        Iterations are numbered in the order in which the loops execute them.
+        """
+        first, *rest = loops
+        if not rest:
+            self.counted_loop(first.var, start, stop, lambda: self.stmt(first.body))
+            return
+        each = constant(1)
+        for loop in rest:
+            each = self.linear.product(each, self.index.form(loop.extent))
+
+        def inner() -> None:
+            passed = self.linear.product(self.index.env[first.var], each)
+            begin = self.linear.extreme("max", start - passed, constant(0))
+            end = self.linear.extreme("min", stop - passed, each)
+            self.numbered_loops(rest, begin, end)
+
+        last = self.linear.floor("//", stop + each - constant(1), each)
+        self.counted_loop(first.var, self.linear.floor("//", start, each), last, inner)
 
     def _iteration(self, loop: For, i: int) -> None:
         with self.builder.region():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.codegen.llvm.math import definitions
-from autotune.ir.expr import Buffer, Expr, SizeVar
+from autotune.ir.expr import Buffer, Expr, SizeVar, Var
 
 #: Number of the metadata node for unrolling; the nodes of the loops follow.
 UNROLL_METADATA = 2
@@ -32,6 +32,8 @@ class ModuleText:
     streamed: frozenset[str] = frozenset()
     #: Prefetch distance in elements behind each loaded vector, by the name of the buffer.
     ahead: Mapping[str, Expr] = field(default_factory=dict)
+    #: Most threads that share a parallel loop, by its variable.
+    num_threads: Mapping[Var, Expr] = field(default_factory=dict)
     #: Variables with the number of elements of an array before the first cache line.
     lines: Mapping[Buffer, SizeVar] = field(default_factory=dict)
     #: Whether float arithmetic may be rearranged.

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
-from autotune.codegen.llvm.index.linear_forms import Linear
+from autotune.codegen.llvm.index.linear_forms import Linear, constant
 from autotune.codegen.llvm.llvm_types import symbol
 from autotune.codegen.llvm.memory.addresses import Addresses
 from autotune.codegen.llvm.memory.memory_versions import MemoryVersions
 from autotune.codegen.llvm.memory.stack_frame import StackFrame
 from autotune.codegen.llvm.module_text import ModuleText
 from autotune.ir.expr import Buffer, Var
-from autotune.ir.stmt import Allocate, For, Store
+from autotune.ir.stmt import Allocate, For, LoopKind, Store
 from autotune.ir.visitor import accessed, free_vars, stmt_exprs, walk
 
 
@@ -25,7 +25,8 @@ class OutlinedLoop:
 
     #: Symbol of the function.
     name: str
-    loop: For
+    #: Loops directly inside each other, outermost first, whose iterations are numbered through.
+    loops: tuple[For, ...]
     #: What the number of iterations never exceeds; infinite if unknown.
     length: float
     #: Names of the parameters that point to buffers.
@@ -58,18 +59,28 @@ class ParallelRegions:
     #: Number of loops that were launched.
     count: int = field(init=False, default=0)
 
-    def launch(self, loop: For, extent: Linear) -> None:
-        """Call the loop's body through GOMP_parallel; each thread takes one contiguous part."""
+    def launch(self, loop: For) -> None:
+        """Call the loop's body through GOMP_parallel; each thread takes one contiguous part.
+
+        If parallel loops follow directly, the parts are of the iterations of all of them.
+        """
         builder = self.builder
         self.count += 1
         self.module.uses_threads = True
-        region = self._captured(loop, extent)
+        loops = _nest(loop)
+        extent = constant(1)
+        for each in loops:
+            extent = self.linear.product(extent, self.index.form(each.extent))
+        region = self._captured(loops, extent)
         arguments = self._arguments(region)
         self._write_functions(region, arguments)
         count = self.linear.materialise(extent)
         builder.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
         wide = builder.define(f"sext i32 {self.threads} to i64")
         asked = builder.define(f"call i64 @llvm.smin.i64(i64 {wide}, i64 {count})")
+        if loop.var in self.module.num_threads:
+            most = self.linear.materialise(self.index.form(self.module.num_threads[loop.var]))
+            asked = builder.define(f"call i64 @llvm.smin.i64(i64 {asked}, i64 {most})")
         labels = [builder.fresh(text) for text in ("alone", "team", "joined")]
         alone = builder.define(f"icmp sle i64 {asked}, 1")
         builder.line(f"br i1 {alone}, label %{labels[0]}, label %{labels[1]}")
@@ -85,9 +96,9 @@ class ParallelRegions:
         self._check(status)
         self.versions.begin_epoch()
 
-    def _captured(self, loop: For, extent: Linear) -> OutlinedLoop:
-        """Return the loop with the values that it captures."""
-        buffers, variables = _free(loop)
+    def _captured(self, loops: tuple[For, ...], extent: Linear) -> OutlinedLoop:
+        """Return the loops with the values that they capture."""
+        buffers, variables = _free(loops[0])
         buffers = [buffer for buffer in buffers if buffer in self.addresses.pointers]
         forms = {var: self.index.form(var) for var in variables}
         taken = [var for var in variables if not forms[var].is_const]
@@ -95,10 +106,10 @@ class ParallelRegions:
         names = [f"%{name}.c{i}" for i, name in enumerate(names)]
         return OutlinedLoop(
             name=f"{self.name}.parallel{self.count}",
-            loop=loop,
+            loops=loops,
             length=extent.bounds[1],
             buffers=dict(zip(buffers, names, strict=False)),
-            stored=frozenset(s.buffer for s in walk(loop.body) if isinstance(s, Store)),
+            stored=frozenset(s.buffer for s in walk(loops[-1].body) if isinstance(s, Store)),
             variables=dict(zip(taken, names[len(buffers) :], strict=True)),
             constants={var: form for var, form in forms.items() if form.is_const},
         )
@@ -141,6 +152,16 @@ class ParallelRegions:
         builder.line(f"store i32 {status}, ptr %status")
         builder.line("br label %end")
         builder.code.begin(ok)
+
+
+def _nest(loop: For) -> tuple[For, ...]:
+    """Return a parallel loop and those directly inside whose lengths are always the same."""
+    loops = [loop]
+    while isinstance(inner := loops[-1].body, For) and inner.kind is LoopKind.PARALLEL:
+        if any(v is around.var for v in free_vars(inner.extent) for around in loops):
+            break
+        loops.append(inner)
+    return tuple(loops)
 
 
 def _context(kinds: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, pairwise
 
 from autotune.errors import LoweringError
 from autotune.ir.axes import IterVar
@@ -42,18 +42,22 @@ def refuse_repeated_axes(stage: Stage) -> None:
 
 
 def refuse_nested_parallel(stage: Stage) -> None:
-    """Raise an error for a parallel loop inside another: threads cannot be divided further."""
-    loops = [
-        (owner, axis)
-        for owner, axis in loop_path(stage)
-        if owner.loop_kinds.get(axis) is LoopKind.PARALLEL
-    ]
-    if len(loops) > 1:
-        (inner, axis), (outer, around) = loops[:2]
-        raise LoweringError(
-            f"axis {axis.name!r} of stage {inner.name!r} is parallel inside the parallel axis "
-            f"{around.name!r} of stage {outer.name!r}; make only one of them parallel"
-        )
+    """Raise an error for a parallel loop inside another: threads cannot be divided further.
+
+    Only loops of one stage, each directly inside the other, may all be parallel: threads share the
+    iterations of all of them.
+    """
+    path = list(loop_path(stage))
+    parallel = [owner.loop_kinds.get(axis) is LoopKind.PARALLEL for owner, axis in path]
+    places = [n for n, is_parallel in enumerate(parallel) if is_parallel]
+    for place, around in pairwise(places):
+        (inner, axis), (outer, over) = path[place], path[around]
+        if around != place + 1 or inner is not outer:
+            raise LoweringError(
+                f"axis {axis.name!r} of stage {inner.name!r} is parallel inside the parallel axis "
+                f"{over.name!r} of stage {outer.name!r}; make only one of them parallel, or let "
+                "one directly follow the other"
+            )
 
 
 def refuse_nested_vectors(stage: Stage) -> None:

@@ -62,6 +62,8 @@ class _Scans:
         loops = [s for s in walk(body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
         if not loops or any(loop.extent is not loops[0].extent for loop in loops):
             return None
+        if any(inner in loops for loop in loops for inner in walk(loop.body)):
+            return None
         if not _covers(body):
             return None
         var, extent = Var(loops[0].var.name, loops[0].var.dtype), loops[0].extent

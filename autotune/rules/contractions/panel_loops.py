@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 from autotune import te
@@ -10,7 +11,7 @@ from autotune.ir.axes import IterVar
 from autotune.ir.expr import Read
 from autotune.rules.contractions.contraction import TiledContraction
 from autotune.rules.stage_graph import extent, length_of, open_iterations, open_sizes
-from autotune.rules.threads import COUNTS, PARALLEL, share_open
+from autotune.rules.threads import COUNTS, PARALLEL, share_nest
 from autotune.schedule.stage import Stage
 
 #: Vectors in a row of a tile, about.
@@ -43,16 +44,17 @@ def pack(stage: Stage, way: TiledContraction, read: Read, in_task: bool) -> None
     if open_sizes(stage.op):  # loops that are one would divide by what only calls know
         tiles = way.vector.size // (_LIKELY_WIDTH * way.lanes)
         most = front[-1] if extent(before) > tiles else front[len(way.panel_of(read)[0])]
-        stage.reorder(most, *(a for a in front if a is not most))
-        _share_copies(stage, most, lengths[most])
+        nest = [most, *(a for a in front if a is not most)]
+        stage.reorder(*nest)
+        _share_copies(stage, {axis: lengths[axis] for axis in nest})
     else:
         stage.parallel(stage.fuse(*front))
 
 
-def _share_copies(stage: Stage, axis: IterVar, length: Any) -> None:
-    """Share a loop of copies among threads, if a call makes enough of them."""
+def _share_copies(stage: Stage, loops: Mapping[IterVar, Any]) -> None:
+    """Share loops of copies among threads, if a call makes enough of them."""
     work = open_iterations(stage.op.output())
-    _ = share_open(stage, axis, length, COUNTS[-1], work, PARALLEL)
+    _ = share_nest(stage, loops, COUNTS[-1], work, PARALLEL)
 
 
 def convert(stage: Stage, lanes: int) -> None:
@@ -62,7 +64,7 @@ def convert(stage: Stage, lanes: int) -> None:
         *front, last = stage.op.axis
         stage.vectorize(stage.split(last, factor=lanes)[1])
         if size >= PARALLEL and front:
-            _share_copies(stage, front[0], length_of(front[0]))
+            _share_copies(stage, {axis: length_of(axis) for axis in front})
         return
     outer, inner = stage.split(stage.fuse(*stage.op.axis), factor=lanes)
     stage.vectorize(inner)

@@ -47,7 +47,14 @@ from autotune.rules.contractions.tile_costs import (
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.stage_graph import Reading, extent, is_open, length_of, readers_of, readings
 from autotune.rules.streamed_stores import LINE_BYTES, is_streamed, outlasts_caches
-from autotune.rules.threads import bytes_of, lanes_in, memory_seconds, operation_seconds, share
+from autotune.rules.threads import (
+    bytes_of,
+    lanes_in,
+    memory_seconds,
+    operation_seconds,
+    share,
+    share_open,
+)
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
@@ -404,6 +411,8 @@ def _blocks(
                 (count - 1) * panels.most_columns < way.vector.size,
                 "a block is no wider than the result",
             )
+        if is_open(way.vector.length) and not panels.streams and cfg.target.vector_bytes < 64:
+            count = te.max(count, 2)  # masks of the last columns take vector registers
         block, tile = stage.split(tiles[0], factor=count)
         lengths[block] = te.ceildiv(te.ceildiv(way.vector.length, panels.columns), count)
         blocks.append(block)
@@ -417,6 +426,8 @@ def _blocks(
             cfg.add_constraint(
                 (count == 1) | (count < 2 * likely_height), "a block is no taller than the result"
             )
+        if any(is_open(g.length) for g in way.rows):
+            count = te.max(count, 2)  # so that there is a loop to split where guards change
         block, tile = stage.split(rows, factor=count)
         lengths[block] = te.ceildiv(height, count)
         blocks.append(block)
@@ -433,20 +444,19 @@ def _blocks(
     if not is_last and way.vector in inner:
         ends.remove(inner[way.vector])
         ends.insert(0, inner[way.vector])
-    shared, alone = [*outer, *blocks], list[IterVar]()
-    if any(map(is_open, lengths.values())):
-        # Loops that are one would divide by what only calls know.
-        batches = [g for g in way.batches if g.size >= _TASKS * thread_count(cfg.target.threads)]
-        task = fused[batches[0]] if batches else blocks[0]
-        shared, alone = [task], [axis for axis in shared if axis is not task]
-    stage.reorder(*shared, *alone, *middle, *ends)
+    shared = [*outer, *blocks]
+    stage.reorder(*shared, *middle, *ends)
     arrays = dict.fromkeys((way.whole, *(read.tensor for read in way.operands.values())))
     seconds = max(operation_seconds(cfg.target, [way.whole]), memory_seconds(arrays))
-    length = functools.reduce(operator.mul, (lengths.get(axis, 1) for axis in shared))
-    # Not plain: the same loops for any values of the knobs.
-    length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length
-    task = share(cfg, stage, stage.fuse(*shared), length, seconds, way.whole)
-    task = alone[-1] if alone else task
+    if any(map(is_open, lengths.values())):
+        # Loops that are one would divide by what only calls know.
+        nest = {axis: lengths.get(axis, 1) for axis in shared}
+        task = share_open(cfg, stage, nest, seconds, way.whole)
+    else:
+        length = functools.reduce(operator.mul, (lengths.get(axis, 1) for axis in shared))
+        # Not plain: the same loops for any values of the knobs.
+        length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length
+        task = share(cfg, stage, stage.fuse(*shared), length, seconds)
     for axis in ends[:-1] if is_last else ends[1:]:
         stage.unroll(axis)
     if is_last and panels.streams:

@@ -11,9 +11,17 @@ from autotune.rules.inline import has_calls
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.split_reductions import joining_seconds
 from autotune.rules.reductions.vector_partial_sums import LaneReduction
-from autotune.rules.stage_graph import Reading, RowGroup, extent, is_dense, is_one, length_of
+from autotune.rules.stage_graph import (
+    Reading,
+    RowGroup,
+    extent,
+    is_dense,
+    is_one,
+    is_open,
+    length_of,
+)
 from autotune.rules.streamed_stores import has_whole_lines, is_streamed
-from autotune.rules.threads import has_few_tasks, lanes_in, serial_seconds, share
+from autotune.rules.threads import has_few_tasks, lanes_in, serial_seconds, share, share_open
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
 from autotune.schedule.schedule import Schedule
 
@@ -138,10 +146,14 @@ class RowLoops:
             for member, _ in group.members:
                 self.member(member, (), 0)
             return
-        at = stage.fuse(*front)
-        if not self.is_single(group):
-            length = math.prod(lengths[a] for a in front)
-            at = share(self.knobs(root), stage, at, length, seconds, root)
+        nest = {axis: lengths[axis] for axis in front}
+        if not self.is_single(group) and any(map(is_open, nest.values())):
+            at = share_open(self.knobs(root), stage, nest, seconds, root)
+        else:
+            at = stage.fuse(*front)
+            if not self.is_single(group):
+                length = math.prod(nest.values())
+                at = share(self.knobs(root), stage, at, length, seconds)
         blocked = blocked and lanes > 1
         for member, rows in group.members:
             self.schedule[member].compute_at(stage, within[-1] if apart else at)

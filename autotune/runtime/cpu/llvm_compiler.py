@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import logging
@@ -10,7 +11,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -139,7 +140,9 @@ class CompiledFunction(LoadedBinary):
     def assembly(self) -> str:
         """Return the machine's assembly text that the optimiser arrives at."""
         machine = _machine(self.target.mcpu)
-        text: str = machine.emit_assembly(_optimised(self.module.text, machine, self._level))
+        module = _optimised(self.module.text, machine, self._level)
+        with _order_of(self.module):
+            text: str = machine.emit_assembly(module)
         return text
 
     def optimised(self) -> str:
@@ -314,6 +317,21 @@ def _optimised(source: str, machine: Any, level: int | None) -> Any:
     return module
 
 
+@contextlib.contextmanager
+def _order_of(source: LLVMSource) -> Iterator[None]:
+    """Within it LLVM's scheduler of machine instructions runs only if the module lets it.
+
+    The option is one of the process: outside it has LLVM's own value.
+    """
+    if source.keeps_order:
+        llvm.set_option("", "-enable-misched=false")
+    try:
+        yield
+    finally:
+        if source.keeps_order:
+            llvm.set_option("", "-enable-misched=true")
+
+
 def llvm_version() -> str:
     """Return the version of LLVM that llvmlite brings."""
     return ".".join(map(str, llvm.llvm_version_info))
@@ -328,7 +346,8 @@ def object_code(
     """
     cpu, features = cpu_and_features(target.mcpu)
     versions = llvmlite.__version__, llvm_version(), _PASSES
-    key = cache_key(source.text, *versions, cpu, features, str(level))
+    order = ("in order",) if source.keeps_order else ()
+    key = cache_key(source.text, *versions, cpu, features, str(level), *order)
     found = None
     if cache is not None:
         found = cache.get(key, lambda data: defines(data, source.entry))
@@ -336,7 +355,9 @@ def object_code(
         with _lock:
             begin = time.perf_counter()
             machine = _machine(target.mcpu)
-            found = bytes(machine.emit_object(_optimised(source.text, machine, level)))
+            module = _optimised(source.text, machine, level)
+            with _order_of(source):
+                found = bytes(machine.emit_object(module))
             _log.debug("%s compiled in %.3f s", source.entry, time.perf_counter() - begin)
         if cache is not None:
             cache.put(key, found)

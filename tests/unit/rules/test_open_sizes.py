@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -66,12 +67,25 @@ def test_threads_are_launched_only_where_a_call_has_work_for_them():
     loops = [s for s in walk(function.body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
     assert loops
 
-    def parts(size: int) -> list[int]:
+    def threads(size: int) -> list[int]:
         called = Simplifier(dict.fromkeys(function.sizes, (size, size)))
-        return [int(called.expr(loop.extent).value) for loop in loops]
+        return [int(called.expr(function.info.num_threads[loop.var]).value) for loop in loops]
 
-    assert set(parts(40)) == {1}
-    assert min(parts(512)) >= 2
+    assert max(threads(40)) <= 1
+    assert min(threads(512)) >= 2
+
+
+@pytest.mark.parametrize("narrow", [(1024, 32, 512), (16, 2048, 512)])
+def test_threads_share_all_blocks_of_a_result_however_few_of_them_lie_along_one_axis(narrow):
+    open_sizes = {name: [512] for name in "mnk"}
+    task = Task(find_template("matmul", "llvm"), open_sizes, "llvm -mcpu=x86-64-v3 -threads=2")
+    for order in ("rows", "columns"):
+        knobs = {**task.space.config(task.default_index).values, "order": order}
+        function = task.prepared_of(knobs).main
+        called = Simplifier({size: (narrow["mnk".index(size.name)],) * 2 for size in function.sizes})
+        loops = [s for s in walk(function.body) if isinstance(s, For)]
+        shared = [int(called.expr(s.extent).value) for s in loops if s.kind is LoopKind.PARALLEL]
+        assert math.prod(shared) >= 8
 
 
 def test_full_tiles_have_no_guards_though_only_calls_know_the_sizes():

@@ -286,16 +286,16 @@ ANNOTATE = [
     ),
     refused(
         "parallel loops in one another",
-        lambda p: [p.sB.parallel(p.i), p.sB.parallel(p.j), p.lower()],
-        "axis 'j' of stage 'B' is parallel inside the parallel axis 'i' of stage 'B'; make only "
-        "one of them parallel",
+        lambda p: [p.sB.parallel(p.i), p.sB.parallel(p.sB.split(p.j, factor=4)[1]), p.lower()],
+        "axis 'j.inner' of stage 'B' is parallel inside the parallel axis 'i' of stage 'B'; make "
+        "only one of them parallel, or let one directly follow the other",
         LoweringError,
     ),
     refused(
         "a parallel stage inside a parallel loop",
         nested_parallel,
         "axis 'x' of stage 'C' is parallel inside the parallel axis 'y' of stage 'D'; make only "
-        "one of them parallel",
+        "one of them parallel, or let one directly follow the other",
         LoweringError,
     ),
     refused(
@@ -363,7 +363,7 @@ ANNOTATE = [
         lambda p: p.sD.pragma(p.y, "unroll"),
         "pragma on stage 'D', axis 'y': there is no pragma 'unroll'; give one of "
         "auto_unroll_max_step, unroll_explicit, nontemporal_store, blocks_per_multiprocessor, "
-        "state_in_ring, prefetch_steps",
+        "state_in_ring, prefetch_steps, num_threads",
     ),
     refused(
         "a pragma twice",

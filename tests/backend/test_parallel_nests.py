@@ -1,0 +1,143 @@
+"""Parallel loops directly inside each other; OpenMP is a Python function."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import autotune
+from autotune import te
+from autotune.codegen.llvm import emit
+from autotune.errors import LoweringError, ScheduleError
+from autotune.lowering.finalise import finalise
+from autotune.runtime.cpu.llvm_compiler import _linked, object_code
+from autotune.target import Target
+
+BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+PARALLEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+NUMBER = ctypes.CFUNCTYPE(ctypes.c_int)
+SIZES = st.integers(0, 9)
+
+
+class Nest:
+    """C[i, j, k] = A[i, j, k] + 1 of sizes known at the call; `count` outer loops are parallel."""
+
+    def __init__(self, count: int = 2) -> None:
+        self.sizes = te.var("l"), te.var("m"), te.var("n")
+        self.A = te.placeholder(self.sizes, name="A")
+        self.C = te.compute(self.sizes, lambda i, j, k: self.A[i, j, k] + 1, name="C")
+        self.s = te.create_schedule(self.C.op)
+        for axis in self.axes[:count]:
+            self.s[self.C].parallel(axis)
+
+    @property
+    def axes(self) -> list[Any]:
+        return list(self.C.op.axis)
+
+    def limit(self, most: Any) -> Nest:
+        """At most so many threads."""
+        for axis in self.axes[:2]:
+            self.s[self.C].pragma(axis, "num_threads", most)
+        return self
+
+
+def parts(nest: Nest, sizes: tuple[int, ...], threads: int) -> list[list[int]]:
+    """Return which elements each thread of a launch computes, in flat order; none: no launch."""
+    function = finalise(autotune.lower(nest.s, [nest.A, nest.C]))
+    source = emit(function)
+    number, team = [0], [1]
+    before, after = np.zeros(sizes, "f4"), np.zeros(sizes, "f4")
+    found: list[list[int]] = []
+
+    def launch(body: int, context: int, asked: int, _: int) -> None:
+        team[0] = asked
+        for number[0] in range(asked):
+            done = after.copy()
+            BODY(body)(context)
+            found.append(list(map(int, np.flatnonzero(after != done))))
+
+    calls = {
+        "GOMP_parallel": PARALLEL(launch),
+        "omp_get_thread_num": NUMBER(lambda: number[0]),
+        "omp_get_num_threads": NUMBER(lambda: team[0]),
+    }
+    addresses = {n: ctypes.cast(c, ctypes.c_void_p).value or 0 for n, c in calls.items()}
+    code = object_code(source, Target.of("llvm"), None, None)
+    keep, symbols = _linked(code, [source.entry], addresses)
+    types = [ctypes.c_void_p] * 2 + [ctypes.c_int64] * 3 + [ctypes.c_int32]
+    entry: Callable[..., int] = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(symbols[source.entry])
+    assert entry(before.ctypes.data, after.ctypes.data, *sizes, threads) == 0
+    np.testing.assert_array_equal(after, 1)
+    del keep
+    return found
+
+
+@given(SIZES, SIZES, st.integers(1, 3), st.integers(1, 12), st.integers(1, 3))
+def test_threads_share_the_iterations_of_a_nest_in_contiguous_parts(l, m, n, threads, count):
+    whole = range(l * m * n)
+    found = parts(Nest(count), (l, m, n), threads)
+    iterations = [l, l * m, l * m * n][count - 1]
+    if iterations <= 1 or threads == 1:
+        assert not found
+        return
+    assert len(found) == min(threads, iterations)
+    assert [element for part in found for element in part] == list(whole)
+    lengths = [len(part) * iterations // len(whole) for part in found] if whole else [0]
+    assert max(lengths) - min(lengths) <= 1
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_loop_of_one_thread_is_not_launched(most):
+    assert not parts(Nest().limit(most), (5, 6, 2), 8)
+
+
+def test_at_most_so_many_threads_share_a_nest():
+    assert len(parts(Nest().limit(3), (5, 6, 2), 8)) == 3
+    assert len(parts(Nest().limit(3), (5, 6, 2), 2)) == 2
+
+
+def test_the_number_of_threads_may_depend_on_sizes_of_the_call():
+    nest = Nest()
+    nest.limit(te.max(0, nest.sizes[0] - 2))
+    assert len(parts(nest, (6, 3, 1), 8)) == 4
+    assert not parts(nest, (3, 9, 1), 8)
+    assert not parts(nest, (1, 9, 1), 8)
+
+
+def test_a_loop_whose_length_depends_on_the_loop_around_stays_serial_inside_it():
+    A = te.placeholder((te.var("n"),), name="A")
+    C = te.compute(A.shape, lambda i: A[i] + 1, name="C")
+    s = te.create_schedule(C.op)
+    outer, inner = s[C].split(C.op.axis[0], factor=5)
+    s[C].parallel(outer)
+    s[C].parallel(inner)
+    built = autotune.build(s, [A, C], "llvm")
+    for size in (1, 4, 5, 6, 23):
+        a, c = np.arange(size, dtype="f4"), np.zeros(size, "f4")
+        built(a, c)
+        np.testing.assert_array_equal(c, a + 1)
+
+
+def test_a_serial_loop_between_parallel_loops_is_refused():
+    nest = Nest(1)
+    nest.s[nest.C].parallel(nest.axes[2])
+    with pytest.raises(LoweringError, match="'k' of stage 'C' is parallel inside the parallel axis"):
+        autotune.lower(nest.s, [nest.A, nest.C])
+
+
+def test_the_number_of_threads_of_a_serial_loop_is_refused():
+    nest = Nest(1)
+    with pytest.raises(ScheduleError, match="'num_threads' is for a loop that is parallel already"):
+        nest.s[nest.C].pragma(nest.axes[1], "num_threads", 2)
+
+
+def test_steps_with_a_number_of_threads_are_replayed():
+    nest = Nest().limit(3)
+    again = te.create_schedule(nest.C.op, steps=nest.s.to_json())
+    assert again.to_json() == nest.s.to_json()
