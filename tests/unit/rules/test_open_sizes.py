@@ -82,7 +82,8 @@ def test_threads_share_all_blocks_of_a_result_however_few_of_them_lie_along_one_
     for order in ("rows", "columns"):
         knobs = {**task.space.config(task.default_index).values, "order": order}
         function = task.prepared_of(knobs).main
-        called = Simplifier({size: (narrow["mnk".index(size.name)],) * 2 for size in function.sizes})
+        sizes = {size: narrow["mnk".index(size.name)] for size in function.sizes}
+        called = Simplifier({size: (value, value) for size, value in sizes.items()})
         loops = [s for s in walk(function.body) if isinstance(s, For)]
         shared = [int(called.expr(s.extent).value) for s in loops if s.kind is LoopKind.PARALLEL]
         assert math.prod(shared) >= 8
