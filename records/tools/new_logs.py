@@ -12,7 +12,7 @@ from typing import BinaryIO, TypeVar, cast
 from records.record_errors import RecordError
 from records.storage.append_only_log import RecordStore
 from records.storage.files import GZIP, replacing, sync_folder
-from records.tools.log_lines import LogLine, lines_in
+from records.tools.log_lines import LogLine, extent_of, lines_in
 
 # Yields all lines of some logs, each time it is called.
 Lines = Callable[[], Iterable[LogLine]]
@@ -56,14 +56,14 @@ def rewrite(path: Path, choose: Callable[[Lines], Chosen]) -> Chosen:
     chosen: list[Chosen] = []
 
     def replace(fd: int) -> None:
-        status = os.fstat(fd)
+        status, whole = extent_of(fd)
         packed = os.pread(fd, len(GZIP), 0) == GZIP
         with (
             open(fd, "rb", closefd=False) as log,
             replacing(path, like=status) as partial,
             _written(partial, packed) as new,
         ):
-            chosen.append(choose(lambda: lines_in(path, log, status.st_size)))
+            chosen.append(choose(lambda: lines_in(path, log, status.st_size, whole)))
             write_lines(new, chosen[0])
         sync_folder(path.parent)
 

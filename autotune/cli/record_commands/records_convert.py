@@ -51,7 +51,8 @@ def import_records(
     if as_json:
         print_line(json.dumps({"out": str(path), **asdict(done)}))
         return
-    already = f", {done.duplicates} are there already" if done.duplicates else ""
+    verb = "is" if done.duplicates == 1 else "are"
+    already = f", {done.duplicates} {verb} there already" if done.duplicates else ""
     print_line(f"{path}: {counted(done.added, 'record')} added{already}")
 
 

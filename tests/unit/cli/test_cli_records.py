@@ -423,6 +423,9 @@ def test_importing_twice_adds_nothing(log, said):
     again = said("import", log, "--out", "all.jsonl")[1]
     assert again == "all.jsonl: 0 records added, 6 are there already\n"
     assert Path("all.jsonl").read_text() == log.read_text()
+    one = log_of(log.with_name("one.jsonl"), RecordStore(log).load()[0])
+    again = said("import", one, "--out", "all.jsonl")[1]
+    assert again == "all.jsonl: 0 records added, 1 is there already\n"
 
 
 def test_a_name_in_a_log_steers_no_terminal(log, said):

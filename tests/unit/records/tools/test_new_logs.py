@@ -120,6 +120,36 @@ def test_a_log_is_read_as_it_was_when_it_was_opened(log):
         list(opened.lines())
 
 
+def test_a_log_that_is_cut_while_it_is_read_is_said_to_be(tmp_path):
+    log = log_of(tmp_path / "log.jsonl", *map(made, range(100)))  # more than is read at once
+    opened, before = LogFile(log), log.read_bytes()
+    lines = RecordStore(log).stream()
+    next(lines)
+    os.truncate(log, len(before) - 1000)
+    with pytest.raises(RecordError, match=r"cannot read .*log.jsonl: it was cut while it was read"):
+        list(opened.lines())
+    with pytest.raises(RecordError, match=r"cannot read .*log.jsonl: it was cut while it was read"):
+        list(lines)
+    log.write_bytes(before)
+
+    def cut(lines):
+        for line in lines():
+            os.truncate(log, 100)
+            yield line
+
+    with pytest.raises(RecordError, match=r"cannot rewrite .*: it was cut while it was read"):
+        rewrite(log, cut)
+    assert (names(tmp_path), log.read_bytes()) == (["log.jsonl"], before[:100])
+
+
+def test_a_torn_line_that_a_writer_removes_meanwhile_is_no_cut(log):
+    with log.open("ab") as file:
+        file.write(log.read_bytes()[:100])
+    opened = LogFile(log)
+    os.truncate(log, log.read_bytes().rindex(b"\n") + 1)  # as at the beginning of an append
+    assert [line.number for line in opened.lines()] == [1, 2, 3, 4]
+
+
 def test_lines_are_written_as_they_are(tmp_path, log):
     with new_log(tmp_path / "copy.jsonl") as file:
         write_lines(file, LogFile(log).lines())
