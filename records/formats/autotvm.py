@@ -31,7 +31,7 @@ _CODES = (
     "RUN_TIMEOUT",
     "UNKNOWN",
 )
-_FAILED_S = 1e9  # What AutoTVM writes as the cost of a failure.
+FAILED_S = 1e9  # What AutoTVM writes as the cost of a failure.
 _NO_MESSAGE = "AutoTVM keeps no message"
 
 # Kinds of knobs: split, reorder, annotate, other.
@@ -162,12 +162,12 @@ def _outcome(costs: object, error_number: int) -> dict[str, Any]:
     if error_number:
         listed = costs if isinstance(costs, list) else [costs]
         code = _CODES[error_number - 1] if 0 < error_number <= len(_CODES) else "UNKNOWN"
-        said = " ".join(str(part) for part in listed if part != _FAILED_S)
+        said = " ".join(str(part) for part in listed if part != FAILED_S)
         return failure(code, said or _NO_MESSAGE)
     times: list[float] = as_list(costs, "costs")
     for cost in times:
         expect("a cost", cost, float)
-    if times and all(MIN_S <= cost < _FAILED_S for cost in times):
+    if times and all(MIN_S <= cost < FAILED_S for cost in times):
         return {"costs_s": tuple(times)}
     return failure("UNKNOWN", "no positive time")
 
@@ -184,7 +184,7 @@ def line_of(record: Record) -> str:
     kinds = record.config.get("kinds")
     kinds = kinds if isinstance(kinds, dict) else {}
     values = record.config["values"].items()
-    costs = [_FAILED_S] if record.costs_s is None else list(record.costs_s)
+    costs = [FAILED_S] if record.costs_s is None else list(record.costs_s)
     code = 0 if record.error is None else _number_of(record.error["code"])
     entry = {
         "input": [record.target, record.template, unnamed, args],
