@@ -85,6 +85,11 @@ ROWS: list[Row] = [
         Mistake([*words, "--out", "closed/x.jsonl"], "in closed: Permission", unprivileged=True)
         for words in _WRITERS
     ),
+    Mistake(
+        [*IMPORT, "--out", "unreadable.jsonl"],
+        "unreadable.jsonl: nothing can be appended to it: Permission denied",
+        unprivileged=True,
+    ),
     *(Mistake([*words, *OUT], "File too large", setup=FULL_DISK) for words in _WRITERS[:-1]),
     Mistake([*IMPORT, *OUT], "File too large", setup=FULL_DISK, leaves=("x.jsonl",)),
     ([*MERGE, *OUT, "--out", "y.jsonl"], "--out is given twice"),

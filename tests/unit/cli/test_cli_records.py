@@ -428,6 +428,14 @@ def test_importing_twice_adds_nothing(log, said):
     assert again == "all.jsonl: 0 records added, 1 is there already\n"
 
 
+def test_a_log_in_a_read_only_folder_can_be_imported_to(log, said, monkeypatch):
+    said("import", log_of(log.with_name("one.jsonl"), made(50)), "--out", "all.jsonl")
+    monkeypatch.setattr("os.access", lambda path, _: not Path(path).is_dir())
+    assert said("import", log, "--out", "all.jsonl")[1] == "all.jsonl: 6 records added\n"
+    code, _, err = said("import", log, "--out", "new.jsonl")
+    assert (code, "nothing can be written in .: Permission denied" in err) == (2, True)
+
+
 def test_a_name_in_a_log_steers_no_terminal(log, said):
     odd = made(7, workload={"template": "made", "args": {"n": "\x1b[31m"}})
     RecordStore(log).append([odd])
