@@ -32,6 +32,7 @@ _CODES = (
     "UNKNOWN",
 )
 FAILED_S = 1e9  # What AutoTVM writes as the cost of a failure.
+_NO_VERSION = "unknown"  # What is written for the version of TVM where none is known.
 _NO_MESSAGE = "AutoTVM keeps no message"
 
 # Kinds of knobs: split, reorder, annotate, other.
@@ -102,7 +103,8 @@ def _record(entry: Mapping[str, Any]) -> Record:
     # Version 0.2 has the variant of a template in its name, "conv2d_nchw_winograd.cuda".
     name = str(name) if variant in (None, "", "direct") else f"{name}.{variant}"
     costs, error_number, all_s, timestamp = result[:4]
-    version = entry.get("tvm_version")
+    version = entry.get("tvm_version", _NO_VERSION)
+    known = isinstance(version, str) and version != _NO_VERSION
     expect("the error number", error_number, int)
     return Record(
         workload={"template": name, "args": _named_arguments(args, kwargs)},
@@ -111,7 +113,7 @@ def _record(entry: Mapping[str, Any]) -> Record:
         seed=0,
         timestamp=as_number(timestamp, "the time stamp"),
         run_s=as_number(all_s, "the time in all"),
-        versions={"tvm": version} if isinstance(version, str) else {},
+        versions={"tvm": version} if known else {},
         fingerprints={"template": code_hash} if isinstance(code_hash, str) else None,
         **_outcome(costs, error_number),
     )
@@ -195,7 +197,7 @@ def line_of(record: Record) -> str:
         },
         "result": [costs, code, (record.build_s or 0.0) + (record.run_s or 0.0), record.timestamp],
         "version": VERSION,
-        "tvm_version": str(record.versions.get("tvm", "unknown")),
+        "tvm_version": str(record.versions.get("tvm", _NO_VERSION)),
     }
     return json.dumps(entry, allow_nan=False)
 
