@@ -98,7 +98,8 @@ class RecordStore:
     def stream(self) -> Iterator[Record]:
         """Yield the present records one by one; otherwise as `load`.
 
-        Few are in memory at a time, and writers need not wait.
+        Few are in memory at a time, and writers need not wait. A log that is cut meanwhile is a
+        RecordError.
         """
         ends: list[int] = []
 
