@@ -101,6 +101,8 @@ ROWS: list[Row] = [
     ([*IMPORT, "--out", "no_cache.json"], "no_cache.json is a Kernel Tuner cache"),
     ([*IMPORT, "--out", "story.jsonl"], "story.jsonl is not a log of records"),
     (["records", "prune", "no_cache.json", "--gone", "--in-place"], "a Kernel Tuner cache has"),
+    (["records", "compact", "pretuned", "--in-place"], "ships with autotune and is not rewritten"),
+    (["records", "prune", "pretuned", "--gone", "--force", "--in-place"], "and is not rewritten"),
     # options
     ([*COMPACT, *OUT, "--keep", "0"], "--keep"),
     ([*COMPACT, *OUT, "--keep", "many"], "--keep"),
