@@ -111,6 +111,32 @@ def test_what_others_append_during_a_rewrite_is_in_the_new_log(log):
     assert sorted(found[2:]) == [100, 101, 102, 103]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda log, other: os.replace(other, log),
+        lambda log, other: log.write_bytes(log.read_bytes() + other.read_bytes()),
+        lambda log, other: log.write_bytes(log.read_bytes().replace(b"0.001", b"0.002")),
+        lambda log, other: log.unlink(),
+    ],
+    ids=["replaced", "appended to", "written over", "deleted"],
+)
+def test_a_log_that_is_changed_without_the_lock_during_a_rewrite_stays(tmp_path, log, change):
+    other = log_of(tmp_path / "other.jsonl", made(8), made(9))
+    os.utime(log, (1000.0, 1000.0))  # clocks of files tick in milliseconds
+    left = []
+
+    def choose(lines):
+        found = first_two(lines)
+        change(log, other)
+        left.extend(log.read_bytes() for _ in range(log.exists()))
+        return found
+
+    with pytest.raises(RecordError, match=r"cannot rewrite .*: (it was changed|No such file)"):
+        rewrite(log, choose)
+    assert [log.read_bytes() for _ in range(log.exists())] == left
+
+
 def test_a_log_is_read_as_it_was_when_it_was_opened(log):
     opened = LogFile(log)
     RecordStore(log).append([made(9)])
