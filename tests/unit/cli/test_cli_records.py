@@ -8,11 +8,12 @@ import io
 import json
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from support.measured import measured
-from support.sample_records import log_of, made, made_final
+from support.sample_records import CPU, log_of, made, made_final
 
 from autotune.cli.main import main
 from autotune.reuse import choose
@@ -162,6 +163,21 @@ def test_summary_lists_devices_and_templates_that_no_longer_exist(log, said):
     rows = json.loads(said("summary", log, "--json")[1])
     assert [row["device"]["name"] for row in rows] == ["Some CPU", "Other CPU", "Some CPU"]
     assert all(row["gone"] for row in rows)
+
+
+def test_a_summary_tells_devices_of_one_name_apart(tmp_path, said):
+    known = {**CPU, "model": "6/85"}
+    devices = [CPU, known, {**known, "max_mhz": 4000}, {**CPU, "name": "Other CPU"}, known]
+    log = log_of(tmp_path / "log.jsonl", *(made(n, device=d) for n, d in enumerate(devices)))
+    text = said("summary", log)[1]
+    lines = text.splitlines()
+    assert [after.strip() for line, after in pairwise(lines) if line.startswith("made(")] == [
+        "Some CPU, 4 threads",
+        "Some CPU, 4 threads, model 6/85",
+        "Some CPU, 4 threads, model 6/85, max_mhz 4000",
+        "Other CPU, 4 threads",
+    ]
+    assert "5 records of 1 workload on 4 devices (Some CPU, 4 threads, model 6/85: 2;" in text
 
 
 def test_templates_that_are_here_or_named_are_not_gone(said, tmp_path):
