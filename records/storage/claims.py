@@ -51,7 +51,7 @@ class Claims:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._lockable = _keeps_locks_apart(self._path.parent)
             if not self._lockable:
-                _log.info("%s: there are no locks for claims on this file system or in this folder", self._path)
+                _log.info("%s: this folder or its file system has no locks for claims", self._path)
         if not self._lockable:
             return True
         fd = self._open()

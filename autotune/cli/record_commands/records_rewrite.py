@@ -21,8 +21,8 @@ from autotune.report.text_tables import wrap
 from autotune.system.words import counted
 from records.best_of_group import MOST_TRIALS
 from records.formats import FileFormat
-from records.outline import Outline
 from records.log_set import shipped_folder
+from records.outline import Outline
 from records.tools.compact import Compaction
 from records.tools.log_lines import LogFile, LogLine, every_line, records_of
 from records.tools.merge import merge
