@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -57,13 +58,13 @@ def check_output(
         )
     if found is not None:
         _check_present(path, found, f"{option} {name}", force, inputs, remedy)
+    what, where, needs = f"written in {path.parent}", path.parent, os.W_OK | os.X_OK
     if appends and found is not None:
-        if not os.access(path, os.R_OK | os.W_OK):
-            raise UsageError(f"{option} {name}: nothing can be appended to it: Permission denied")
-    elif not os.access(path.parent, os.W_OK | os.X_OK):
-        raise UsageError(
-            f"{option} {name}: nothing can be written in {path.parent}: Permission denied"
-        )
+        what, where, needs = "appended to it", path, os.R_OK | os.W_OK
+    if not os.access(where, needs):
+        read_only = os.statvfs(where).f_flag & os.ST_RDONLY
+        why = os.strerror(errno.EROFS if read_only else errno.EACCES)
+        raise UsageError(f"{option} {name}: nothing can be {what}: {why}")
     return path
 
 

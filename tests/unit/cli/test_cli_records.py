@@ -10,6 +10,7 @@ import os
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.measured import measured
@@ -450,6 +451,9 @@ def test_a_log_in_a_read_only_folder_can_be_imported_to(log, said, monkeypatch):
     assert said("import", log, "--out", "all.jsonl")[1] == "all.jsonl: 6 records added\n"
     code, _, err = said("import", log, "--out", "new.jsonl")
     assert (code, "nothing can be written in .: Permission denied" in err) == (2, True)
+    monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    code, _, err = said("import", log, "--out", "new.jsonl")
+    assert (code, "nothing can be written in .: Read-only file system" in err) == (2, True)
 
 
 def test_a_name_in_a_log_steers_no_terminal(log, said):
