@@ -211,7 +211,7 @@ class Tuned:
     summary : TuneSummary
         How the run ended.
     device : mapping, optional
-        The kind of device that it is for, as records say it, if it was tuned for each kind.
+        The kind of device, in the form of `Record.device`, if it was tuned for each kind.
     """
 
     task: Task

@@ -75,7 +75,7 @@ class Summary:
 
 
 class _Members:
-    """The records of one row, as far as they have gone by."""
+    """The records of one row that have been read so far."""
 
     def __init__(self, first: Outline) -> None:
         self._first = first

@@ -90,7 +90,7 @@ class ResolvedRecords:
         return labels
 
     def _alike(self, known: IntArray) -> Iterable[IntArray]:
-        """Yield rows of one structure: all of a traced one, or those of one configuration."""
+        """Yield rows of one structure each; where nothing is traced, of one configuration each."""
         labels, indices = self.labels[known], self.indices[known]
         for label in np.unique(labels[labels >= 0]):
             yield known[labels == label]

@@ -1,6 +1,6 @@
-"""Measures candidates of one workload on all devices of a fleet, as many at a time.
+"""Measures candidates of one workload on all devices of a fleet at the same time.
 
-A candidate whose device is lost is measured on another one; nobody else is told of it.
+A candidate whose device is lost is measured on another one, without an error for the caller.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class FleetCandidates(Measurer):
     if no other workload uses it.
 
     fleet: shared by the workloads of a run.
-    devices: which of them measure, as `kinds.choose` has it; by default the kind of most.
+    devices: which of them measure, see `wanted` of `kinds.choose`; by default the most frequent
+        kind.
 
     UsageError if the fleet has no such device, or cannot be used.
     """
@@ -297,7 +298,7 @@ class FleetCandidates(Measurer):
     def _measure(
         self, trial: SubmittedCandidate, build: Build, device: FleetDevice, calls: Calls
     ) -> None:
-        """Let a device measure a candidate, which it builds by itself if nobody has."""
+        """Let a device measure a candidate; the device builds it if no builder has."""
         known = self._unknown_to(device)
         calls.send(
             device, "measure", self._spec, trial.candidate, known, *build.given,

@@ -30,7 +30,7 @@ class FleetMeasurer(FleetCandidates):
     """Measures on the devices of a fleet; is a `SupportsParallelRuns` and `SupportsComparison`.
 
     fleet, task, policy, timeout_s, seed, devices: as `FleetCandidates` has them.
-    compares_on: where finalists are timed: "one" device, or "all", each of which times all of them.
+    compares_on: where finalists are timed: on "one" device, or on "all", each with all finalists.
 
     UsageError if the fleet has no such device, or cannot be used.
     """

@@ -152,7 +152,7 @@ class _Writer:
 
 
 def _text_of(function: Callable[..., Any]) -> str:
-    """Return the text of a function; one that is indented stands in a block of its own."""
+    """Return the text of a function, see `text_of`; UsageError if it is not known."""
     text = text_of(function)
     if text is None:
         raise UsageError(

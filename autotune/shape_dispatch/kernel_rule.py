@@ -43,12 +43,12 @@ def learn(
     shapes : sequence of mapping of str to int
         The sizes of each shape; all have the same names.
     losses : ndarray of float64, shape (n, kernels)
-        What each shape loses by each kernel, as of `selection.select`.
+        The loss of each shape with each kernel, see `selection.select`.
     limits : sequence of float
         The largest loss of each shape.
     fixed : sequence of mapping of str to int
-        For each kernel the sizes that it is made for alone: each is 1. One kernel at least has
-        none.
+        For each kernel the sizes that it is specialised for, which are all 1. At least one kernel
+        has none.
     """
     rows = list(range(len(shapes)))
     kernels = list(range(losses.shape[1]))

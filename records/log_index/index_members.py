@@ -1,4 +1,4 @@
-"""For each line of a log its group, and the positions of the lines that a build may need."""
+"""Assigns each line of a log to a group, and keeps the positions of lines that a build may need."""
 
 from __future__ import annotations
 

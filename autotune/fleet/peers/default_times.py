@@ -99,7 +99,7 @@ class DefaultTimes:
 
     @property
     def _is_off(self) -> bool:
-        """Whether devices are not held against each other."""
+        """Whether devices are not compared with each other."""
         return self._is_given_up or self._roster.is_sharing
 
     def _of(self, device: FleetDevice) -> _Timing:

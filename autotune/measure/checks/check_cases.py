@@ -54,7 +54,7 @@ _RANGES = (
     ),
 )
 
-# Whether there are zeros and negative values; the first of these that has no NaN is taken.
+# Whether inputs have zeros and negative values; the first pair without NaN in the answers is used.
 _SIGNS = ((True, True), (False, True), (False, False))
 
 # Most exact checks that a long sum is divided into, where it cannot be exact as a whole.
@@ -116,11 +116,11 @@ class CheckSpec:
     # element may round each intermediate value to them.
     accumulator: str | None = None
     intermediate: str | None = None
-    is_declared: bool = True  # Whether the template says so of intermediate values.
+    is_declared: bool = True  # Whether the template itself declares `intermediate`.
     terms: int = 1  # Terms of the longest sum.
     work: float = 0.0  # Operations of one run; references of large workloads are called less often.
-    # Names of the functions that it applies, None if they are not known. They say which inputs are
-    # worth a try, and never what is right.
+    # Names of the functions that it applies, None if they are not known. Only the choice of inputs
+    # depends on them, never the right answers.
     functions: frozenset[str] | None = None
     given: Given | None = None  # Draws realistic inputs, if the template does so itself.
     seed: int = 0
@@ -326,7 +326,7 @@ def _at_whole_numbers(workload: CheckSpec, reference: Reference) -> AnswerCheck 
 def _at_parts(workload: CheckSpec, reference: Reference) -> list[AnswerCheck]:
     """Return checks on ones, each for a part of the terms: for sums that are too long as a whole.
 
-    All but one part of the largest input is 0 in each, so that every term counts in one of them.
+    In each check all parts of the largest input but one are 0; so each term is in one check.
     """
     if workload.precision.terms < 2 ** _exact_bits(workload):
         return []
@@ -382,7 +382,7 @@ def _exact_check(
 def _has_all_bits(workload: CheckSpec, reference: Reference, inputs: list[Array]) -> bool:
     """Whether all sums and products, in any order, are whole numbers that are exact.
 
-    A program that hides what it subtracts has three bits less for that.
+    Three bits fewer may be used if the reference hides what it subtracts (`hides_terms`).
     """
     wide = reference.magnitudes(inputs)
     most = 2.0 ** (_exact_bits(workload) - (_HIDDEN_BITS if reference.hides_terms else 0))

@@ -25,8 +25,8 @@ from autotune.ir.visitor import substitute
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction
 from autotune.rules.stage_graph import is_open, length_of, reduction_of
 
-#: Rows that are few: functions have a copy for each number of them, for which it must be no more
-#: than `_MOST` of `lowering/vector/size_cases.py`.
+#: Largest number of rows that counts as few. Functions have a copy for each such number, so it must
+#: be at most `_MOST` of `lowering/vector/size_cases.py`.
 _FEW = 8
 
 

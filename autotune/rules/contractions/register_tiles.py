@@ -305,7 +305,7 @@ def schedule_tiles(
 
 
 def _computed_in_tasks(s: Schedule, panels: Panels, stages: Sequence[Reading]) -> list[te.Tensor]:
-    """Return the stages that tiles alone read, each task a part of its own."""
+    """Return the stages that only tiles read, and of which each task reads its own part."""
     packed = frozenset(panels.reads)  # a tuple would compare expressions by `==`
     own = dict.fromkeys(r.tensor for r in parts_of_tasks(panels.way) if r not in packed)
     return [
@@ -330,7 +330,7 @@ def _sum(
     long = [a for a in reduced if extent(a) > 1]
     wide = way.vector_reads
     if long and way.has_shared_windows:
-        # Steps that read what other rows read follow each other, so that it stays in registers.
+        # Steps that read the same elements as other rows are innermost: these stay in registers.
         inner = sorted(long, key=lambda a: any(way.slides(r, way.rows[0], [a]) for r in wide))
     elif long:
         steps = panels.choices.steps

@@ -1,6 +1,6 @@
-"""NVIDIA GPUs through CuPy, whose only home is this file: devices, loaded kernels, launches.
+"""NVIDIA GPUs through CuPy: devices, loaded kernels, launches. Only this file imports CuPy.
 
-Every way in which driver, CuPy and device may be missing or not fit each other is one clear line.
+If the driver, CuPy or the device is missing, or they do not fit each other, the error is one line.
 """
 
 from __future__ import annotations

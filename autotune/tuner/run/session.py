@@ -36,7 +36,7 @@ AT_A_TIME = 16  # Candidates that are claimed and built before the first of them
 # Candidates left of a batch when the next one is asked for, if the next can be built meanwhile.
 LATE = 4
 
-USUAL_PACE_S = 0.2  # Seconds that a trial is taken to need before there was one.
+USUAL_PACE_S = 0.2  # Assumed seconds of a trial, as long as none was measured.
 MAX_REFUSED = 1000  # Proposals refused in a row after which no legal one is expected any more.
 
 _log = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ class Session:
         self._end_if_exhausted(known)
 
     def _propose(self) -> list[int]:
-        """Return the next batch; if the tuner has no more, claimed ones of other runs."""
+        """Return the next batch; without one, configurations that other runs have claimed."""
         batch = self._batches.next_batch()
         self._exhausted = not batch
         if self._exhausted:
