@@ -13,12 +13,12 @@ from functools import cached_property
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet.builds.builds import Build, Builds
-from autotune.fleet.calls import BROKEN, LOST, Calls, Ended
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice, RunnerCall
 from autotune.fleet.fleet_runner import FAILED, REFUSED
 from autotune.fleet.kinds import Wanted
 from autotune.fleet.peers.default_times import DefaultTimes
+from autotune.fleet.pending_calls import BROKEN, LOST, Calls, Ended
 from autotune.fleet.roster import POLL_S, Roster
 from autotune.fleet.workload_spec import WorkloadSpec
 from autotune.measure.measurer import Measurer

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from autotune.errors import AutotuneError
 from autotune.fleet.builds.builds import Build
-from autotune.fleet.calls import BROKEN
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_candidates import FleetCandidates, failure_of
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import FAILED
 from autotune.fleet.kinds import Wanted
+from autotune.fleet.pending_calls import BROKEN
 from autotune.measure.comparison_rounds import LONGER
 from autotune.measure.local_measurer import CEILING_TIMEOUT_S, STARTING_S
 from autotune.measure.result import MeasureResult

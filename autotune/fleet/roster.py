@@ -14,14 +14,14 @@ from typing import Any
 from autotune.errors import AutotuneError, TargetError, UsageError
 from autotune.fleet import kinds
 from autotune.fleet.builds.builder_task import DeviceFacts
-from autotune.fleet.calls import BROKEN, PROBES, Calls, Ended
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import DONE, made_for
 from autotune.fleet.kinds import Wanted
 from autotune.fleet.package_digest import package_digest
-from autotune.fleet.peers import like_peers
+from autotune.fleet.peers import outliers
 from autotune.fleet.peers.reference_kernel import TIMEOUT_S
+from autotune.fleet.pending_calls import BROKEN, PROBES, Calls, Ended
 from autotune.runtime import environment
 from autotune.target import Target
 
@@ -265,7 +265,7 @@ class Roster:
             return
         for group in self.by_kind(self.ready):
             times = {each.name: each.reference for each in group if each.reference is not None}
-            aside = like_peers.set_aside(times)
+            aside = outliers.set_aside(times)
             for device in group:
                 if device.name in aside:
                     self._fleet.retire(device, f"it is set aside: {aside[device.name]}")

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from autotune.errors import InstantiationError
-from autotune.reuse.doubts import has_other_steps, least_seconds
 from autotune.reuse.grades import Grade, device_grade, same_schedules
+from autotune.reuse.plausibility import has_other_steps, least_seconds
 from autotune.reuse.task_finder import NOT_IN_SPACE, TEMPLATE_CHANGED
 from autotune.task.task import Task
 from records import Record

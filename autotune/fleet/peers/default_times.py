@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autotune.fleet.fleet_device import FleetDevice
-from autotune.fleet.peers import like_peers
+from autotune.fleet.peers import outliers
 from autotune.fleet.roster import LATE_S, Roster
 from autotune.measure.result import MeasureResult
 
@@ -113,6 +113,6 @@ class DefaultTimes:
         found: dict[FleetDevice, str] = {}
         for group in self._roster.by_kind(timed):
             results = {each.name: self._of(each).results for each in group}
-            why = like_peers.set_aside_by_default(results)
+            why = outliers.set_aside_by_default(results)
             found |= {each: why[each.name] for each in group if each.name in why}
         return found
