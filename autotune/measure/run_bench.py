@@ -15,8 +15,8 @@ import numpy as np
 
 from autotune.errors import AutotuneError, CodegenError, UsageError, error_text
 from autotune.measure.candidate import CandidateError, WorkloadDescription, describe
-from autotune.measure.checks.check_cases import Accept, AnswerCheck
 from autotune.measure.checks.check_inputs import Given
+from autotune.measure.checks.check_spec import Accept, AnswerCheck
 from autotune.measure.checks.compare_outputs import OutputCheck
 from autotune.measure.checks.guard_zones import Buffers
 from autotune.measure.checks.prepare_checks import prepare

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.measure.candidate import WorkloadDescription
-from autotune.measure.checks.check_cases import Accept, AnswerCheck, CheckSpec, answer_checks
+from autotune.measure.checks.check_cases import answer_checks
 from autotune.measure.checks.check_inputs import Given, InputSpec
+from autotune.measure.checks.check_spec import Accept, AnswerCheck, CheckSpec
 from autotune.measure.checks.input_uses import InputUse
 from autotune.measure.checks.program_reference import ProgramReference, UnscheduledPrograms
 from autotune.measure.checks.reference import Function, Reference
