@@ -85,8 +85,8 @@ class CallableFunction:
         every = found if isinstance(found, tuple) else (found,)
         if found is not None and not all(any(a is out for out in outputs) for a in every):
             raise UsageError(
-                f"{self.signature.name}: the callable returns {_described(found)}; it is to write "
-                "into its outputs, which it gets after its inputs, or say returns=True"
+                f"{self.signature.name}: the callable returns {_described(found)}; it must write "
+                "into its outputs, which it gets after its inputs, or be given returns=True"
             )
 
     def _checked(self, arrays: Sequence[Any]) -> Sequence[Any]:

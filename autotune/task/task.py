@@ -265,8 +265,8 @@ class Task:
                 continue
             self._late.add(knob.name)
             _log.warning(
-                "%s: knob %r is defined only in configurations that none of those looked at "
-                "beforehand stands for; it keeps its default, %r (define it before such an `if`)",
+                "%s: knob %r is defined only in configurations outside of the sample that was "
+                "explored; it keeps its default, %r (define it before such an `if`)",
                 self.workload,
                 knob.name,
                 knob.value(knob.default),

@@ -141,7 +141,7 @@ class IndexedLog:
         with transaction(self._database, "BEGIN"):
             covered = self._covered_by(self._database)
             if covered is None:
-                raise WrongIndexError("it has become that of another log")
+                raise WrongIndexError("it is of another log now")
             for bucket in buckets:
                 if bucket not in self._buckets:
                     rows = read_bucket(self._database, covered, bucket)

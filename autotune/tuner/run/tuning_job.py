@@ -78,9 +78,9 @@ def check_fleet(
     if has_fleet and measurer != LOCAL:
         raise UsageError("a fleet and a measurer are given: give one of them")
     if devices is not None and not has_fleet:
-        raise UsageError("devices are those of a fleet, and there is none")
+        raise UsageError("devices can only be chosen in a fleet, and there is none")
     if compare_on != ONE and not has_fleet:
-        raise UsageError("finalists are compared on all devices of a fleet, and there is none")
+        raise UsageError("comparing finalists on all devices needs a fleet, and there is none")
 
 
 def check_each(devices: Wanted, any_device: bool) -> None:
