@@ -156,8 +156,8 @@ def _text_of(function: Callable[..., Any]) -> str:
     text = text_of(function)
     if text is None:
         raise UsageError(
-            f"the source of function {function.__name__!r} is not known: write it in a file or cell "
-            "of a notebook, so that worker processes can run it, too"
+            f"the source of function {function.__name__!r} is not known: write it in a file or a "
+            "cell of a notebook, so that worker processes can run it, too"
         )
     return text
 
