@@ -57,7 +57,7 @@ class ResolvedRecords:
     ) -> None:
         self._task = task
         find = lru_cache(maxsize=1 << 16)(self._index_of)
-        # int64 (n,); configuration of each record, -1 where `reasons` says why there is none.
+        # int64 (n,); configuration of each record, -1 if there is none (`reasons` has the reason).
         self.indices: IntArray = np.fromiter(map(find, configs), np.int64, len(configs))
         # Why a record has no loops.
         self.reasons: list[str | None] = [

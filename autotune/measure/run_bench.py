@@ -158,7 +158,7 @@ class RunBench:
     seed: seed of the inputs.
     given: draws realistic inputs, if the template does so itself.
     callable_of: returns the Python callable for some knob values, if the template gives one.
-    accept: says which answers are right, if the template says so itself.
+    accept: the template's own check of answers, if it has one.
 
     UsageError if the template's reference fails or does not fit its outputs, or the device has too
     little memory.

@@ -229,7 +229,7 @@ def _map(axes: Axes, found: Grid, name: str, norm: Any) -> None:
                 axes.add_patch(Rectangle(corner, 1, 1, **frame))
 
 
-# -- what all of them have -----------------------------------------------------------------------
+# -- shared by all pictures ----------------------------------------------------------------------
 
 
 def _figure(width: float, height: float, found: Speeds | Grid) -> Figure:

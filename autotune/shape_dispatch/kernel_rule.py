@@ -1,8 +1,8 @@
 """Learns a rule that picks a kernel by sizes from what shapes lose by each kernel.
 
 A test compares the product of some sizes with a limit. What is learnt is judged by the time that is
-lost, not by how often the best kernel is picked: where two kernels are as good as each other, it
-does not matter which of them it is.
+lost, not by how often the best kernel is picked: if two kernels are equally fast for a shape,
+either may be picked.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def prepare(
     reference: the template's, a function of the input arrays.
     unscheduled: the program without a schedule; asked where there is no reference.
     given: draws realistic inputs, if the template does so itself.
-    accept: says which answers are right, if the template says so itself.
+    accept: the template's own check of answers, if it has one.
 
     UsageError if the reference fails, or does not fit the outputs.
     """

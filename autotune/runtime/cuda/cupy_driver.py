@@ -148,7 +148,7 @@ def limits_of(number: int) -> GpuLimits:
 def facts_of(number: int) -> dict[str, Any]:
     """Describe a GPU: "name", "arch", "multiprocessors", "l2_bytes" and "memory_bytes".
 
-    "max_mhz", its highest clock, is among it where the driver tells it.
+    There is also "max_mhz", its highest clock, if the driver reports it.
 
     Raises TargetError as `checked_device`.
     """
@@ -239,7 +239,7 @@ class LoadedKernel:
         #: As given.
         self.device = checked_device(device)
         self.symbol = symbol
-        #: What it takes, as the compiler tells.
+        #: Its resources, from the compiler's report.
         self.usage: Usage = cubin.kernels[symbol]
         self._dynamic_bytes = 0
         with cupy().cuda.Device(device) as used:

@@ -54,12 +54,12 @@ class Session:
         are never repeated, unless an earlier version of the template made them.
     seed: recorded with each measurement.
     job: what events call this workload.
-    weight: how much its time matters beside that of other workloads, > 0.
+    weight: weight of its time against those of other workloads, > 0.
     clock: returns monotonic seconds.
     any_device: whether records from other devices count as trials, too.
 
-    UsageError if the tuner has no estimate for patience, or the workload cannot be held against its
-    goal.
+    UsageError if the tuner has no estimate for patience, or the goal does not apply to the
+    workload.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class Session:
         self._no_finals = ""
         self._exhausted = False
         self._deferred: list[int] = []
-        # Proposals that were not built because they are the program of others, and those of them
-        # that wait for the results of these.
+        # Copies: proposals that were not built because another one has the same program; and the
+        # copies that wait for the result of an original, by its index.
         self._aside: set[int] = set()
         self._waiting: defaultdict[int, list[int]] = defaultdict(list)
         self._copies = Copies(task) if measurer.reuses_code else None

@@ -51,7 +51,7 @@ class TuningRequest:
     transfer: Sequence[str | PathLike[str]] = ()  # Logs of other workloads to learn from.
     storage: str | None = None  # URL of an Optuna storage that mirrors the trials.
     any_device: bool = False  # Whether records from other devices count as trials.
-    weight: float = 1.0  # How much its time matters beside that of others, > 0.
+    weight: float = 1.0  # Weight of its time against those of other workloads, > 0.
     label: str = ""  # What events call it; "" for a workload that is alone.
     cost_model: CostModelChoice = XGBOOST  # Of the model tuner.
     features: FeaturesChoice = LOOPS  # What it reads of candidates.
@@ -156,9 +156,9 @@ def make_measurer(
 
 
 def make_prior(request: TuningRequest) -> TransferPrior | None:
-    """Return what other logs say of a workload's space; None if there are none.
+    """Return a prior learned from the logs in `transfer`; None if there are none.
 
-    TransferError if nothing can be learnt from them.
+    TransferError if nothing can be learned from them.
     """
     if not request.transfer:
         return None
