@@ -109,20 +109,20 @@ def panels_of(
     tiles = stages.tiles()
     folds = _folds(way, tiles, len(rows)) if way.sums is not None else []
     return Panels(
-        way,
-        tuple(stages.panels.values()),
-        tuple(stages.panels),
-        tuple(stages.converted.values()),
-        tiles,
-        tuple(folds),
-        stages.result(folds[-1] if folds else tiles),
-        rows,
-        columns,
-        most_rows,
-        most_columns,
-        choices,
-        streams,
-        in_tasks,
+        way=way,
+        packed=tuple(stages.panels.values()),
+        reads=tuple(stages.panels),
+        converted=tuple(stages.converted.values()),
+        tile=tiles,
+        folds=tuple(folds),
+        result=stages.result(folds[-1] if folds else tiles),
+        rows=rows,
+        columns=columns,
+        most_rows=most_rows,
+        most_columns=most_columns,
+        choices=choices,
+        streams=streams,
+        in_tasks=in_tasks,
     )
 
 

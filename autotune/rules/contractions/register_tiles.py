@@ -182,16 +182,18 @@ def _choices(
     height = max(math.prod(g.size for g in way.rows) for way in ways)
     tall = math.prod(best.rows.values())
     lengths = [n for way in ways for n in [m for m in map(extent, way.reduced) if m > 1][-1:]]
+    wide, high = _likely_block(best, registers.threads, packs_in_tasks)
     return Choices(
-        tuple(n for n in _WIDTHS if n <= most),
-        tuple(dict.fromkeys(min(most, 2 * -(-most // (2 * parts))) for parts in _PARTS)),
-        tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
-        tuple(n for n in _STEPS if n <= max(lengths, default=1)),
-        tuple(n for n in _BLOCKS if n < 2 * most),
-        tuple(n for n in _BLOCKS if n < 2 * height),
-        *_likely_block(best, registers.threads, packs_in_tasks),
-        spare_registers(registers.count, tall, best.vectors),
-        frozenset(group for group, rows in best.rows.items() if group.size % rows),
+        vectors=tuple(n for n in _WIDTHS if n <= most),
+        long=tuple(dict.fromkeys(min(most, 2 * -(-most // (2 * parts))) for parts in _PARTS)),
+        rows=tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
+        steps=tuple(n for n in _STEPS if n <= max(lengths, default=1)),
+        block_columns=tuple(n for n in _BLOCKS if n < 2 * most),
+        block_rows=tuple(n for n in _BLOCKS if n < 2 * height),
+        likely_columns=wide,
+        likely_rows=high,
+        likely_room=spare_registers(registers.count, tall, best.vectors),
+        ragged=frozenset(group for group, rows in best.rows.items() if group.size % rows),
     )
 
 
