@@ -1,6 +1,6 @@
 """Names of observers, so that programs can import them; `tune_kernel` refuses observers.
 
-In: nothing. Out: a base class. `observer.py` has the same class under its other module name.
+In: nothing. Out: a base class. Read `observer.py`, its other module name in Kernel Tuner.
 """
 
 from __future__ import annotations
