@@ -59,8 +59,8 @@ def time_interleaved(
     The speed of a machine wanders by some percent within a tenth of a second, for all kernels
     alike. So a kernel's cost is what is left of its turns when what they have in common with the
     other turns of the same lap is taken out, by a median polish (Tukey, 1977) of their logarithms;
-    the lower quartile of the laps is added again. Turns that take `SLOWER` times as long as the lower
-    quartile of their kernel do not count.
+    the lower quartile of the laps is added again. Turns that take more than `SLOWER` times as long
+    as the lower quartile of their kernel do not count.
 
     calls: runs each kernel once. Each has been called before.
     seconds: how long all of it should take: every kernel has at least one turn.
