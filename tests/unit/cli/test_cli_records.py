@@ -179,6 +179,8 @@ def test_a_summary_tells_devices_of_one_name_apart(tmp_path, said):
         "Other CPU, 4 threads",
     ]
     assert "5 records of 1 workload on 4 devices (Some CPU, 4 threads, model 6/85: 2;" in text
+    _, text, _ = said("diff", log, log_of(log.with_name("empty.jsonl")), "--brief")
+    assert "made(n=64) on llvm, Some CPU, 4 threads, model 6/85\n" in text
 
 
 def test_templates_that_are_here_or_named_are_not_gone(said, tmp_path):
