@@ -36,7 +36,15 @@ from autotune.ir.stmt import (
     seq,
     split_allocations,
 )
-from autotune.ir.visitor import StmtRewriter, all_loads, all_written, transform, walk
+from autotune.ir.visitor import (
+    StmtRewriter,
+    all_loads,
+    all_written,
+    stmt_exprs,
+    transform,
+    walk,
+    walk_expr,
+)
 from autotune.lowering.nest.double_buffering import together
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
@@ -82,6 +90,7 @@ class _Loops(StmtRewriter):
         fetched = [f for f in fetched if all(all_written(f).isdisjoint(w) for w in others)]
         if not fetched or len(fetched) == len(parts):
             return loop
+        fetched.sort(key=_work)
         copies = [part for part in fetched if self._is_copied(part)]
         copied = together(seq(*copies))
         registers: list[Buffer] = []
@@ -112,6 +121,14 @@ class _Loops(StmtRewriter):
             or (isinstance(stmt, For) and isinstance(stmt.extent, Const))
             for stmt in walk(part)
         ) and all(load.buffer in self.given for load in all_loads(part))
+
+
+def _work(part: Stmt) -> int:
+    """Return how many expressions are computed for the accesses of a statement.
+
+    Loads whose addresses are known sooner are started sooner.
+    """
+    return len({node for stmt in walk(part) for e in stmt_exprs(stmt) for node in walk_expr(e)})
 
 
 def _parts(body: Stmt) -> Iterator[Stmt]:

@@ -22,13 +22,11 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Expr, Read
 from autotune.ir.visitor import ReadRewriter, free_vars
 from autotune.rules.gpu.fusion_plan import long_axes
-from autotune.rules.gpu.thread_loops import bind
+from autotune.rules.gpu.thread_loops import BANKS, bind
 from autotune.rules.stage_graph import extent, reads_in, written_out
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp
 
-#: Bytes of all banks of shared memory.
-_BANKS: Final = 128
 #: Threads of a block.
 _THREADS: Final = 256
 #: Least length of a transposed axis, in vectors.
@@ -72,7 +70,7 @@ def transposed_reads(tail: te.Tensor, vector_bytes: int) -> Transposed | None:
                 and not any(length % n for length in lengths))  # fmt: skip
     if min(lengths) < _LEAST * lanes:
         return None
-    return Transposed(down, lanes, _BANKS // size, frozenset(sources))
+    return Transposed(down, lanes, BANKS // size, frozenset(sources))
 
 
 class SwizzledTiles:
