@@ -7,6 +7,7 @@ of its weights and its windows, which are formed while they are loaded.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -280,7 +281,21 @@ def _operand(
     batch = [extent(axis) for axis in product.batch]
     name = f"{product.tensor.name}_{read.tensor.name}{number}.shared"
     tensor = te.compute((*batch, *shape), body, name=name)
-    return Operand(tensor, way, steps_last, _run(product, read, way) % 2 == 0), kept
+    in_vectors = _run(product, read, way) % 2 == 0
+    in_windows = not (steps_last or in_vectors or _is_flat(product, read))
+    return Operand(tensor, way, steps_last, in_vectors, in_windows), kept
+
+
+def _is_flat(product: Product, read: Read) -> bool:
+    """Whether the steps of a product, as one number, are multiplied by a number in an address."""
+    at: Poly = {}
+    for index, size in zip(read.children, read.tensor.shape, strict=True):
+        at = add({term: scale * int(size) for term, scale in at.items()}, to_poly(index))
+    strides = [(at.get((axis.var,), 0), extent(axis)) for axis in product.steps if extent(axis) > 1]
+    return all(
+        outer == inner * length
+        for (outer, _), (inner, length) in itertools.pairwise(strides)
+    )
 
 
 def _within(product: Product, read: Read, guards: Iterable[Expr]) -> list[Expr]:
