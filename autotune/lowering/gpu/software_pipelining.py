@@ -290,9 +290,9 @@ class _Cut:
         found = _guarded_load(store.value)
         if found is None or not any(map(self._is_costly, (*found.conditions, found.first))):
             return store
-        if _length(found.load.buffer) > _MOST:
-            return store
         stem, lanes = store.buffer.name.removesuffix(".next"), store.index.lanes
+        if _length(found.load.buffer) > _MOST or (lanes > 1 and not found.differs):
+            return store  # vectors move as a whole only if their address can be seen
         at, place = self._local(f"{stem}.at", found.first.dtype, loops, found.first.lanes)
         known: Expr = Load(at, place)
         stored = [Store(at, place, found.first)]
@@ -332,6 +332,11 @@ class _GuardedLoad:
     first: Expr
     conditions: list[Expr]
     otherwise: Expr
+
+    @property
+    def differs(self) -> bool:
+        """Whether conditions differ between lanes, which are loaded one by one then."""
+        return any(isinstance(node, Ramp) for e in self.conditions for node in walk_expr(e))
 
 
 def _guarded_load(value: Expr) -> _GuardedLoad | None:

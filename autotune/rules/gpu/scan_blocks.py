@@ -39,7 +39,7 @@ from autotune.rules.gpu.thread_loops import BANKS, MULTIPROCESSORS, bind, lane_c
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.reductions.split_reductions import joined, partial_results
 from autotune.rules.scans.cells import Cell, cell_of, is_contraction
-from autotune.rules.stage_graph import extent
+from autotune.rules.stage_graph import extent, reads_in
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.target import Target
@@ -281,10 +281,14 @@ class BlockScan:
         return thread
 
     def _lanes(self, tensor: te.Tensor) -> int:
-        """Return the elements of a vector, of which each thread has one at least."""
+        """Return the elements of a vector, of which each thread has one at least.
+
+        Those that it is computed from move together, too.
+        """
         last, op = tensor.op.axis[-1], tensor.op
+        widest = max((tensor.dtype, *(r.dtype for r in reads_in(op))), key=dtypes.itemsize)
         length = math.gcd(self._length(op, last), extent(last))
         elements = math.prod(self._length(op, axis) for axis in self._own(op))
-        counts = lane_counts(self.target, tensor.dtype)
+        counts = lane_counts(self.target, widest)
         usable = (n for n in counts if length % n == 0 and n * self.threads <= elements)
         return max(usable, default=1)
