@@ -6,6 +6,7 @@ a reduction of any kind.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,14 +29,19 @@ _ALONG: Final = 256
 
 
 def goes_along(tensor: te.Tensor) -> bool:
-    """Whether adjacent steps of a reduction are adjacent in memory, and its elements are not."""
+    """Whether adjacent steps of a reduction are adjacent in memory, and its elements are not.
+
+    The largest tensor that it reads decides.
+    """
     body = reduction_of(tensor)
     step, elements = steps_of(body)[-1].var, {axis.var for axis in tensor.op.axis}
-    last = [to_poly(r.children[-1]) for r in reads_of(body) if r.children]
-    return any(
-        any(step in _variables(term) for term in index)
-        and all(abs(n) >= WARP for term, n in index.items() if elements & _variables(term))
-        for index in last
+    found = [r for r in reads_of(body) if r.children]
+    if not found:
+        return False
+    largest = max(found, key=lambda read: math.prod(map(int, read.tensor.shape)))
+    index = to_poly(largest.children[-1])
+    return any(step in _variables(term) for term in index) and all(
+        abs(n) >= WARP for term, n in index.items() if elements & _variables(term)
     )
 
 
