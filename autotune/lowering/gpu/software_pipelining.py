@@ -124,7 +124,7 @@ class _Loops(StmtRewriter):
             return loop
         around, inner = split_allocations(loop.body)
         parts = list(_parts(inner))
-        fetched = [part for part in parts if self._is_fetch(part)]
+        fetched = [part for part in parts if self._is_fetch(part, loop.var)]
         others = [all_written(part) for part in parts if not any(part is f for f in fetched)]
         # What a loop inside fills further is needed in that loop, in this iteration.
         fetched = [f for f in fetched if all(all_written(f).isdisjoint(w) for w in others)]
@@ -159,10 +159,16 @@ class _Loops(StmtRewriter):
     def _is_copied(self, part: Stmt) -> bool:
         return all(buffer.name in self.copied for buffer in all_written(part))
 
-    def _is_fetch(self, part: Stmt) -> bool:
-        """Whether a statement only fills marked buffers from memory that is not written."""
+    def _is_fetch(self, part: Stmt, var: Var) -> bool:
+        """Whether a statement only fills marked buffers from memory that is not written.
+
+        Iterations of the loop over a variable fill one half and the other in turns. If a loop of
+        one iteration was removed, what it read is filled for the present iteration of this one.
+        """
         stored = all_written(part)
         if not stored or any(buffer.name not in self.marked for buffer in stored):
+            return False
+        if any(isinstance(s, Store) and var not in set(free_vars(s.index)) for s in walk(part)):
             return False
         return all(
             isinstance(stmt, (Store, If, Seq))
