@@ -181,9 +181,10 @@ def _elements(stmt: Stmt) -> float:
     """Return how many elements a statement stores."""
     if isinstance(stmt, Store):
         return stmt.index.lanes
-    total = sum(map(_elements, child_stmts(stmt)))
-    is_known = isinstance(stmt, For) and isinstance(stmt.extent, Const)
-    return total * float(stmt.extent.value) if is_known else total
+    total: float = sum(map(_elements, child_stmts(stmt)))
+    if isinstance(stmt, For) and isinstance(stmt.extent, Const):
+        total *= int(stmt.extent.value)
+    return total
 
 
 def _parts(body: Stmt) -> Iterator[Stmt]:

@@ -15,25 +15,15 @@ from support.slow_cases import slow
 import autotune
 from autotune import rules, te
 from autotune.codegen.cuda.cuda_source import emit
-from autotune.ir.evaluate.interpreter import evaluate
 from autotune.ir.expr import Call, Const, Expr, Load
 from autotune.ir.stmt import Allocate, For, If, LoopKind, Stmt, Store
-from autotune.ir.visitor import (
-    child_stmts,
-    free_vars,
-    stmt_exprs,
-    substitute,
-    walk,
-    walk_expr,
-    written,
-)
+from autotune.ir.visitor import child_stmts, walk, walk_expr, written
 from autotune.lowering.gpu.finalise_kernels import split_kernels
 from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template
 from autotune.trace.template_knobs import Knobs
-from benchmarks.warp_addresses import worst_conflict
 
 Made = tuple[list[te.Tensor], list[te.Tensor]]
 TARGET = Target.of("cuda -arch=sm_90 -on=cpu")
@@ -322,58 +312,6 @@ def test_windows_are_loaded_in_whole_vectors_whatever_the_size_of_the_image(side
     loop = emit(task.final_of({})).text.partition("_k_o = 0")[2].partition("+=")[0]
     assert loop.count("pack<4>(&X[") == loop.count("pack<4>(&F[") == 1
     assert not re.search(r" [XF]\[", loop)
-
-
-def few_rows(m: int, n: int, k: int) -> Made:
-    X, W = given(m, k), given(k, n, name="W")
-    r = te.reduce_axis((0, k), name="r")
-    return [X, W], [te.compute((m, n), lambda i, j: te.sum(X[i, r] * W[r, j], axis=r), name="Y")]
-
-
-@pytest.mark.parametrize("m", [1, 3])
-def test_a_large_matrix_is_read_along_its_rows_whatever_it_is_multiplied_by(m: int) -> None:
-    check(few_rows, lambda x, w: x @ w, m, 1100, 1000)
-    function = task_of(few_rows, m, 1100, 1000).final_of({})
-    assert ("W1_shared" in emit(function).text) == (m > 1)  # in tiles, which are read once
-    first = split_kernels(function)[0]
-    (warp,) = {
-        loop.var
-        for loop in walk(first.function.body)
-        if isinstance(loop, For) and loop.thread_tag == "threadIdx.x"
-    }
-    loads = [
-        load.index
-        for stmt in walk(first.function.body)
-        for expr in stmt_exprs(stmt)
-        for load in walk_expr(expr)
-        if isinstance(load, Load) and load.buffer.name == "W" and load.index.lanes == 1
-    ]
-    assert bool(loads) == (m == 1)
-    for index in loads:  # by threads side by side
-        place = substitute(index, {v: Const(0, v.dtype) for v in free_vars(index) if v is not warp})
-        assert set(np.diff([evaluate(place, {warp: n}) for n in range(4)])) == {1}
-
-
-def test_sums_of_pieces_of_a_row_are_computed_by_threads_side_by_side() -> None:
-    task = Task.from_reference("cumsum", {"m": 2, "n": 40_000, "axis": 1}, "cuda -arch=sm_90")
-    first = split_kernels(task.final(task.default_index))[0]
-    blocks = math.prod(int(n.value) for n in first.grid if isinstance(n, Const))
-    assert blocks == 2 * -(-40_000 // 4096)
-
-
-@pytest.mark.parametrize(
-    ("name", "args"),
-    [
-        ("attention", {"b": 1, "heads": 8, "s": 256, "d": 64}),
-        ("attention", {"b": 1, "heads": 8, "s": 256, "d": 64, "dtype": "float16"}),
-        ("transpose", {"m": 130, "n": 37, "dtype": "int8"}),
-        ("transpose", {"m": 99, "n": 55, "dtype": "float16"}),
-        ("cumsum", {"m": 64, "n": 100_000, "axis": 1}),
-    ],
-)
-def test_threads_meet_in_no_bank_of_shared_memory(name: str, args: dict[str, Any]) -> None:
-    task = Task.from_reference(name, args, "cuda -arch=sm_90")
-    assert {worst_conflict(k) for k in split_kernels(task.final(task.default_index))} == {1.0}
 
 
 def normed(m: int = 6, n: int = 40) -> Made:
