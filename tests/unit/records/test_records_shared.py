@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from support.made_records import CPU, made
+from support.sample_records import CPU, made
 
 from records import Entry, Journal, RecordStore
 from records.storage.shared_journal import SharedJournal
