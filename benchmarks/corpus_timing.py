@@ -32,7 +32,7 @@ import numpy as np
 from corpus_report import ROOF
 
 from autotune.builder import BuiltFunction, build_task
-from autotune.cli.options.task_arguments import load_log, task_with, template_of
+from autotune.cli.options.task_arguments import task_with, template_of
 from autotune.ir import dtypes
 from autotune.measure.roofline import fastest
 from autotune.reuse import choose
@@ -42,6 +42,8 @@ from autotune.runtime.cpu.cpu_device import CpuDevice
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 from autotune.task.task import Task
+from records import RecordStore
+from records.formats import load_own
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = Callable[[], object]
@@ -160,7 +162,7 @@ def compare(request: Request) -> dict[str, Any]:
     target = Target.parse(request.target)
     template = template_of(request.template, target)
     task = task_with(template, request.template, *settings, target, constant=request.constant)
-    records = load_log(request.log)
+    records = load_own(RecordStore(request.log), must_exist=True)
     if choose(task, records) is None:
         raise LookupError("the log holds no valid record")
     inputs, outputs = arrays_of(task)
