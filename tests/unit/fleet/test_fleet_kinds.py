@@ -189,11 +189,6 @@ def test_the_only_kind_needs_no_name(tmp_path):
     assert _labels(FakeCluster("a", "b"), tmp_path, (16, "", "each")) == [(0, "")]
 
 
-def test_a_cluster_without_such_devices_is_a_mistake(tmp_path):
-    with pytest.raises(UsageError, match="fleet auto: it has no node with a CPU"):
-        _labels(FakeCluster(), tmp_path, (16, "", "each"))
-
-
 def test_calls_with_one_result_do_not_take_each_kind():
     with pytest.raises(UsageError, match=r"tune: each kind .* call tune_job"):
         tune("matmul", SIZES, fleet="auto", devices="each")
