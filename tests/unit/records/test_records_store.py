@@ -298,19 +298,6 @@ def test_a_log_replaced_while_waiting_for_its_lock_is_opened_again(store, tmp_pa
     assert indices(RecordStore(moved)) == [1]
 
 
-def test_reading_and_querying_load_nothing_heavy():
-    code = (
-        "import sys, records, search_spaces\n"
-        "heavy = {'pandas', 'xgboost', 'optuna', 'autotune', 'pickle5'} & set(sys.modules)\n"
-        "print(sorted(heavy))\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
-    assert out.stdout.strip() == "[]"
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files left open
 @pytest.mark.parametrize(
     "use",
