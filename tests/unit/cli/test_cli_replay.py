@@ -1,21 +1,17 @@
 """`autotune replay run` and `compare`: tables, JSON, pictures, and mistakes in one line."""
 
-import contextlib
 import itertools
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
+import psutil
 import pytest
+from support.footprint import alive, wait_for
 
 from autotune.cli.main import main
 from autotune.cli.options.multi_value_options import expand_lists
-
-T = TypeVar("T")
 
 NAMES = ["block_size_x", "tile", "use_shmem"]
 
@@ -177,32 +173,13 @@ def test_processes_of_a_comparison_end_with_it_however_it_ends(folder):
         [sys.executable, "-m", "autotune", "replay", *words], stderr=subprocess.DEVNULL
     )
     try:
-        workers = wait_for(lambda: [p for p in children(run.pid) if "spawn_main" in command(p)])
+        own = psutil.Process(run.pid)
+        wait_for(lambda: any("spawn_main" in " ".join(p.cmdline()) for p in own.children()))
+        workers = own.children()
     finally:
         run.kill()
         run.wait()
-    assert wait_for(lambda: not any("spawn_main" in command(p) for p in workers))
-
-
-def children(pid: int) -> list[int]:
-    """Return the processes that a process has started."""
-    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def command(pid: int) -> str:
-    """Return the command line of a process; empty once it has ended."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    return ""
-
-
-def wait_for(condition: Callable[[], T], seconds: float = 60.0) -> T:
-    """Return what a condition gives once it is true."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "nothing came of it"
-        time.sleep(0.05)
-    return found
+    wait_for(lambda: not any(map(alive, workers)))
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,7 @@ from autotune.measure.candidate import CandidateError
 WORKLOADS = list(workloads())
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def refused(workload: Workload, seed: int) -> list[str]:

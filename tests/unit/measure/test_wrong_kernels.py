@@ -14,9 +14,7 @@ from autotune.measure.run_bench import RunBench
 WORKLOADS = [*workloads(), *layers()]
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def verdict(bench: RunBench, kernel: Fake) -> MeasureErrorNo | None:

@@ -23,11 +23,6 @@ def entry(index, template="aa"):
 
 
 @pytest.fixture
-def store(tmp_path):
-    return RecordStore(tmp_path / "log.jsonl")
-
-
-@pytest.fixture
 def two(store):
     store.append([make(99)])
     return Journal(store), Journal(store)

@@ -14,11 +14,6 @@ def make(index, template="aa", cost=1e-3):
     return made(index, cost, workload=workload, fingerprints={"template": template})
 
 
-@pytest.fixture
-def store(tmp_path):
-    return RecordStore(tmp_path / "log.jsonl")
-
-
 def test_news_is_told_once_and_without_what_was_added_here(store):
     store.append([make(0), make(1)])
     journal = Journal(store)

@@ -23,11 +23,6 @@ def make(index, note=""):
     return made(index, config={"index": index, "values": {"note": note}})
 
 
-@pytest.fixture
-def store(tmp_path):
-    return RecordStore(tmp_path / "log.jsonl")
-
-
 def indices(store):
     return [record.index for record in store.load()]
 

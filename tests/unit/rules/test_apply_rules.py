@@ -9,18 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.bare_computations import template_of
 from support.legal_configurations import TRIED
 
 import autotune
-from autotune import rules, te, tile
+from autotune import te, tile
 from autotune.builder import BuiltFunction
 from autotune.operators.tile_template import arguments_of, tile_template
-from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.template import Template
 from autotune.tile.binding.bound_program import TensorType
-from autotune.trace.template_knobs import Knobs
 
 Made = tuple[list[te.Tensor], list[te.Tensor]]
 
@@ -50,15 +48,6 @@ def sums_down(m: int = 6, n: int = 40) -> Made:
     update = te.compute((m, n), lambda t, j: state[t - 1, j] + X[t, j], name="update")
     S = te.scan(init, update, state, name="S")
     return [X], [te.compute((m, n), lambda i, j: S[i, j] * 2.0, name="Y")]
-
-
-def template_of(made: Callable[[], Made]) -> Template:
-    def instance(cfg: Knobs) -> Any:
-        inputs, outputs = made()
-        schedule = rules.schedule(cfg, outputs)
-        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
-
-    return Template("computation", "llvm", instance)
 
 
 REFERENCES: dict[Callable[[], Made], Callable[..., Any]] = {

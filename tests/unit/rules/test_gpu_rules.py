@@ -5,25 +5,24 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from support import bare_computations
 from support.legal_configurations import TRIED
 from support.slow_cases import slow
 
 import autotune
-from autotune import rules, te
+from autotune import te
 from autotune.codegen.cuda.cuda_source import emit
 from autotune.ir.expr import Call, Const, Expr, Load
 from autotune.ir.stmt import Allocate, For, If, LoopKind, Stmt, Store
 from autotune.ir.visitor import child_stmts, walk, walk_expr, written
 from autotune.lowering.gpu.finalise_kernels import split_kernels
-from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.template import Template
-from autotune.trace.template_knobs import Knobs
 
 Made = tuple[list[te.Tensor], list[te.Tensor]]
 TARGET = Target.of("cuda -arch=sm_90 -on=cpu")
@@ -31,13 +30,7 @@ TARGET = Target.of("cuda -arch=sm_90 -on=cpu")
 
 def task_of(made: Callable[..., Made], *args: Any, target: Target = TARGET) -> Task:
     """Return the task of a computation, scheduled by rules."""
-
-    def instance(cfg: Knobs) -> Any:
-        inputs, outputs = made(*args)
-        schedule = rules.schedule(cfg, outputs)
-        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
-
-    return Task(Template("computation", "cuda", instance), {}, target)
+    return bare_computations.task_of(partial(made, *args), target)
 
 
 def check(made: Callable[..., Made], expected: Callable[..., Any], *args: Any) -> None:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from support import bare_computations
 from support.legal_configurations import TRIED
 from support.slow_cases import slow, slow_if
 
 import autotune
-from autotune import rules, te
+from autotune import te
 from autotune.rules import streamed_stores
-from autotune.rules.apply_rules import scheduled_outputs
 from autotune.system import host
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.template import Template
-from autotune.trace.template_knobs import Knobs
 
 Made = tuple[list[te.Tensor], list[te.Tensor]]
 Array = npt.NDArray[Any]
@@ -155,12 +154,7 @@ CASES: list[tuple[Callable[..., Made], tuple[Any, ...], Callable[[Array], Any], 
 
 
 def task_of(made: Callable[..., Made], args: tuple[Any, ...], target: Target = HERE) -> Task:
-    def instance(cfg: Knobs) -> Any:
-        inputs, outputs = made(*args)
-        schedule = rules.schedule(cfg, outputs)
-        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
-
-    return Task(Template("computation", "llvm", instance), {}, target)
+    return bare_computations.task_of(partial(made, *args), target)
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.bare_computations import template_of
 from support.legal_configurations import TRIED
 from support.slow_cases import slow_if
 
 import autotune
-from autotune import rules, te
-from autotune.rules.apply_rules import scheduled_outputs
+from autotune import te
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.template import Template
-from autotune.trace.template_knobs import Knobs
 
 Made = tuple[list[te.Tensor], list[te.Tensor]]
 
@@ -317,15 +315,6 @@ REFERENCES: dict[Callable[[], Made], Callable[..., Any]] = {
     blocked_product_of_keys_last: blocked_reference,
     blocked_product_of_all: lambda q, k, v: blocked_reference(q, k, v, causal=False),
 }
-
-
-def template_of(made: Callable[[], Made]) -> Template:
-    def instance(cfg: Knobs) -> Any:
-        inputs, outputs = made()
-        schedule = rules.schedule(cfg, outputs)
-        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
-
-    return Template("computation", "llvm", instance)
 
 
 #: Those that are much like another one.

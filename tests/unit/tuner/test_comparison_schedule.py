@@ -85,11 +85,6 @@ def task():
     return Task.from_reference(f"{FAULTY}:plain", {"n": 64})
 
 
-@pytest.fixture
-def store(tmp_path):
-    return RecordStore(tmp_path / "log.jsonl")
-
-
 def run(task, store, measurer, trials=40, seconds=None, events=None, **limits):
     session = Session(
         task, measurer, GridTuner(task.space, 0), store, 0, Limits(trials, **limits),
