@@ -84,34 +84,27 @@ class Contenders(Protocol):
 
     def clock(self, call: Call, number: int) -> float:
         """Return the seconds that so many calls in a row take."""
-        ...
 
     def ours(self, built: BuiltFunction) -> Call:
         """Return a call of a built function."""
-        ...
 
     def libraries(self) -> dict[str, Call | str]:
         """Return calls of the libraries by their names; for one that is left out, why."""
-        ...
 
     def roof(self) -> tuple[Call, float] | None:
         """Return what bounds the work (roofline): a call, and how many of it the work is.
 
         None if tuning measures it as well as it can be.
         """
-        ...
 
     def clear(self) -> None:
         """Spoil the outputs."""
-        ...
 
     def results(self, made: object) -> list[Array]:
         """Return copies of the results of a call that has returned `made`."""
-        ...
 
     def is_slow(self) -> bool:
         """Whether the device is slower now than it has been."""
-        ...
 
 
 @dataclass(frozen=True)
