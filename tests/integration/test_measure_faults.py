@@ -89,15 +89,6 @@ def test_faulty_candidates_one_after_the_other_are_labelled_and_those_beside_are
         assert_labelled(config.values["fault"], bad)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_faulty_candidate_is_labelled_and_the_others_are_measured(fault):
-    (_, before), (_, bad), (_, after) = measure("faulty", {"faults": f"none,{fault}"}, [0, 2, 1])
-    assert before.ok
-    assert after.ok
-    assert_labelled(fault, bad)
-
-
 def assert_labelled(fault, bad):
     code, stage, words = FAULTS[fault]
     assert (bad.error.code, bad.error.stage) == (code, stage)
