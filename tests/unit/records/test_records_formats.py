@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from support.foreign_logs import TASK, autotvm_1, autotvm_2
+from support.foreign_logs import TASK, autotvm_1, autotvm_2, kernel_tuner
 
 from records import Record, RecordError, RecordStore
 from records.formats import foreign_format, load_own, parse_any
@@ -12,16 +12,7 @@ from records.formats import foreign_format, load_own, parse_any
 
 def cache(entries: dict[str, dict], **changes) -> str:
     """Return a Kernel Tuner cache file over the knobs x and kind."""
-    document = {
-        "device_name": "Card",
-        "kernel_name": "add",
-        "problem_size": [64, 64],
-        "tune_params_keys": ["x", "kind"],
-        "tune_params": {"x": [1, 2, 4], "kind": ["a", "b"]},
-        "objective": "time",
-        "cache": entries,
-    }
-    return json.dumps({**document, **changes})
+    return json.dumps({**kernel_tuner(0)[0], "cache": entries, **changes})
 
 
 def entry(x: int, kind: str, time: object, **more) -> dict:
