@@ -29,7 +29,7 @@ from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.replay.replay_tuner import replay
 from records import Journal, Record, RecordError, RecordStore, RecordWarning, summary
-from records.formats import parse_any, read_any, stream_any
+from records.formats import read_any, stream_any
 from records.record_errors import NewerSchemaError
 from search_spaces import SpaceError
 from support.fake_measurer import FakeMeasurer, run
@@ -300,12 +300,3 @@ def _replay(records: list[Record]) -> None:
         found = recordings(largest, "name")
     for recording in found[:2]:
         replay(recording, make_tuner("random", recording.space, 0), 8)
-
-
-def parses(data: bytes) -> bool:
-    """Return whether the content of a file is measurements."""
-    try:
-        parse_any(data, "file")
-    except RecordError:
-        return False
-    return True
