@@ -45,7 +45,7 @@ def best(
     return next(iter(ranked(select(records, template, args, target, constant))), None)
 
 
-R = TypeVar("R", Record, Outline)
+R = TypeVar("R", bound=Record | Outline)
 
 
 def finals(records: Iterable[R]) -> list[R]:
