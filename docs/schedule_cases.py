@@ -419,6 +419,17 @@ SCANS = [
         's[update].pragma(j, "prefetch_steps", 2)',
     ),
     Primitive(
+        's[B].pragma(axis, "prefetch", n)',
+        add_one,
+        's[B].pragma(i, "prefetch", 1)',
+        "On CPUs, with each vector of an input that the stage reads, the vector that is read `n` "
+        "iterations later is prefetched into the nearest cache; of the statements that load it, "
+        "those do so that compute most. The loops do not change.",
+        "It is for an axis of the computation that is neither split nor fused; the value must be a "
+        "whole number of at least 0 (or a knob).",
+        's[B].pragma(s[B].split(j, factor=4)[1], "prefetch", 1)',
+    ),
+    Primitive(
         's[B].pragma(axis, "num_threads", n)',
         add_one,
         's[B].parallel(i)\ns[B].pragma(i, "num_threads", 2)',

@@ -15,6 +15,16 @@ from autotune.ir.expr import Buffer, Expr, SizeVar, Var
 
 
 @dataclass(frozen=True)
+class Prefetch:
+    """A hint for loads of consecutive elements: which others are likely to be loaded soon."""
+
+    #: How far behind they are, in elements.
+    distance: Expr
+    #: Cache that they are wanted in: 1, the nearest, or 2.
+    level: int
+
+
+@dataclass(frozen=True)
 class FunctionInfo:
     """Facts and hints that lowering hands on to later passes and code generators.
 
@@ -39,8 +49,8 @@ class FunctionInfo:
     #: stored past the caches: a memory-bound kernel is up to twice as fast, but partial lines are
     #: much slower.
     nontemporal: frozenset[str] = frozenset()
-    #: Prefetch distance of each buffer in elements.
-    prefetch_distances: Mapping[str, Expr] = field(default_factory=dict)
+    #: What is prefetched with each load of a buffer.
+    prefetches: Mapping[str, Prefetch] = field(default_factory=dict)
     #: The requested number, by the buffer that the blocks compute.
     blocks_per_multiprocessor: Mapping[str, Expr] = field(default_factory=dict)
     #: Buffers that are filled one iteration ahead: through registers, or by asynchronous copies.

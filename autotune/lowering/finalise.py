@@ -52,7 +52,10 @@ def analyse(function: PrimFunc, knobs: Values | None = None) -> PrimFunc:
         unroll_pragmas={var: _each(simplifier, own) for var, own in info.unroll_pragmas.items()},
         num_threads={var: simplifier.expr(most) for var, most in info.num_threads.items()},
         least_extents=tuple((simplifier.expr(size), n) for size, n in info.least_extents),
-        prefetch_distances=_each(simplifier, info.prefetch_distances),
+        prefetches={
+            name: replace(own, distance=simplifier.expr(own.distance))
+            for name, own in info.prefetches.items()
+        },
         blocks_per_multiprocessor=_each(simplifier, info.blocks_per_multiprocessor),
     )
     return replace(function, body=body, info=known)

@@ -13,7 +13,7 @@ from autotune.schedule.stage_core import StageCore
 #: Hints that `pragma` takes.
 PRAGMAS = (
     "auto_unroll_max_step", "unroll_explicit", "nontemporal_store", "blocks_per_multiprocessor",
-    "state_in_ring", "prefetch_steps", "num_threads",
+    "state_in_ring", "prefetch_steps", "num_threads", "prefetch",
 )  # fmt: skip
 
 _WITHOUT_VALUE = ("nontemporal_store", "state_in_ring")
@@ -147,6 +147,10 @@ class AnnotationPrimitives(StageCore):
         "prefetch_steps" (on a `scan_axis`): with each vector of an input, the vector that is read
         `value` steps later is prefetched into the L2 cache of a CPU; 0 disables it.
 
+        "prefetch" (on an axis of the computation): with each vector of an input that the stage
+        reads, the vector that is read `value` iterations later is prefetched into the nearest cache
+        of a CPU; 0 disables it.
+
         "num_threads" (on a parallel loop): at most `value` threads share its iterations, which may
         depend on sizes known at the call; 0 and 1 leave the loop serial.
         """
@@ -167,7 +171,11 @@ class AnnotationPrimitives(StageCore):
             if value is not None:
                 self.fail("pragma", f"{kind!r} takes no value, got {value!r}; leave it out", axis)
             return None
-        if kind in ("auto_unroll_max_step", "blocks_per_multiprocessor", "prefetch_steps"):
+        if kind == "prefetch" and not any(axis is own for own in self.op.axis):
+            self.fail("pragma", f"{kind!r} is for an axis of the computation, before a split", axis)
+        if kind in (
+            "auto_unroll_max_step", "blocks_per_multiprocessor", "prefetch_steps", "prefetch",
+        ):  # fmt: skip
             return self._size("pragma", f"value of {kind!r}", value, axis, least=0)
         if kind == "num_threads":
             if self.loop_kinds.get(axis) is not LoopKind.PARALLEL:

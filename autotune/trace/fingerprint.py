@@ -130,8 +130,9 @@ class _Code(_Lines):
         info = function.info
         for name, least in info.blocks_per_multiprocessor.items():
             self.lines.append(f"resident {name} {self.expr(least)}")
-        for name, distance in info.prefetch_distances.items():
-            self.lines.append(f"ahead {name} {self.expr(distance)}")
+        for name, own in info.prefetches.items():
+            level = "" if own.level == 2 else f" {own.level}"
+            self.lines.append(f"ahead {name} {self.expr(own.distance)}{level}")
         for var, most in info.num_threads.items():
             self.lines.append(f"threads {self.expr(var)} {self.expr(most)}")
         for hint, names in (

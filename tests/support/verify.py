@@ -122,7 +122,10 @@ class _Verifier:
         for pragmas in info.unroll_pragmas.values():
             for pragma, value in pragmas.items():
                 self.integer(value, f"the pragma {pragma!r}")
-        numbers = {**info.prefetch_distances, **info.blocks_per_multiprocessor}
+        for most in info.num_threads.values():
+            self.integer(most, "the number of threads of a loop")
+        distances = {name: own.distance for name, own in info.prefetches.items()}
+        numbers = {**distances, **info.blocks_per_multiprocessor}
         for name, value in numbers.items():
             self.integer(value, f"a hint for buffer {name!r}")
         names = (info.nontemporal, info.scan_states, info.loaded_ahead, info.copied_ahead, numbers)

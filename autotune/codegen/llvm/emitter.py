@@ -20,7 +20,7 @@ from autotune.codegen.llvm.llvm_expressions import ExpressionEmitter
 from autotune.codegen.llvm.llvm_statements import StatementEmitter
 from autotune.codegen.llvm.llvm_types import symbol
 from autotune.codegen.llvm.memory.addresses import ALIGNMENT, Addresses
-from autotune.codegen.llvm.memory.cache_hints import CacheHints
+from autotune.codegen.llvm.memory.cache_hints import CacheHints, busiest_stores
 from autotune.codegen.llvm.memory.loads_stores import LoadsStores
 from autotune.codegen.llvm.memory.memory_versions import MemoryVersions
 from autotune.codegen.llvm.memory.stack_frame import StackFrame
@@ -55,7 +55,8 @@ class Emitter:
         masks, versions, conversions = LaneMasks(builder), MemoryVersions(), Conversions(builder)
         vectors = VectorOps(builder, linear, index, self)
         addresses = Addresses(builder, linear, index, vectors, module.lines)
-        hints = CacheHints(builder, index, addresses, module.ahead, module.streamed)
+        prefetches, busiest = module.prefetches, module.busiest
+        hints = CacheHints(builder, index, addresses, prefetches, busiest, module.streamed)
         memory = LoadsStores(
             builder, index, vectors, masks, conversions, addresses, versions, hints
         )
@@ -204,7 +205,8 @@ def emit(function: PrimFunc, fast_math: bool = False, has_avx512: bool = False) 
     info = function.info
     module = ModuleText(
         streamed=info.nontemporal,
-        ahead=info.prefetch_distances,
+        prefetches=info.prefetches,
+        busiest=busiest_stores(function.body, info.prefetches),
         num_threads=info.num_threads,
         lines={buffer: var for var, buffer in info.line_offsets.items()},
         fast_math=fast_math,

@@ -73,6 +73,7 @@ class StatementEmitter:
             raise CodegenError(
                 f"a {store.value.dtype} is stored in {buffer.name!r}, which holds {dtype}"
             )
+        self.memory.hints.statement = store
         self.memory.store(buffer, store.index, self.expressions.widened(store.value, lanes))
 
     def _masked_branch(self, stmt: If) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from autotune.codegen.llvm.math import definitions
 from autotune.ir.expr import Buffer, Expr, SizeVar, Var
+from autotune.ir.stmt import Prefetch, Store
 
 #: Number of the metadata node for unrolling; the nodes of the loops follow.
 UNROLL_METADATA = 2
@@ -30,8 +31,10 @@ class ModuleText:
     unrolled: list[str] = field(default_factory=list)
     #: Names of buffers whose vectors are stored past the caches (metadata !1).
     streamed: frozenset[str] = frozenset()
-    #: Prefetch distance in elements behind each loaded vector, by the name of the buffer.
-    ahead: Mapping[str, Expr] = field(default_factory=dict)
+    #: What is prefetched with each loaded vector, by the name of the buffer.
+    prefetches: Mapping[str, Prefetch] = field(default_factory=dict)
+    #: The statements that prefetch into the nearest cache.
+    busiest: frozenset[Store] = frozenset()
     #: Most threads that share a parallel loop, by its variable.
     num_threads: Mapping[Var, Expr] = field(default_factory=dict)
     #: Variables with the number of elements of an array before the first cache line.

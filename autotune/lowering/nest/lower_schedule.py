@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence, Set
 
 from autotune.errors import LoweringError
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Buffer, Expr, SizeVar
+from autotune.ir.expr import Buffer, Expr, SizeVar, Var
 from autotune.ir.ops import binary
 from autotune.ir.stmt import (
     Allocate,
     For,
     FunctionInfo,
     LoopKind,
+    Prefetch,
     PrimFunc,
     Produce,
     Seq,
@@ -271,7 +272,7 @@ def function_info(loops: AxisLoops, layout: StorageLayout, parameters: Set[Tenso
             for buffer in (*map(layout.buffers.__getitem__, stage.outputs), *layout.rings_of(stage))
         },
         nontemporal=names(s for s in stages if s.has_pragma("nontemporal_store")),
-        prefetch_distances=_prefetch_distances(layout, parameters),
+        prefetches=_prefetches(layout, parameters),
         blocks_per_multiprocessor={
             layout.buffers[tensor].name: pragmas["blocks_per_multiprocessor"]
             for stage in stages
@@ -284,19 +285,26 @@ def function_info(loops: AxisLoops, layout: StorageLayout, parameters: Set[Tenso
     )
 
 
-def _prefetch_distances(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, Expr]:
-    """Return the prefetch distances of inputs of scans in elements."""
-    found: dict[str, Expr] = {}
+def _prefetches(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, Prefetch]:
+    """Return what is prefetched with the inputs of stages that have a pragma for it."""
+    found: dict[str, Prefetch] = {}
     for stage, body in layout.bounds.bodies.items():
-        scan = stage.cell
-        steps = None if scan is None else scan.pragma_value("prefetch_steps")
-        if scan is None or steps is None:
-            continue
-        here = {axis.var for axis in stage.op.axis if layout.bounds.is_step(scan, axis)}
-        later = {var: binary("+", var, steps) for var in here}
-        for read in (read for expr in body for read in reads(expr)):
+        later, level = _later(stage, layout.bounds)
+        for read in (read for expr in body for read in reads(expr)) if later else ():
             if isinstance(read.tensor.op, PlaceholderOp) and read.tensor in parameters:
                 distance = layout.distance(read.tensor, read.children, later)
                 if distance is not None:
-                    found[layout.buffers[read.tensor].name] = distance
+                    found[layout.buffers[read.tensor].name] = Prefetch(distance, level)
     return found
+
+
+def _later(stage: Stage, bounds: Bounds) -> tuple[dict[Var, Expr], int]:
+    """Return values of variables in the iteration that is prefetched for, and the cache level."""
+    scan = stage.cell
+    steps = None if scan is None else scan.pragma_value("prefetch_steps")
+    if scan is not None and steps is not None:
+        own = [axis for axis in stage.op.axis if bounds.is_step(scan, axis)]
+        return {axis.var: binary("+", axis.var, steps) for axis in own}, 2
+    given = {axis: pragmas.get("prefetch") for axis, pragmas in stage.pragmas.items()}
+    moved = {axis.var: binary("+", axis.var, by) for axis, by in given.items() if by is not None}
+    return moved, 1

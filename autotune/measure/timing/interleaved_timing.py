@@ -59,7 +59,8 @@ def time_interleaved(
     The speed of a machine wanders by some percent within a tenth of a second, for all kernels
     alike. So a kernel's cost is what is left of its turns when what they have in common with the
     other turns of the same lap is taken out, by a median polish (Tukey, 1977) of their logarithms;
-    the lower quartile of the laps is added again.
+    the lower quartile of the laps is added again. Turns that take more than `SLOWER` times as long
+    as the lower quartile of their kernel do not count.
 
     calls: runs each kernel once. Each has been called before.
     seconds: how long all of it should take: every kernel has at least one turn.
@@ -97,6 +98,10 @@ def time_interleaved(
 
 POLISHES = 4  # Passes of the median polish: each changes the residuals less than the one before.
 
+# A turn so many times as long as the quicker ones of its kernel was disturbed, though no thread had
+# to wait: a neighbour on the other half of the core, say. The machine's own speed wanders by less.
+SLOWER = 1.5
+
 
 def polished(turns: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
     """Return the cost of each kernel, without the common effect of each lap.
@@ -107,16 +112,21 @@ def polished(turns: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
     laps = sorted({lap for found in turns.values() for lap in found})
     left = np.full((len(turns), len(laps)), np.nan)
     for row, found in enumerate(turns.values()):
+        slowest = SLOWER * float(np.quantile(list(found.values()), 0.25, method="lower"))
         for lap, seconds in found.items():
-            left[row, laps.index(lap)] = math.log(seconds)
-    of_kernels, of_laps = np.zeros((len(turns), 1)), np.zeros((1, len(laps)))
+            if seconds <= slowest:
+                left[row, laps.index(lap)] = math.log(seconds)
+    left = left[:, ~np.isnan(left).all(axis=0)]
+    whole = ~np.isnan(left).any(axis=0)
+    of_kernels, of_laps = np.zeros((len(turns), 1)), np.zeros((1, left.shape[1]))
     for _ in range(POLISHES):
         # Of two turns the faster one counts: what disturbs a turn makes it slower.
         change = np.nanquantile(left, 0.5, axis=1, keepdims=True, method="lower")
         left, of_kernels = left - change, of_kernels + change
         change = np.nanmedian(left, axis=0, keepdims=True)
         left, of_laps = left - change, of_laps + change
-    of_all = np.quantile(of_laps, 0.25)
+    # In a lap without a turn of some kernel, what is common to the others may be their own.
+    of_all = np.quantile(of_laps[:, whole] if whole.any() else of_laps, 0.25)
     return {index: math.exp(of_all + of_kernels[row, 0]) for row, index in enumerate(turns)}
 
 

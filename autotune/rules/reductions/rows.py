@@ -21,13 +21,24 @@ from autotune.rules.stage_graph import (
     length_of,
 )
 from autotune.rules.streamed_stores import has_whole_lines, is_streamed
-from autotune.rules.threads import has_few_tasks, lanes_in, serial_seconds, share, share_open
+from autotune.rules.threads import (
+    bytes_of,
+    has_few_tasks,
+    lanes_in,
+    serial_seconds,
+    share,
+    share_open,
+)
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
 from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import PlaceholderOp
 
 #: Longest reduction that is unrolled, and the longest rows that are read across.
 _UNROLLED: Final = 32
 _SHORT: Final = 16
+
+#: Longest row whose successor the nearest cache has room for beside it.
+_NEXT_ROW_BYTES: Final = 8192
 
 #: Rows from which on threads share rows and not their elements.
 _ENOUGH: Final = 64
@@ -158,6 +169,27 @@ class RowLoops:
         for member, rows in group.members:
             self.schedule[member].compute_at(stage, within[-1] if apart else at)
             self.member(member, rows[:-1] if blocked else rows, lanes)
+        if not self.is_single(group):
+            self.prefetch_rows(group)
+
+    def prefetch_rows(self, group: RowGroup) -> None:
+        """Define whether the next row of an input is prefetched, which is read more than once."""
+        inputs = [
+            read.tensor
+            for tensor in group.stages
+            for read in self.reads[tensor]
+            if isinstance(read.tensor.op, PlaceholderOp)
+        ]
+        again = {tensor for tensor in inputs if inputs.count(tensor) > 1}
+        for member, rows in ((member, rows) for member, rows in group.members if rows):
+            used = [read.tensor for read in self.reads[member] if read.tensor in again]
+            if used and any(rows[-1] is leaf for leaf in self.schedule[member].leaf_axes):
+                count = math.prod(map(extent, rows))
+                fits = max(map(bytes_of, used)) <= _NEXT_ROW_BYTES * count
+                likely = int(fits and self.cfg.target.vector_bytes >= 64)
+                ahead = self.knobs(group.root).define_knob("prefetch_rows", [0, 1], likely)
+                self.schedule[member].pragma(rows[-1], "prefetch", ahead)
+                return
 
     def member(self, tensor: te.Tensor, rows: tuple[Any, ...], lanes: int) -> None:
         """Schedule a stage within a row of another, `rows` being its axes that are fixed there."""

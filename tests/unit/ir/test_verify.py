@@ -34,6 +34,7 @@ from autotune.ir.stmt import (
     FunctionInfo,
     If,
     LoopKind,
+    Prefetch,
     PrimFunc,
     Produce,
     Stmt,
@@ -253,7 +254,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "a fact or hint names buffer 'Z', which it does not have": {"nontemporal": frozenset("BZ")},
     "a fact or hint names buffer 'Y', which it does not have": {"scan_states": {"Y": False}},
     "a fact or hint names buffer 'X', which it does not have": {"copied_ahead": frozenset("X")},
-    "a hint for buffer 'A', `1f`, is float32": {"prefetch_distances": {"A": ops.const(1.0)}},
+    "a hint for buffer 'A', `1f`, is float32": {"prefetches": {"A": Prefetch(ops.const(1.0), 2)}},
+    "the number of threads of a loop, `1f`": {"num_threads": {Var("i"): ops.const(1.0)}},
     "variable 'n' is used outside any loop": {"blocks_per_multiprocessor": {"B": OTHER}},
     "the pragma 'unroll_explicit', `True`": {
         "unroll_pragmas": {Var("i"): {"unroll_explicit": ops.const(True)}}
@@ -277,7 +279,7 @@ def test_facts_of_a_functions_buffers_sizes_and_knobs_are_fine() -> None:
     facts = known(
         requirements=((KNOB < 4, "few"),),
         nontemporal=frozenset("B"),
-        prefetch_distances={"A": ops.const(64)},
+        prefetches={"A": Prefetch(ops.const(64), 1)},
         line_offsets={SizeVar("B.line"): B},
     )
     assert verify(facts) is facts

@@ -179,3 +179,36 @@ def test_arrays_are_copies_of_their_own():
         assert (new.dtype, new.flags.c_contiguous, new.flags.owndata) == (old.dtype, True, True)
         np.testing.assert_array_equal(new, old)
         assert not np.shares_memory(new, old)
+
+
+def disturbed_turns(rng, kernels, laps, share, missing):
+    """Turns of equal kernels, of which the first is slowed down in some laps and misses others."""
+    turns = {}
+    for kernel in range(kernels):
+        seconds = 72e-6 * np.exp(rng.normal(0, 0.02, laps))
+        slow = rng.random(laps) < (share if kernel == 0 else 0)
+        seconds[slow] *= rng.uniform(3, 9, laps)[slow]
+        kept = rng.random(laps) >= (missing if kernel else 0)
+        kept[rng.integers(laps)] = True
+        turns[kernel] = {lap: seconds[lap] for lap in range(laps) if kept[lap]}
+    return turns
+
+
+@pytest.mark.parametrize("kernels", [2, 3, 8])
+@pytest.mark.parametrize("laps", [8, 16, 32])
+def test_a_neighbour_that_slows_one_kernel_down_in_half_of_its_turns_makes_no_winner(kernels, laps):
+    rng = np.random.default_rng(kernels + 100 * laps)
+    for _ in range(200):
+        turns = disturbed_turns(rng, kernels, laps, share=0.5, missing=0.2)
+        if sum(seconds < 80e-6 for seconds in turns[0].values()) < laps // 4 + 1:
+            continue  # more than three quarters were slowed down
+        found = polished(turns)
+        assert 0.9 < found[0] / found[1] < 1.1
+        assert 0.9 * 72e-6 < found[1] < 1.1 * 72e-6
+
+
+def test_no_kernel_costs_less_than_any_of_its_turns_because_another_was_slow():
+    slow, quick = 600e-6, 72e-6
+    first = {0: quick, **dict.fromkeys(range(1, 8), slow)}
+    turns = {0: first, 1: dict.fromkeys(range(2, 8), quick)}
+    assert polished(turns)[1] == pytest.approx(quick, rel=0.02)

@@ -18,6 +18,7 @@ from support.slow_cases import slow, slow_if
 import autotune
 from autotune import te
 from autotune.rules import streamed_stores
+from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.system import host
 from autotune.target import Target
 from autotune.task.task import Task
@@ -342,3 +343,26 @@ def test_the_sum_of_a_softmax_is_in_the_loop_of_its_exponentials(n: int) -> None
     lines = loops_of_default(softmax, 1000, n).splitlines()
     for place in [number for number, line in enumerate(lines) if "exp(" in line]:
         assert "total_lanes[" in lines[place + 1]
+
+
+def test_the_next_row_is_prefetched_once_while_the_exponentials_of_a_row_are_computed() -> None:
+    task = task_of(softmax, (20, 256))
+    knobs = task.space.config(task.default_index).values
+    name = next(name for name in knobs if name.startswith("prefetch_rows"))
+    for ahead in (0, 1):
+        built = compile_function(task.prepared_of({**knobs, name: ahead}).main, task.target)
+        code = built.source.split("define ")
+        loops = [part for text in code for part in re.split(r"^loop", text, flags=re.MULTILINE)]
+        fetching = [loop for loop in loops if "call void @llvm.prefetch.p0" in loop]
+        assert len(fetching) == ahead
+        assert all("@at.exp" in loop for loop in fetching)
+        x = np.random.default_rng(1).random((20, 256), np.float32)
+        y = np.empty_like(x)
+        built(x, y)
+        want = np.exp(x - x.max(1, keepdims=True))
+        np.testing.assert_allclose(y, want / want.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_a_row_that_is_read_once_is_not_prefetched() -> None:
+    task = task_of(row_sums, (20, 256))
+    assert not any("prefetch" in name for name in task.space.config(task.default_index).values)

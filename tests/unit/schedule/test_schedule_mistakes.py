@@ -363,7 +363,7 @@ ANNOTATE = [
         lambda p: p.sD.pragma(p.y, "unroll"),
         "pragma on stage 'D', axis 'y': there is no pragma 'unroll'; give one of "
         "auto_unroll_max_step, unroll_explicit, nontemporal_store, blocks_per_multiprocessor, "
-        "state_in_ring, prefetch_steps, num_threads",
+        "state_in_ring, prefetch_steps, num_threads, prefetch",
     ),
     refused(
         "a pragma twice",
