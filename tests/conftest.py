@@ -75,6 +75,15 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
+@pytest.fixture(scope="module")
+def cupy() -> Any:
+    """CuPy, on a machine with a GPU."""
+    from autotune.runtime.cuda import cupy_driver
+
+    cupy_driver.device_count()
+    return cupy_driver.cupy()
+
+
 @pytest.fixture
 def pretend_cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], None]]:
     """Return a function that puts something in CuPy's place; no test knows another's GPUs."""

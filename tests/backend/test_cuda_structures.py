@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.te_reference import random_array
+from support.te_reference import convolved, random_array
 from support.verify import verify
 
 from autotune.runtime.cpu.llvm_compiler import compile_function
@@ -18,18 +18,9 @@ from autotune.task.task import Task
 STRUCTURES = Path(__file__).parents[2] / "benchmarks" / "structures.py"
 
 
-def _convolved(data: Any, weights: Any) -> Any:
-    height, width = weights.shape[2:]
-    border = ((0, 0), (0, 0), (height // 2,) * 2, (width // 2,) * 2)
-    windows = np.lib.stride_tricks.sliding_window_view(
-        np.pad(data, border), (height, width), axis=(2, 3)
-    )
-    return np.einsum("ncyxab,fcab->nfyx", windows, weights)
-
-
 CASES: dict[str, tuple[dict[str, int], Callable[..., Any]]] = {
     "matmul_cuda": ({"n": 24}, np.matmul),
-    "conv2d_cuda": ({"channels": 4, "size": 10, "filters": 6, "kernel": 3}, _convolved),
+    "conv2d_cuda": ({"channels": 4, "size": 10, "filters": 6, "kernel": 3}, convolved),
     "broadcast_add_cuda": ({"n": 100}, np.add),
 }
 

@@ -9,18 +9,11 @@ import autotune
 from autotune import te
 from autotune.builder import BuiltFunction
 from autotune.errors import ArgumentError
-from autotune.runtime.cuda import cupy_driver
 from autotune.task.task import Task
 
 pytestmark = pytest.mark.gpu
 
 EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'raw_kernel.py'}:elementwise"
-
-
-@pytest.fixture(scope="module")
-def cupy():
-    cupy_driver.device_count()
-    return cupy_driver.cupy()
 
 
 def bound(stage, axis, threads: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.te_reference import Reference, random_array
+from support.te_reference import Reference, convolved, random_array
 from support.verify import verify
 
 from autotune import te
@@ -148,13 +148,6 @@ def test_storage_of_a_kernel_does_not_reach_other_kernels(scope: str) -> None:
     s[S].set_scope(scope)
     with pytest.raises(LoweringError, match=f"'S' is in {scope} storage, which lasts as long as"):
         finalise_kernels(analyse(lower_schedule(s, [A, B])))
-
-
-def convolved(data: Any, weights: Any) -> Any:
-    border = weights.shape[-1] // 2
-    padded = np.pad(data, ((0, 0), (0, 0), (border, border), (border, border)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape[2:], (2, 3))
-    return np.einsum("nchwyx,fcyx->nfhw", windows, weights)
 
 
 @pytest.mark.parametrize(

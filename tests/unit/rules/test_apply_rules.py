@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.bare_computations import template_of
-from support.legal_configurations import TRIED
+from support.legal_configurations import assert_right, drawn, small_integers
 
-import autotune
 from autotune import te, tile
 from autotune.builder import BuiltFunction
 from autotune.operators.tile_template import arguments_of, tile_template
@@ -60,14 +59,8 @@ REFERENCES: dict[Callable[[], Made], Callable[..., Any]] = {
 @pytest.mark.parametrize("made", REFERENCES, ids=lambda f: f.__name__)
 def test_every_configuration_computes_the_right_answer(made: Callable[[], Made]) -> None:
     task = Task(template_of(made), {}, Target("llvm"))
-    rng = np.random.default_rng(0)
-    inputs = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made()[0]]
-    expected = REFERENCES[made](*inputs)
-    for index in {task.default_index, *task.space.sample(TRIED, rng).tolist()}:
-        structure = task.concrete_structure(index)
-        out = np.full_like(expected, np.nan)
-        autotune.build(structure.schedule, list(structure.tensors))(*inputs, out)
-        np.testing.assert_array_equal(out, expected)
+    inputs = small_integers(made()[0])
+    assert_right(task, drawn(task), inputs, REFERENCES[made](*inputs))
 
 
 def sums_from_three(axis: int) -> Made:
@@ -165,10 +158,9 @@ def test_unusual_elements_are_right(
 ) -> None:
     target = Target.of(kind)
     task = Task(replace(template_of(made), target=target.kind), {}, target)
-    rng = np.random.default_rng(0)
-    inputs = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made()[0]]
+    inputs = small_integers(made()[0])
     expected = reference(*inputs)
-    for index in {task.default_index, *task.space.sample(TRIED, rng).tolist()}:
+    for index in drawn(task):
         out = np.full(expected.shape, np.nan, "float32")
         BuiltFunction(task.final(index), task.target)(*inputs, out)
         np.testing.assert_array_equal(out, expected)

@@ -28,6 +28,7 @@ from records import RecordStore, best, summary
 FAULTY = Path(__file__).parents[2] / "integration" / "faulty_templates" / "faulty.py"
 LUCKY, FASTER = 1, 2
 TRUTH = {0: 1.0e-3, LUCKY: 1.1e-3, FASTER: 0.8e-3}
+ALIKE = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
 
 
 class Simulated(Measurer):
@@ -78,6 +79,11 @@ class Simulated(Measurer):
 
 def failure(code=MeasureErrorNo.WRONG_ANSWER):
     return MeasureResult(error=MeasureError(code, "check", "it is wrong"))
+
+
+def failing(index, code=MeasureErrorNo.WRONG_ANSWER):
+    """Return what lets a configuration fail in every round."""
+    return lambda number, found: found | {index: failure(code)} if index in found else found
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +147,7 @@ def test_a_default_that_nobody_beats_is_the_result(task, store):
 
 
 def test_many_are_screened_first_and_few_take_part_in_rounds(task, store):
-    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
-    events, measurer = [], Simulated(truth=alike | {17: 0.8e-3})
+    events, measurer = [], Simulated(truth=ALIKE | {17: 0.8e-3})
     found = run(task, store, measurer, events=events)
     screenings, rounds = measurer.rounds[:2], measurer.rounds[2:]
     many, fewer = (indices for indices, _, _ in screenings)
@@ -164,8 +169,7 @@ def test_a_screening_leaves_the_time_that_rounds_need(task, store):
             self.now += 0.012 * len(configs) if fresh else 0.0  # longer than was assumed
             return super().compare(configs, seconds, seed, fresh, check)
 
-    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
-    measurer = Slowly(0.05, truth=alike | {17: 0.8e-3}, pace_s=0.15)
+    measurer = Slowly(0.05, truth=ALIKE | {17: 0.8e-3}, pace_s=0.15)
     found = run(task, store, measurer)
     assert len(measurer.rounds[0][0]) > 4 * FEW
     assert len(measurer.rounds[1][0]) == FEW + 1  # one pass only
@@ -185,8 +189,7 @@ def test_laying_out_constants_for_finalists_counts_as_time(task, store):
             return super().compare(configs, seconds, seed, fresh, check)
 
     large = task.with_args({"n": 1 << 25}).with_constant((0,))  # 128 MiB
-    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
-    measurer = LayingOut(truth=alike | {0: 1.25e-3})
+    measurer = LayingOut(truth=ALIKE | {0: 1.25e-3})
     found = run(large, store, measurer)
     assert found.no_finals == ""
     assert not found.best.is_trial
@@ -194,12 +197,8 @@ def test_laying_out_constants_for_finalists_counts_as_time(task, store):
 
 
 def test_who_fails_in_a_screening_is_logged_and_the_others_go_on(task, store):
-    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
 
-    def spoil(number, found):
-        return found | {9: failure()} if 9 in found else found
-
-    found = run(task, store, Simulated(truth=alike | {17: 0.8e-3}, spoil=spoil))
+    found = run(task, store, Simulated(truth=ALIKE | {17: 0.8e-3}, spoil=failing(9)))
     assert found.best.index == 17
     assert [record.index for record in logged_finals(store) if not record.ok] == [9]
 
@@ -280,8 +279,7 @@ def test_a_wide_range_has_more_rounds_while_there_is_time(task, store):
 
 
 def test_a_screening_takes_at_most_half_of_the_time(task, store):
-    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
-    measurer = Simulated(0.1, truth=alike, pace_s=0.3)
+    measurer = Simulated(0.1, truth=ALIKE, pace_s=0.3)
     begun = []
     measurer.spoil = lambda number, found: begun.append((len(found), measurer.now)) or found
     run(task, store, measurer)
@@ -331,10 +329,7 @@ def test_a_short_run_that_goes_on_does_not_undo_what_was_found(task, store):
 
 
 def test_who_gives_a_wrong_answer_in_a_round_is_out_and_logged(task, store, caplog):
-    def spoil(number, found):
-        return found | {FASTER: failure()} if FASTER in found else found
-
-    found = run(task, store, Simulated(spoil=spoil))
+    found = run(task, store, Simulated(spoil=failing(FASTER)))
     assert found.best.index == 0
     failed = [record for record in logged_finals(store) if not record.ok]
     assert [(r.index, r.error["code"]) for r in failed] == [(FASTER, "WRONG_ANSWER")]
@@ -342,19 +337,13 @@ def test_who_gives_a_wrong_answer_in_a_round_is_out_and_logged(task, store, capl
 
 
 def test_without_its_default_a_comparison_still_has_a_winner(task, store):
-    def spoil(number, found):
-        return found | {0: failure(MeasureErrorNo.RUN_TIMEOUT)} if 0 in found else found
-
-    found = run(task, store, Simulated(spoil=spoil))
+    found = run(task, store, Simulated(spoil=failing(0, MeasureErrorNo.RUN_TIMEOUT)))
     assert found.best.index == FASTER
     assert found.best.final["over_default"] is None
 
 
 def test_a_lucky_trial_that_fails_beside_the_default_is_not_built(task, store):
-    def spoil(number, found):
-        return found | {LUCKY: failure()} if LUCKY in found else found
-
-    found = run(task, store, Simulated(pace_s=10.0, spoil=spoil), 2)
+    found = run(task, store, Simulated(pace_s=10.0, spoil=failing(LUCKY)), 2)
     assert found.best.index == 0
     assert choose(task, store.load()).config.index == 0
     (failed,) = logged_finals(store)
@@ -376,10 +365,7 @@ def test_where_all_finalists_fail_the_run_still_ends(task, store):
 def test_a_rival_that_fails_leaves_what_an_earlier_run_has_chosen(task, store):
     first = run(task, store, Simulated(), 20)
 
-    def spoil(number, found):
-        return found | {25: failure()} if 25 in found else found
-
-    measurer = Simulated(truth=TRUTH | {25: 0.7e-3}, spoil=spoil)
+    measurer = Simulated(truth=TRUTH | {25: 0.7e-3}, spoil=failing(25))
     found = run(task, store, measurer, 29)
     assert len(measurer.rounds) == 1  # the others were compared before
     assert choose(task, store.load()).record == found.best == first.best
@@ -516,8 +502,5 @@ def test_records_of_rounds_on_one_device_name_it_once(task, store):
 
 
 def test_who_fails_on_one_of_several_devices_is_out(task, store):
-    def spoil(number, costs):
-        return {**costs, FASTER: failure()} if FASTER in costs else costs
-
-    found = run(task, store, OnDevices({"a": 1.0, "b": 1.0}, spoil=spoil))
+    found = run(task, store, OnDevices({"a": 1.0, "b": 1.0}, spoil=failing(FASTER)))
     assert found.best.index != FASTER
