@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.slow_cases import slow
 from support.te_reference import convolved, random_array
 from support.verify import verify
 
@@ -41,12 +42,7 @@ def check(name: str, count: int) -> None:
         np.testing.assert_array_equal(result, expected, err_msg=f"{name}, configuration {index}")
 
 
+@pytest.mark.parametrize("count", [4, slow(300)])
 @pytest.mark.parametrize("name", CASES)
-def test_configurations_compute_what_numpy_computes(name: str) -> None:
-    check(name, 4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_many_configurations_compute_what_numpy_computes(name: str) -> None:
-    check(name, 300)
+def test_configurations_compute_what_numpy_computes(name: str, count: int) -> None:
+    check(name, count)
