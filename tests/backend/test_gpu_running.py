@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.gpu_cases import bound
 
 import autotune
 from autotune import te
@@ -14,12 +15,6 @@ from autotune.task.task import Task
 pytestmark = pytest.mark.gpu
 
 EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'raw_kernel.py'}:elementwise"
-
-
-def bound(stage, axis, threads: int) -> None:
-    block, thread = stage.split(axis, factor=threads)
-    stage.bind(block, te.thread_axis("blockIdx.x"))
-    stage.bind(thread, te.thread_axis("threadIdx.x"))
 
 
 def test_sizes_of_a_call_make_the_grid(cupy):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cuda_compiler import needs_nvrtc
+from support.gpu_cases import bound
 from support.scans import ColumnSums, TwoStages, TwoStates, assert_sums
 from support.verify import verify
 
@@ -108,9 +109,7 @@ def mirrored(factor: int) -> tuple[Any, list[Any]]:
     scan = te.scan(first, later, state, name="scan")
     s = te.create_schedule(scan.op)
     for part in (first, half, later):
-        outer, inner = s[part].split(part.op.axis[1], factor=factor)
-        s[part].bind(outer, te.thread_axis("blockIdx.x"))
-        s[part].bind(inner, te.thread_axis("threadIdx.x"))
+        bound(s[part], part.op.axis[1], factor)
     return s, [X, scan]
 
 
@@ -240,9 +239,7 @@ def test_why_blocks_may_share_is_said_where_they_need_not() -> None:
     later = te.compute((m, n), lambda t, i: half[t, i] + half[t - 1, i], name="later")
     s = te.create_schedule((scan := te.scan(first, later, state)).op)
     for part in (first, half, later):
-        outer, inner = s[part].split(part.op.axis[1], factor=8)
-        s[part].bind(outer, te.thread_axis("blockIdx.x"))
-        s[part].bind(inner, te.thread_axis("threadIdx.x"))
+        bound(s[part], part.op.axis[1], 8)
     with pytest.raises(LoweringError, match=r"that only a call knows.*give sizes as numbers"):
         kernels(s, [X, scan])
     X, state = te.placeholder((3, 4, 5), name="X"), te.placeholder((3, 4, 5), name="state")
@@ -258,9 +255,7 @@ def test_why_blocks_may_share_is_said_where_they_need_not() -> None:
 def test_blocks_of_other_widths_for_init_and_update_are_refused() -> None:
     sums = ColumnSums()
     for part, width in ((sums.init, 64), (sums.update, 32)):
-        xo, xi = sums.s[part].split(part.op.axis[1], factor=width)
-        sums.s[part].bind(xo, te.thread_axis("blockIdx.x"))
-        sums.s[part].bind(xi, te.thread_axis("threadIdx.x"))
+        bound(sums.s[part], part.op.axis[1], width)
     with pytest.raises(LoweringError, match="blocks share columns of 'scan'"):
         kernels(sums.s, sums.tensors)
 
@@ -298,9 +293,7 @@ def test_steps_that_read_other_columns_are_not_taken_apart(n: int | None) -> Non
     assert order(built.function).count("p") == 2  # that of the steps is inside their loop
     s, tensors, *parts = reversed_columns(size)
     for part in parts:
-        outer, inner = s[part].split(part.op.axis[1], factor=8)
-        s[part].bind(outer, te.thread_axis("blockIdx.x"))
-        s[part].bind(inner, te.thread_axis("threadIdx.x"))
+        bound(s[part], part.op.axis[1], 8)
     with pytest.raises(LoweringError, match="blocks share columns of 'scan'"):
         kernels(s, tensors)
 
@@ -372,9 +365,7 @@ def running_sums(sizes: tuple[Any, ...], bind: Callable[[Any, Any], None]) -> tu
 
 
 def in_threads(stage: Any, axis: Any) -> None:
-    block, thread = stage.split(axis, factor=8)
-    stage.bind(block, te.thread_axis("blockIdx.x"))
-    stage.bind(thread, te.thread_axis("threadIdx.x"))
+    bound(stage, axis, 8)
 
 
 @pytest.mark.parametrize(("ndim", "inner"), [(3, 3), (3, 1), (4, 2)])
