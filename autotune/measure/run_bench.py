@@ -16,8 +16,8 @@ import numpy as np
 
 from autotune.errors import AutotuneError, CodegenError, UsageError, error_text
 from autotune.measure.candidate import CandidateError, WorkloadDescription, describe
-from autotune.measure.checks.check_cases import Accept, AnswerCheck
 from autotune.measure.checks.check_inputs import Given
+from autotune.measure.checks.check_spec import Accept, AnswerCheck
 from autotune.measure.checks.compare_outputs import OutputCheck
 from autotune.measure.checks.guard_zones import Buffers
 from autotune.measure.checks.prepare_checks import prepare
@@ -163,7 +163,7 @@ class RunBench:
     seed: seed of the inputs.
     given: draws realistic inputs, if the template does so itself.
     callable_of: returns the Python callable for some knob values, if the template gives one.
-    accept: says which answers are right, if the template says so itself.
+    accept: the template's own check of answers, if it has one.
 
     UsageError if the template's reference fails or does not fit its outputs, or the device has too
     little memory.
