@@ -255,11 +255,7 @@ def function_info(loops: AxisLoops, layout: StorageLayout, parameters: Set[Tenso
         requirements=tuple(loops.requirements),
         bound_axes=loops.bound_axes,
         unroll_pragmas=loops.unroll_pragmas,
-        num_threads={
-            var: pragmas["num_threads"]
-            for var, pragmas in loops.unroll_pragmas.items()
-            if "num_threads" in pragmas
-        },
+        num_threads=loops.num_threads,
         least_extents=tuple(
             (op.update[0].extents[0], op.first)
             for op in (stage.op for stage in stages)
