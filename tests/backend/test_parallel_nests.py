@@ -17,7 +17,6 @@ from autotune.codegen.llvm import emit
 from autotune.errors import LoweringError, ScheduleError
 from autotune.ir.stmt import For, LoopKind
 from autotune.ir.visitor import walk
-from autotune.lowering.finalise import finalise
 from autotune.runtime.cpu.llvm_compiler import _linked, object_code
 from autotune.target import Target
 
@@ -58,7 +57,7 @@ def parts_of(
     s: Any, A: Any, C: Any, shape: tuple[int, ...], sizes: tuple[int, ...], threads: int
 ) -> list[list[int]]:
     """Return the parts of any schedule of C = A + 1, by `parts`; `sizes` are those of the call."""
-    source = emit(finalise(autotune.lower(s, [A, C])))
+    source = emit(autotune.lower(s, [A, C]))
     number, team = [0], [1]
     before, after = np.zeros(shape, "f4"), np.zeros(shape, "f4")
     found: list[list[int]] = []
@@ -159,7 +158,7 @@ def test_parallel_loops_around_the_steps_of_a_scan_keep_their_limit():
         outer, _ = s[stage].split(stage.op.axis[1], factor=16)
         s[stage].parallel(outer)
     s[update].pragma(outer, "num_threads", 3)
-    function = finalise(autotune.lower(s, [X, result]))
+    function = autotune.lower(s, [X, result])
     (loop,) = (x for x in walk(function.body) if isinstance(x, For) and x.kind is LoopKind.PARALLEL)
     assert str(function.info.num_threads[loop.var]) == "3"
 
