@@ -1,4 +1,8 @@
-"""The records that a build goes by: found where its caller says, and chosen as its policy says."""
+"""Finds the record that `build` uses: opens the given logs, and applies the reuse policy.
+
+In: a task, records or paths of logs, and a `ReusePolicy`. Out: a `Choice`, or None for the default
+configuration.
+"""
 
 from __future__ import annotations
 

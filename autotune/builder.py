@@ -1,4 +1,8 @@
-"""The library's face: lower a schedule to loops, build it, or build a template from its records."""
+"""The main interface of the library: `lower` and `build`.
+
+In: a schedule, a template or a function that returns tensors. Out: loops (`lower`), or a function
+that is called with arrays (`build`); a template is built with its best recorded configuration.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features of schedules and of search spaces: the face of the feature extractors.
+"""Features of schedules and of search spaces: the public interface of the feature extractors.
 
 `get_itervar_feature`, `flatten_itervar_feature` and `get_flatten_name` describe one schedule loop
 by loop, `get_curve_feature` in a fixed number of columns; `get_knob_feature` describes

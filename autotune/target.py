@@ -78,7 +78,7 @@ def device_of_user(kind: str) -> Any:
 
 
 def _of_user(kind: str, name: str, default: Any) -> Any:
-    """Return what a user's kind of device says of itself; the default for those built in."""
+    """Return an attribute of a user's kind of device; the default for the built-in kinds."""
     return default if kind in KINDS else getattr(device_of_user(kind), name, default)
 
 

@@ -238,7 +238,7 @@ class Template:
         return plain
 
     def _open_size(self, parameter: TemplateParameter, values: Sequence[Any]) -> list[int]:
-        """Return the sizes that stand for one which only calls know."""
+        """Return the example sizes of an argument that is known only at the call."""
         sizes = [self._checked(parameter, value) for value in values]
         if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
             raise UsageError(
@@ -256,7 +256,7 @@ class Template:
         return _given(self.inputs, args)
 
     def accept_for(self, args: Mapping[str, Any]) -> Callable[..., bool | str] | None:
-        """Return what says which answers are right as a function of the outputs alone."""
+        """Return `accept` as a function of the outputs alone: whether answers are right."""
         return _given(self.accept, args)
 
     def precision_for(self, args: Mapping[str, Any]) -> tuple[str | None, str | None]:
@@ -341,7 +341,7 @@ def template(
 def template_of(function: Callable[..., Any]) -> Template:
     """Return a template, or the template of a function that returns tensors, named after it.
 
-    What wraps either, and is no function itself, stands for it.
+    An object that wraps one of these, such as a tuned function, counts as what it wraps.
 
     Raises UsageError if it is no function, its parameters are not annotated, or it takes ``cfg``.
     """

@@ -156,7 +156,7 @@ class Autotuned:
         *arrays
             Inputs in order, as `BuiltFunction` takes them; then outputs, or none.
         **given
-            Arguments of the template that the arrays do not tell, or other values of them.
+            Arguments of the template that cannot be inferred from the arrays, or are to differ.
 
         Returns
         -------
@@ -169,7 +169,7 @@ class Autotuned:
         ArgumentError
             If an array does not fit.
         UsageError
-            If an argument is neither given nor told by the arrays.
+            If an argument is neither given nor can be inferred from the arrays.
         NoRecordError
             With ``when="never"``, if the log does not know the key; if no configuration works.
         """
@@ -210,7 +210,7 @@ class Autotuned:
         if not self._is_tuned(task):
             refuse_while_loading(f"{self.template.name}(...)")  # the claim is its caller's
             with self._claimed(task):
-                if not self._is_tuned(task):  # nor has another process done it meanwhile
+                if not self._is_tuned(task):  # another process may have tuned it meanwhile
                     what = self._reference or self.template
                     found = tune(what, task.args, target=self.target, log=self.log, **self._options)
                     return found.build()

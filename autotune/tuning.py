@@ -108,8 +108,8 @@ def tune(
     **more
         As of the workloads of `tune_job`: ``until``, ``patience``, ``batch``, ``constant``,
         ``transfer``, ``timeout``, ``policy``, ``any_device``, ``storage``, ``cost_model``,
-        ``features``, ``measurer``, ``compare_on``, ``devices``; but "each" kind of device has a
-        result of its own, so only `tune_job` takes that.
+        ``features``, ``measurer``, ``compare_on``, ``devices``. Only `tune_job` takes
+        ``devices="each"``, because that has a result for each kind of device.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def tune_job(
     progress: bool | None = None,
     fleet: str | None = None,
 ) -> list[Tuned]:
-    """Tune several workloads in one run: the next batch goes where most is to be gained.
+    """Tune several workloads in one run; the one with the largest expected gain is next.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def tune_job(
         - ``devices``: which devices of the fleet measure, by part of their name, or "any"; with
           "each" there is a search for each kind of device, all at the same time;
         - ``compare_on``: the devices of the fleet that time the finalists, "one" or "all";
-        - ``weight``: how much its time matters beside that of others;
+        - ``weight``: weight of its time against those of the other workloads;
         - ``name``: what events and tables call it.
     time, seed, callbacks, progress, fleet
         As of `tune`, for all workloads together.
@@ -211,7 +211,7 @@ class Tuned:
     summary : TuneSummary
         How the run ended.
     device : mapping, optional
-        The kind of device that it is for, as records say it, if it was tuned for each kind.
+        The kind of device, in the form of `Record.device`, if it was tuned for each kind.
     """
 
     task: Task

@@ -218,7 +218,7 @@ def check_one_result(options: Mapping[str, Any], where: str) -> None:
     """Raise UsageError, which begins with `where`, if options ask for several results."""
     if options.get("devices") == EACH:
         raise UsageError(
-            f"{where}: each kind of device has a result of its own: call "
+            f"{where}: there is one result for each kind of device: call "
             "tune_job([{'what': ..., 'devices': 'each'}], fleet=...), which returns all of them"
         )
 

@@ -1,4 +1,4 @@
-"""The records of one group that a build may use, found while the records go by."""
+"""Keeps the records of one group that a build may use, while a log is read once."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 _PACKAGES = ("autotune", "features", "records", "search_spaces")
-# The folders of these packages, which stand beside each other.
+# The folders of these packages, which are installed in one folder.
 _OWN = tuple(f"{Path(__file__).parents[1] / name}{os.sep}" for name in _PACKAGES)
 
 

@@ -1,8 +1,7 @@
 """Groups of records: one workload and target, measured on one device by one version of a template.
 
-What a build may use is decided for a group as a whole; only the records of the groups that it may
-use are then looked at. A source of records answers both questions: a list in memory, or logs with
-an index beside them.
+A build first decides which groups it may use, and then reads only records of these. A source of
+records answers both questions: a list in memory, or logs with an index beside them.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class RecordGroup:
 
 
 class Grouped(Protocol):
-    """What tells of which group a record is: a record, its outline, or a group."""
+    """An object with the fields that identify a group: a record, its outline, or a group."""
 
     @property
     def template(self) -> str:
@@ -118,7 +117,7 @@ class RecordSource(Protocol):
         """
 
     def records_of(self, group: RecordGroup, most: int = MOST_TRIALS) -> list[Record]:
-        """Return the best records of a group: see `useful`. None of a group it has not."""
+        """Return the best records of a group, see `useful`; an empty list for an unknown group."""
 
 
 class RecordList:

@@ -50,7 +50,7 @@ def parse_json(line: bytes) -> object:
     """
 
     def refuse(constant: str) -> object:
-        raise RecordError(f"{constant} is not valid JSON number")
+        raise RecordError(f"{constant} is not a valid JSON number")
 
     try:
         text = line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogatepass")

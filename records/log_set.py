@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 SUFFIXES = (".jsonl", ".jsonl.gz")  # Of the logs that a folder is searched for.
 
-PRETUNED = "pretuned"  # What stands for the records that ship.
+PRETUNED = "pretuned"  # The name by which users choose the records that ship.
 _NONE_SHIPS = f"{PRETUNED}: no records ship with this version yet"
 
 LARGE = 4 << 20  # Bytes of a log from which on it has an index.

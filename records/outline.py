@@ -1,4 +1,7 @@
-"""The outline of a record: what indexes and tables need of a line, read without making a record."""
+"""The outline of a record: the fields that indexes and tables need.
+
+In: a line of a log. Out: an `Outline`, without the cost of making and checking a `Record`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts the lines of a log that are no records, and says it once."""
+"""Counts the lines of a log that are not records, and gives one warning for all."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class SummaryRow:
     `best_cost_s` (seconds) and `best_index` are those of `best`, None if nothing succeeded;
     `compared` says whether a final comparison has chosen it. `first_s` and `last_s` are the
     earliest and latest time stamp (Unix time in seconds). `constant` are the positions of inputs
-    that did not change. `device` is what records say of the device; `finals` counts the records of
+    that did not change. `device` is in the form of `Record.device`; `finals` counts the records of
     final comparisons.
     """
 
@@ -75,7 +75,7 @@ class Summary:
 
 
 class _Members:
-    """The records of one row, as far as they have gone by."""
+    """The records of one row that have been read so far."""
 
     def __init__(self, first: Outline) -> None:
         self._first = first

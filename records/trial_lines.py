@@ -78,7 +78,7 @@ _MOST_REMEMBERED = 1 << 16
 
 
 def read_trial(line: bytes) -> tuple[Shared, Trial] | Record:
-    """Return what a line says of a trial, or its record if only a record can tell what it says.
+    """Return the fields of a trial in a line, or a `Record` if this fast decoder cannot read it.
 
     ValueError or RecursionError as `Record.from_line`.
     """
@@ -96,9 +96,9 @@ def read_trial(line: bytes) -> tuple[Shared, Trial] | Record:
 
 
 def _decoded(line: bytes) -> Trial | None:
-    """Return the line of a trial; None if it is none, or one that may say something else.
+    """Return the trial in a line; None if it is not a trial, or this decoder may misread it.
 
-    What it shares with others is not checked.
+    Fields that it shares with other lines are not checked.
     """
     if not line.isascii() or may_have_long_integer(line):  # Raw text may be no UTF-8.
         return None

@@ -134,7 +134,7 @@ def _knob(parameter: Mapping[str, Any]) -> ChoiceKnob:
 
 
 def _typed(value: Any, kind: object) -> Any:
-    """Return a value as its parameter's type; one that is not of it stays as it is."""
+    """Return a value converted to its parameter's type; unchanged if that is not possible."""
     wanted = _TYPES.get(kind) if isinstance(kind, str) else None
     if wanted is None or isinstance(value, str) or not isinstance(value, bool | int | float):
         return value

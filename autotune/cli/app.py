@@ -118,5 +118,5 @@ def _autotune(
     3 nothing valid was found, 130 interrupted (128 + its number for another signal).
     1: `doctor` found a problem, `records validate` a bad line, `records diff` a difference.
     """
-    if context.invoked_subcommand != "doctor":  # it tells by itself what is wrong there
+    if context.invoked_subcommand != "doctor":  # it reports errors of config.toml itself
         context.default_map = load_defaults(context.command)

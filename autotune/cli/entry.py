@@ -1,6 +1,6 @@
 """The entry point of the command: Ctrl-C ends it with one line, also during imports.
 
-No other module is imported before this holds.
+The handler is installed before any other module is imported.
 """
 
 from __future__ import annotations

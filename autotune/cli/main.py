@@ -54,7 +54,7 @@ def entry() -> NoReturn:
     """
     code = main()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # what it says of that is said already
+        with contextlib.suppress(OSError, ValueError):  # this error has been reported
             stream.flush()
     os._exit(code)
 

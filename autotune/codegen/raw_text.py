@@ -8,7 +8,7 @@ from autotune.ir.stmt import Raw
 
 
 def raw_text(raw: Raw) -> str:
-    """Return a text after its macros; a compiler counts its lines as whoever wrote it does."""
+    """Return a text after its macros; errors of the compiler have the text's line numbers."""
     values = map(constant_value, raw.values)
     macros = "".join(f"#define {n} {v}\n" for n, v in zip(raw.defines, values, strict=True))
     (before, line), lines = raw.given, raw.text.split("\n")

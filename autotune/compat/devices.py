@@ -1,6 +1,6 @@
-"""Devices by their old names, `cpu(0)` and `gpu(0)`; without a GPU the processor stands in for it.
+"""Devices by their old names, `cpu(0)` and `gpu(0)`; without a GPU the processor replaces it.
 
-So do kernels, which then are built for "cuda -on=cpu". One warning says so.
+Kernels for the GPU are then built for "cuda -on=cpu", and one warning says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What d2l-tvm's page of broadcast addition uses of MXNet, its baseline: here of CuPy or NumPy.
+"""The part of MXNet that d2l-tvm's page on broadcast addition uses, made of CuPy or NumPy.
 
 MXNet itself is no longer developed, and does not install on the Python that autotune needs.
 """

@@ -57,7 +57,7 @@ class CustomCostModel(CostModel):
         self._spread = spread if spread > 1e-9 * abs(self._mean) else 1.0
 
     def _checked_columns(self, width: int) -> IndexVector | None:
-        """Return which columns it says it reads; None if it says nothing."""
+        """Return its attribute `columns`, checked; None if it has none."""
         told = getattr(self._own, "columns", None)
         if told is None:
             return None

@@ -57,7 +57,7 @@ class ResolvedRecords:
     ) -> None:
         self._task = task
         find = lru_cache(maxsize=1 << 16)(self._index_of)
-        # int64 (n,); configuration of each record, -1 where `reasons` says why there is none.
+        # int64 (n,); configuration of each record, -1 if there is none (`reasons` has the reason).
         self.indices: IntArray = np.fromiter(map(find, configs), np.int64, len(configs))
         # Why a record has no loops.
         self.reasons: list[str | None] = [
@@ -90,7 +90,7 @@ class ResolvedRecords:
         return labels
 
     def _alike(self, known: IntArray) -> Iterable[IntArray]:
-        """Yield rows of one structure: all of a traced one, or those of one configuration."""
+        """Yield rows of one structure each; where nothing is traced, of one configuration each."""
         labels, indices = self.labels[known], self.indices[known]
         for label in np.unique(labels[labels >= 0]):
             yield known[labels == label]

@@ -70,7 +70,7 @@ class CallableKernel(ExternalKernel):
         return f"a Python callable, which {str(target)!r} does not run: use 'llvm', or a GPU"
 
     def lowered(self, name: str, folder: str = "") -> PrimFunc:
-        """Return it as a function whose body is the callable's text, which tells it from others.
+        """Return it as a function whose body is the callable's text, which identifies it.
 
         Parameters
         ----------

@@ -1,4 +1,7 @@
-"""Files that a text in C or C++ includes: put in place of the lines, or told by their content."""
+"""Files that a text in C or C++ includes.
+
+In: a text and its folder. Out: the text with these files inserted, or digests of their contents.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,15 @@ _DEEPEST = 64  # Files that include each other.
 
 
 def with_included(text: str, name: str, folder: str, what: str) -> str:
-    """Return a text in which files stand in place of lines that include them in quotes.
+    """Return a text in which each ``#include "FILE"`` is replaced by the file's content.
 
-    So it says all that is compiled: it is cached, recorded and sent to workers. A file that says
-    ``#pragma once`` stands within a macro of its own wherever it is included, as only the compiler
-    knows which of these places count.
+    The result contains everything that is compiled, so that it can be cached, recorded and sent to
+    workers. A file with ``#pragma once`` gets an include guard at each place, because only the
+    compiler knows which of these places are compiled.
 
-    `name`: what the text is called in messages of the compiler.
-    `folder`: where its files are; one that is not there is left to the compiler.
-    `what`: whose text it is, for messages.
+    `name`: name of the text in messages of the compiler.
+    `folder`: where its files are; a file that is not there is left to the compiler.
+    `what`: the kernel or option that the text is of, for error messages.
 
     Raises UsageError if a file cannot be read, or files include each other without an end.
     """

@@ -103,7 +103,7 @@ class _FormWalk:
 
 
 class TextAnalysis:
-    """Reads a simplified function, in which every knob has its value, as it stands."""
+    """Reads a simplified function in which every knob has its value; nothing is rewritten."""
 
     def enter(self, var: Var, extent: Expr) -> None:
         """Do nothing: the text is final."""

@@ -1,4 +1,4 @@
-"""Features that are read off loops: of all candidates of a structure, or of one.
+"""Features computed from loops: of all candidates of a structure, or of one candidate.
 
 Itervar features are evaluated on arrays, and compiled once candidates are many. Compiled, they take
 a tenth of the time and no interpreter, so that threads run side by side.
@@ -206,8 +206,8 @@ def single_features(
 def column_names(task: Task, layout: str) -> list[str]:
     """Return the names of the columns of all structures of a task, each once.
 
-    Where configurations are looked at one by one they are those of one of each structure, and of a
-    template that cannot be traced those of the default configuration.
+    If features are computed one configuration at a time, one configuration of each structure is an
+    example; of a template that cannot be traced, the default configuration is the only example.
     """
     _ = task.space
     traced = [s for s in task.structures if s.function is not None and not is_raw(s.function)]

@@ -27,8 +27,8 @@ from features import LoopNest, Number, Scratch
 def loop_nest(function: PrimFunc, knobs: Mapping[KnobVar, int] | None = None) -> LoopNest:
     """Return the loop nest of a function, knobs replaced by values; every number is an int.
 
-    Lengths that only a call decides are `features.SYMBOLIC`. Loops of length 0 and what stands
-    in them are there, as in the nests of all candidates.
+    Lengths that are known only at the call are `features.SYMBOLIC`. Loops of length 0 and their
+    bodies are kept, as in the nests of all candidates.
 
     `function`: as `lower_schedule` returns it.
     `knobs`: values of the function's knobs.

@@ -191,7 +191,7 @@ class Fleet:
     def _start(self, node: ClusterNode, gpu: str | None) -> Handle:
         """Start a runner: on a processor it claims all of the node's CPUs while it times.
 
-        That of a GPU has a CPU of its own, if one is left to build for it.
+        The runner of a GPU claims one CPU, if another one is left for builds.
         """
         if gpu is None:
             return self.cluster.start_runner(node, 0, 0, node.cpus)

@@ -1,6 +1,6 @@
-"""Measures candidates of one workload on all devices of a fleet, as many at a time.
+"""Measures candidates of one workload on all devices of a fleet at the same time.
 
-A candidate whose device is lost is measured on another one; nobody else is told of it.
+A candidate whose device is lost is measured on another one, without an error for the caller.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import cached_property
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.fleet.builds.builds import Build, Builds
-from autotune.fleet.calls import BROKEN, LOST, Calls, Ended
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice, RunnerCall
 from autotune.fleet.fleet_runner import FAILED, REFUSED
 from autotune.fleet.kinds import Wanted
 from autotune.fleet.peers.default_times import DefaultTimes
+from autotune.fleet.pending_calls import BROKEN, LOST, Calls, Ended
 from autotune.fleet.roster import POLL_S, Roster
 from autotune.fleet.workload_spec import WorkloadSpec
 from autotune.measure.measurer import Measurer
@@ -62,7 +62,8 @@ class FleetCandidates(Measurer):
     if no other workload uses it.
 
     fleet: shared by the workloads of a run.
-    devices: which of them measure, as `kinds.choose` has it; by default the kind of most.
+    devices: which of them measure, see `wanted` of `kinds.choose`; by default the most frequent
+        kind.
 
     UsageError if the fleet has no such device, or cannot be used.
     """
@@ -297,7 +298,7 @@ class FleetCandidates(Measurer):
     def _measure(
         self, trial: SubmittedCandidate, build: Build, device: FleetDevice, calls: Calls
     ) -> None:
-        """Let a device measure a candidate, which it builds by itself if nobody has."""
+        """Let a device measure a candidate; the device builds it if no builder has."""
         known = self._unknown_to(device)
         calls.send(
             device, "measure", self._spec, trial.candidate, known, *build.given,

@@ -17,7 +17,7 @@ class RunnerCall:
     device: FleetDevice
     generation: int  # Of the device's runner, when it was called.
     method: str
-    subject: Any  # What it is about, for whoever has called.
+    subject: Any  # The object of the call, such as a candidate; only the caller reads it.
     limit_s: float  # Seconds that it may take, once it is the first of the device.
     ticket: Ticket
     since: float | None = None  # When it became the first, in monotonic seconds.
@@ -37,7 +37,7 @@ class FleetDevice:
     is_gone: bool = False  # Whether its whole node is lost.
     line: list[RunnerCall] = field(default_factory=list)  # Pending calls, in order.
     reference: ReferenceTimes | None = None  # As long as it was not timed.
-    # What it has said of itself, by the target that it was asked for.
+    # Results of `FleetRunner.describe`, by target.
     facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property

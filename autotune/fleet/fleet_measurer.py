@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from autotune.errors import AutotuneError
 from autotune.fleet.builds.builds import Build
-from autotune.fleet.calls import BROKEN
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_candidates import FleetCandidates, failure_of
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import FAILED
 from autotune.fleet.kinds import Wanted
+from autotune.fleet.pending_calls import BROKEN
 from autotune.measure.comparison_rounds import LONGER
 from autotune.measure.local_measurer import CEILING_TIMEOUT_S, STARTING_S
 from autotune.measure.result import MeasureResult
@@ -30,7 +30,7 @@ class FleetMeasurer(FleetCandidates):
     """Measures on the devices of a fleet; is a `SupportsParallelRuns` and `SupportsComparison`.
 
     fleet, task, policy, timeout_s, seed, devices: as `FleetCandidates` has them.
-    compares_on: where finalists are timed: "one" device, or "all", each of which times all of them.
+    compares_on: where finalists are timed: on "one" device, or on "all", each with all finalists.
 
     UsageError if the fleet has no such device, or cannot be used.
     """

@@ -52,7 +52,7 @@ class FleetRunner:
         logging.getLogger("autotune").addHandler(self._warnings)
 
     def answer(self, method: str, *args: Any) -> Answer:
-        """Call a method; return how that ended, instead of an exception that has to be pickled."""
+        """Call a method; return its result or its error, so that no exception has to be pickled."""
         try:
             with self._claim() if method in _TIMING else nullcontext():
                 status, value = DONE, getattr(self, method)(*args)
@@ -69,7 +69,8 @@ class FleetRunner:
     def describe(self, target: str) -> dict[str, Any]:
         """Return what is known of the device and of this machine.
 
-        "device": as records say it. "versions": of the packages here, "digest": of our own files.
+        "device": as in `Record.device`. "versions": of the packages here. "digest": of the files
+        of autotune.
         "made_for": facts that rules look at when they make a schedule for this machine; "mcpu":
         what LLVM calls its processor.
         "gpu": the number of the GPU on this machine, where Ray has given one to this process.

@@ -1,4 +1,8 @@
-"""Devices of one kind: only they measure for one search, unless it is asked for otherwise."""
+"""Groups devices by kind, and chooses the devices that measure for a search.
+
+By default one search uses devices of one kind only: two devices are of one kind if a time on one
+is valid for the other.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,12 @@ from autotune.system.words import counted, named
 ANY = "any"  # Devices of all kinds.
 EACH = "each"  # A search for each kind.
 
-Facts = Mapping[str, Any]  # A device, as records say it.
+Facts = Mapping[str, Any]  # A device, in the form of `Record.device`.
 Wanted = str | Facts | None  # Which devices measure for a search, see `choose`.
 
 
 def same_kind(one: Facts, other: Facts) -> bool:
-    """Whether times of one device are times of the other."""
+    """Whether a time measured on one device is valid for the other."""
     return device_grade(one, other)[0] is Grade.EXACT
 
 
@@ -61,7 +65,7 @@ def is_wanted(facts: Facts, wanted: str | Facts) -> bool:
 
 
 def kinds_text(devices: Mapping[str, Facts], chosen: Sequence[str]) -> str:
-    """Return which kinds of devices do not measure, in words; "" if all do."""
+    """Return a message that names the kinds of devices that do not measure; "" if all do."""
     others = [kind for kind in by_kind(devices) if kind[0] not in chosen]
     if not others:
         return ""
@@ -75,7 +79,7 @@ def kinds_text(devices: Mapping[str, Facts], chosen: Sequence[str]) -> str:
 
 
 def kind_names(kinds: Sequence[Facts]) -> list[str]:
-    """Return what sets each of several kinds apart, in words: its name, where that is enough."""
+    """Return a different label for each kind: its name, with more facts where names are equal."""
     names = [str(facts.get("name") or device_text(facts)) for facts in kinds]
     found: list[str] = []
     for number, (facts, name) in enumerate(zip(kinds, names, strict=True)):

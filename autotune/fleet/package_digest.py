@@ -1,4 +1,7 @@
-"""Tells two states of this package apart that have the same version."""
+"""A digest of the package's files: nodes with the same version may still have different code.
+
+In: the installed packages. Out: versions and a digest, which must be equal on all machines.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from autotune.runtime import environment
 # Packages whose versions have to be the same everywhere.
 _SAME = ("autotune", "llvmlite", "numpy")
 
-# The packages that are installed together, each beside the others.
+# The packages of this distribution, all in one folder.
 PACKAGES = ("autotune", "features", "records", "search_spaces")
 
 

@@ -74,7 +74,7 @@ def connect(address: Address) -> RayCluster:
 def _quieten() -> None:
     """Let Ray print nothing on the standard output, where our own lines and events are.
 
-    A thread of it does so whatever it is told; it has no public switch.
+    One of its threads prints whatever the settings are; there is no public switch.
     """
     logging.getLogger("ray").setLevel(logging.ERROR)
     worker = ray._private.worker
@@ -135,7 +135,7 @@ def _check_answers(address: Address) -> None:
 
 
 def _leave_connected() -> None:
-    """Leave a connection to whoever has made it."""
+    """Do not close a connection that somebody else has opened."""
 
 
 def _start_simulated(count: int, runtime_env: dict[str, Any]) -> Callable[[], object]:
@@ -286,10 +286,10 @@ def _hold(path: str) -> None:
 
 
 def _building() -> Any:
-    """Return the task that builds; without a request it only lets a process start that will.
+    """Return the Ray task that builds; without a request it only starts a process for later builds.
 
-    A function inside of another one is sent as it is, so a node that lacks what this one imports
-    says so, and other nodes build.
+    Ray sends a nested function by value, so a node that lacks a package which it imports reports
+    that error, and other nodes build.
     """
 
     def build(request: bytes | None) -> tuple[Any, bytes]:
@@ -470,7 +470,7 @@ def _gone(why: str) -> str:
 
 
 def _told(words: str) -> str:
-    """Return the beginning of what Ray says: it says much."""
+    """Return the beginning of a message of Ray, because these are long."""
     return words if len(words) <= 200 else f"{words[:200]}..."
 
 

@@ -1,4 +1,8 @@
-"""Which devices measure for one workload: of one kind, of our version, as fast as their peers."""
+"""The devices that measure for one workload.
+
+In: the devices of a fleet. Out: those of one kind that run the same version of this package and
+are about as fast as the others of their kind.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,14 @@ from typing import Any
 from autotune.errors import AutotuneError, TargetError, UsageError
 from autotune.fleet import kinds
 from autotune.fleet.builds.builder_task import DeviceFacts
-from autotune.fleet.calls import BROKEN, PROBES, Calls, Ended
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import DONE, made_for
 from autotune.fleet.kinds import Wanted
 from autotune.fleet.package_digest import package_digest
-from autotune.fleet.peers import like_peers
+from autotune.fleet.peers import outliers
 from autotune.fleet.peers.reference_kernel import TIMEOUT_S
+from autotune.fleet.pending_calls import BROKEN, PROBES, Calls, Ended
 from autotune.runtime import environment
 from autotune.target import Target
 
@@ -55,7 +59,7 @@ class Roster:
         self._aside: dict[FleetDevice, str] = {}
         self._ready: list[FleetDevice] = []
         self._empty_since: float | None = None
-        # The device, as records say it, once chosen.
+        # The kind of device, in the form of `Record.device`, once chosen.
         self.kind = dict(wanted) if isinstance(wanted, Mapping) else None
 
     # -- what a measurer asks ----------------------------------------------------------------
@@ -74,7 +78,7 @@ class Roster:
         return self.is_sharing or device.reference is not None
 
     def recorded(self, device: FleetDevice) -> dict[str, Any]:
-        """Return a device as records say it, with its node."""
+        """Return a device in the form of `Record.device`, with its node."""
         own = dict(self._facts[device]["device"])
         assert self.kind is not None
         alike = kinds.same_kind(self.kind, own)
@@ -94,7 +98,7 @@ class Roster:
 
     @property
     def kinds_found(self) -> list[tuple[dict[str, Any], Target]]:
-        """The kinds of the devices that have said what they are, each with its target."""
+        """The kinds of the devices that have described themselves, each with its target."""
         found = {each.name: facts for each, facts in self._facts.items() if not each.why_out}
         groups = kinds.by_kind({name: facts["device"] for name, facts in found.items()})
         firsts = [found[group[0]] for group in groups]
@@ -146,9 +150,9 @@ class Roster:
             raise UsageError(self._nothing())
 
     def join(self, calls: Calls) -> None:
-        """Ask devices what they are that are new, or have a new runner.
+        """Ask new devices, and devices with a new runner, to describe themselves.
 
-        What one has said to another workload of the run is not asked again: it may be busy.
+        A description that another workload of the run has got is reused: the device may be busy.
         """
         target = self._target.recorded
         for device in self._fleet.devices(self._on_gpu):
@@ -261,7 +265,7 @@ class Roster:
             return
         for group in self.by_kind(self.ready):
             times = {each.name: each.reference for each in group if each.reference is not None}
-            aside = like_peers.set_aside(times)
+            aside = outliers.set_aside(times)
             for device in group:
                 if device.name in aside:
                     self._fleet.retire(device, f"it is set aside: {aside[device.name]}")
@@ -331,8 +335,9 @@ class Roster:
 def kinds_of(fleet: Fleet, target: Target) -> list[tuple[dict[str, Any], Target]]:
     """Return the kinds of devices that measure for a target, those of most devices first.
 
-    Each is a device as records say it, with the target that candidates for it have. The reference
-    kernels are timed on all devices, at the same time; the fleet is entered meanwhile at least.
+    Each is a device in the form of `Record.device`, with the target of candidates for it. The
+    reference kernels are timed on all devices at the same time. The fleet is entered at least
+    during this call.
 
     UsageError if there is no device.
     """

@@ -34,7 +34,7 @@ class PreparedFunction:
     prepare: PrimFunc | None = None
     #: Positions of the constant inputs among the parameters of the whole function.
     constants: tuple[int, ...] = ()
-    #: Those of them that `main` reads itself.
+    #: Those constant inputs that `main` still reads.
     kept: tuple[int, ...] = ()
 
     def renamed(self, name: str) -> PreparedFunction:

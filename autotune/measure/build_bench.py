@@ -155,7 +155,7 @@ def _preprocessed(function: PrimFunc) -> PreprocessedSource | None:
 
 
 def _more_identity(function: PrimFunc, values: Mapping[str, KnobValue]) -> list[str]:
-    """Return what the code of a callable depends on beside its text: it may use any knob."""
+    """Return what identifies the code of a callable besides its text: the values of all knobs."""
     if language_of(function) != "python":
         return []
     return [f"{name} = {value!r}" for name, value in sorted(values.items())]

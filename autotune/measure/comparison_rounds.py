@@ -110,7 +110,7 @@ class Rounds:
 
     def _round(self, numbers: list[int], seconds: float, seed: int) -> dict[int, MeasureResult]:
         if set(numbers) - self._entered.keys():
-            return {}  # a candidate has taken with it a process that others had entered
+            return {}  # a candidate has ended the process into which others had been loaded
         timeout_s = LONGER * seconds + self._timeout_s
         response = self._scheduler.time_round(
             {"numbers": numbers, "seconds": seconds, "seed": seed}, timeout_s

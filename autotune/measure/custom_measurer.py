@@ -22,21 +22,21 @@ MeasurerChoice = str | Callable[..., Any]
 
 
 def find_measurer(measurer: MeasurerChoice) -> Callable[..., Any]:
-    """Return what makes a measurer; UsageError if there is none."""
+    """Return the class or function that makes a measurer; UsageError if there is none."""
     return find_maker("measurer", measurer, {LOCAL: LocalMeasurer})
 
 
 class CustomMeasurer(Measurer):
-    """Lets an object of a user measure.
+    """Wraps a measurer that a user has written, and checks what it returns.
 
-    own: what measures.
-    name: what it was made by, as messages and records call it.
+    own: the user's measurer.
+    name: the name that the user chose it by, for messages and records.
 
-    Unless it says itself on which `device` it measures, records name itself as the device, so that
-    its times are not taken for times of this machine.
+    If the measurer has no `device`, its name becomes the device in records, so that its times are
+    not taken for times of this machine.
 
-    UsageError if it is not a measurer; AutotuneError, here and later, if its code fails, or a
-    result is none.
+    UsageError if it is not a measurer; AutotuneError, here and later, if its code fails or returns
+    something else than a result.
     """
 
     def __init__(self, own: Measurer, name: str) -> None:

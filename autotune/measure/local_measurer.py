@@ -187,7 +187,7 @@ class LocalMeasurer(Measurer):
     def give(self, candidate: MeasureInput, response: Response, for_rounds: bool = False) -> None:
         """Take a candidate that was built elsewhere for this machine: it is not built here.
 
-        for_rounds: whether it is to be compared, and else to be run.
+        for_rounds: whether rounds of a final comparison time it; otherwise `run` does.
         """
         job = BuildJob(candidate, remeasure=for_rounds, response=response)
         if for_rounds:

@@ -20,13 +20,13 @@ class Measurer(ABC):
     """Measures candidates of one workload on one target."""
 
     policy: TimingPolicy = TimingPolicy()  # How candidates are timed.
-    # What it measures on, as records say it: "kind", "name", and what else is known. None for the
-    # device that the target names.
+    # The device that it measures on, in the form of `Record.device`: "kind", "name" and further
+    # facts. None for the device that the target names.
     device: Mapping[str, Any] | None = None
     # Versions where it measures, as `environment.versions` has them; None for those here.
     versions: Mapping[str, str] | None = None
     overlap: bool = False  # Whether candidates are built while others run.
-    # Whether a result depends on the code alone: what is the same program is then measured once.
+    # Whether a result depends only on the code: equal programs are then measured once.
     reuses_code: bool = False
 
     @property
@@ -41,7 +41,7 @@ class Measurer(ABC):
         self.close()
 
     def start(self) -> None:  # noqa: B027
-        """Start processes, without waiting; what needs them does so by itself."""
+        """Start processes, without waiting for them; other methods do so if this was not called."""
 
     def remember(self, result: MeasureResult) -> None:  # noqa: B027, some know all results
         """Reuse this result for candidates with the same code hash: they are not measured."""

@@ -82,14 +82,14 @@ class MeasureResult:
     # How noisy the machine was, as the worker's `NoiseMonitor` saw it at that time; None if it was
     # not looked at.
     noise: float | None = None
-    # What each kernel of a GPU takes: "name", "registers", "spill_store_bytes", "spill_load_bytes",
-    # "stack_bytes", "shared_bytes"; None of other code, or if not compiled.
+    # Resources of each GPU kernel: "name", "registers", "spill_store_bytes", "spill_load_bytes",
+    # "stack_bytes", "shared_bytes"; None for other code, or if it was not compiled.
     kernels: tuple[dict[str, Any], ...] | None = None
     # A GPU's clocks in MHz when it was timed, "sm_mhz" and "memory_mhz"; None if not known.
     clocks: dict[str, int] | None = None
     # Whether the costs (or the error) come from an identical kernel measured earlier.
     reused: bool = False
-    # What it was measured on, as records say it: "kind", "name", and so on, and "node", the name of
+    # The device, in the form of `Record.device`: "kind", "name" and so on, with "node", the name of
     # the machine. None for the device of the measurer.
     device: Mapping[str, Any] | None = None
     # Unix time in seconds when it was finished.

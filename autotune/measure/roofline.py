@@ -77,7 +77,8 @@ def measure_ceiling(
 
     kinds: element types whose peak is wanted; those that have none are left out.
     touched_bytes: bytes that the work to be judged reads and writes: as many are copied, so that
-        work whose data stay in a cache is held against that cache. None: more than any cache holds.
+        work whose data stay in a cache is compared with that cache. None: more than any cache
+        holds.
     library: starts the vendor's kernel for the same work.
     seconds: time to spend on running.
     """

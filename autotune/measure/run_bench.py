@@ -6,6 +6,7 @@ Inputs, right answers and checks stay on the device from one candidate to the ne
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,8 +16,8 @@ import numpy as np
 
 from autotune.errors import AutotuneError, CodegenError, UsageError, error_text
 from autotune.measure.candidate import CandidateError, WorkloadDescription, describe
-from autotune.measure.checks.check_cases import Accept, AnswerCheck
 from autotune.measure.checks.check_inputs import Given
+from autotune.measure.checks.check_spec import Accept, AnswerCheck
 from autotune.measure.checks.compare_outputs import OutputCheck
 from autotune.measure.checks.guard_zones import Buffers
 from autotune.measure.checks.prepare_checks import prepare
@@ -32,12 +33,16 @@ from autotune.measure.timing.kernel_timing import (
     own_time_loop,
     retry_if_disturbed,
     time_kernel,
+    timed_loop,
 )
 from autotune.measure.timing.noise_monitor import NoiseMonitor
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.callable_function import CallableBinary, CallableFunction
 from autotune.runtime.device import Binary, Call, Device
 from autotune.runtime.prepared_binary import PreparedBinary, PreparedCandidate
+
+#: About how long a built function takes to check the arrays that it is called with.
+CHECK_S = 4e-6
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,7 @@ class RunBench:
     seed: seed of the inputs.
     given: draws realistic inputs, if the template does so itself.
     callable_of: returns the Python callable for some knob values, if the template gives one.
-    accept: says which answers are right, if the template says so itself.
+    accept: the template's own check of answers, if it has one.
 
     UsageError if the template's reference fails or does not fit its outputs, or the device has too
     little memory.
@@ -298,7 +303,8 @@ class RunBench:
         """Time kernels that have been entered in turns.
 
         On a CPU they are called as a program would call them, with its arrays, unless they are to
-        be bound to arrays: then checking these is not timed.
+        be bound to arrays: then checking these is not timed. The check would hide the differences
+        of kernels if one of them is shorter, so these are bound, too.
 
         loaded: what `load` returned of each.
         seconds: how long it may take, about.
@@ -311,10 +317,13 @@ class RunBench:
             self._monitor.sample()
             if device.is_host:
                 arrays, _between = reallocated(arrays, rng)
-                to_call = self._bind if bound else _call_on
-                calls: list[Call] = [to_call(each, arrays) for each in loaded]
+                calls: list[Call] = [self._bind(each, arrays) for each in loaded]
                 for call in calls:
                     call()
+                if not bound and min(map(_call_s, calls)) >= CHECK_S:
+                    calls = [_call_on(each, arrays) for each in loaded]
+                    for call in calls:
+                        call()
             else:
                 calls = [self._bind(each, arrays) for each in loaded]
             costs_s = time_interleaved(
@@ -397,6 +406,11 @@ class RunBench:
         if device.is_host:
             return retry_if_disturbed(timed, self._monitor, incumbent_s)
         return timed(self._monitor.noisy)
+
+
+def _call_s(call: Call) -> float:
+    """Return about how long a call takes that was made before."""
+    return min(timed_loop(call, 2, time.perf_counter_ns) / 2 for _ in range(3))
 
 
 def _call_on(loaded: Any, arrays: Sequence[Any]) -> Call:

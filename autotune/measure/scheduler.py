@@ -60,8 +60,8 @@ class BuildJob:
     # Whether it is compiled even if its code hash is known, because it is timed again.
     remeasure: bool = False
     response: Response | None = None  # The builder's response, once there is one.
-    # Whether a builder was killed from outside while it built this. The second time it is built
-    # alone, so that it is clear which candidate caused it.
+    # Whether a builder was killed from outside while it built this. If so, it is built again with
+    # no other candidate, so that it is clear which candidate was the cause.
     suspect: bool = False
     request: Request | None = None  # The pending request to run it.
 

@@ -16,7 +16,7 @@ from autotune.runtime.device import Binary
 
 
 class SeveralShapes:
-    """A `RunBench` for a list of shapes: what it does is done with each of them.
+    """A `RunBench` for a list of shapes: it does everything for each of them.
 
     Costs are geometric means, so that the ratio of the costs of two candidates is the mean of their
     ratios on each shape, however different the times are. Nothing is raced, as a candidate that is

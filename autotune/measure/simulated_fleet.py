@@ -1,7 +1,7 @@
-"""Several devices that are simulated: each candidate has a given result, after a given time.
+"""Simulates several devices: each candidate has a given result, after a given time.
 
-What takes seconds runs by any clock: by the clock of the machine, as devices would, or by a clock
-on which seconds pass only while somebody waits, for tests and for many searches in a short time.
+The time is real, or that of a virtual clock, on which seconds pass only while somebody waits: for
+tests, and for many searches in a short time.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class SimulatedFleet(Measurer):
 
     @property
     def places(self) -> Collection[str]:
-        """The name of their kind, whose devices are all that there are of it."""
+        """The name of the kind of these devices; no other devices are of that kind."""
         return [str(self._kind["name"])]
 
     def submit(self, candidate: MeasureInput) -> None:

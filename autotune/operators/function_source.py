@@ -152,12 +152,12 @@ class _Writer:
 
 
 def _text_of(function: Callable[..., Any]) -> str:
-    """Return the text of a function; one that is indented stands in a block of its own."""
+    """Return the text of a function, see `text_of`; UsageError if it is not known."""
     text = text_of(function)
     if text is None:
         raise UsageError(
-            f"Python knows no text of function {function.__name__!r}: write it in a file or a cell "
-            "of a notebook, so that worker processes can run it, too"
+            f"the source of function {function.__name__!r} is not known: write it in a file or a "
+            "cell of a notebook, so that worker processes can run it, too"
         )
     return text
 

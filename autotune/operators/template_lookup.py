@@ -179,7 +179,7 @@ def template_in_file(
 
 
 def _templates_in(module: ModuleType) -> dict[str, Template]:
-    """Return the templates of a module; if it has none, make them of its annotated functions."""
+    """Return the templates of a module; if there are none, templates of its annotated functions."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, Template)}
     if not found:
         for name, value in vars(module).items():

@@ -62,7 +62,7 @@ def _as_text(template: Template) -> tuple[str, bytes | None]:
     name = template.function.__name__
     # Files beside the template are found from there.
     path = os.path.join(os.path.dirname(template.source_file) if template.has_path else "", name)
-    while os.path.exists(f"{path}.py"):  # whose text would be taken for this one
+    while os.path.exists(f"{path}.py"):  # workers would load that file instead
         path += "_"
     try:
         return f"{path}.py:{name}", self_contained(template).encode()

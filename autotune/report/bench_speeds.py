@@ -209,7 +209,7 @@ def value_text(value: KnobValue) -> str:
 
 
 def axis_text(value: KnobValue) -> str:
-    """Return a knob's value as it stands beside an axis: "256", "4,8", "none,unroll"."""
+    """Return a knob's value as a label of an axis: "256", "4,8", "none,unroll"."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return f"{value:g}" if is_number else value_text(value)
 

@@ -167,7 +167,7 @@ def _plain_ticks(axis: Axis, values: Sequence[float], logarithmic: bool = True) 
 # -- maps over two knobs -------------------------------------------------------------------------
 
 _COLOUR_MAP = "viridis"
-_LONG = 6  # Characters beside an axis up to which they stand upright.
+_LONG = 6  # Labels of an axis with more characters are rotated.
 _MAX_WRITTEN = 16  # Cells side by side up to which each shows its number.
 
 
@@ -229,7 +229,7 @@ def _map(axes: Axes, found: Grid, name: str, norm: Any) -> None:
                 axes.add_patch(Rectangle(corner, 1, 1, **frame))
 
 
-# -- what all of them have -----------------------------------------------------------------------
+# -- shared by all pictures ----------------------------------------------------------------------
 
 
 def _figure(width: float, height: float, found: Speeds | Grid) -> Figure:

@@ -1,4 +1,4 @@
-"""Chooses the record that a build goes by, the closest grade first."""
+"""Chooses the record that a build uses, the closest grade first."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from search_spaces import Config
 _log = logging.getLogger(__name__)
 
 _NEAREST = 8  # Shapes that are tried, the nearest first.
-_MORE = 16  # Times as many records of a group are read if those that were are not believed.
+_MORE = 16  # If no record of a group is plausible, so many times as many are read.
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a build goes by.
+    """The record that a build uses.
 
     `record`: the measurement.
     `config`: its configuration in today's space.
     `grade`: how it was found.
-    `outdated`: in words, if today's template does not make it; else empty.
+    `outdated`: a message, if the present template does not make it; else empty.
     """
 
     record: Record
@@ -74,9 +74,9 @@ def choose(
     """Return the best record of the closest grade that may be used; None if there is none.
 
     Within a grade the nearest records count first, and of those that are equally near the one that
-    the latest final comparison chose, else the fastest trial (see `records.ranked`). Passed over
-    are records whose configuration is not in today's space or no longer allowed, and those that
-    are not to be believed (`doubts`). What was passed over or not admitted is counted and told.
+    the latest final comparison chose, else the fastest trial (see `records.ranked`). A record is
+    skipped if its configuration is not in the present space or no longer allowed, or if it is not
+    plausible (`plausibility`). Records that were skipped or not admitted are counted and reported.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def choose(
     any_device : bool
         Admit records of the same workload from any device, too.
     notify : callable
-        Told each reason, in one line.
+        Called with each reason, in one line.
     """
     reuse = Grade(reuse)
     search = _Search(task, as_source(records), notify, other_shapes=reuse.rank >= Grade.SHAPE.rank)
@@ -100,9 +100,9 @@ def choose(
 
 
 class _Search:
-    """One search for a record, and what it passes over.
+    """One search for a record; collects why records were skipped.
 
-    `other_shapes`: whether records of other shapes may be admitted; else they are not looked at.
+    `other_shapes`: whether records of other shapes may be admitted; else they are not read.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class _Search:
         return group.key
 
     def _sort(self, read: _ReadGroup, task: Task, records: Sequence[Record]) -> None:
-        """Tell the records that today's template makes, as far as can be told, from the others.
+        """Separate the records that the present template makes from the others, as far as known.
 
         `task`: the workload of the records.
         """
@@ -193,12 +193,13 @@ class _Search:
             read.old = old
 
     def _ranked_first(self, keys: Sequence[str], outdated: bool = False) -> Choice | None:
-        """Return the best of the records of equally near groups that is to be believed.
+        """Return the best plausible record of some equally near groups.
 
-        More of a group is read before what is slower is taken, until enough of it is believed: so
-        no number of records that are not hides others.
+        Of each group only the fastest records have been read at first. Before a slower record is
+        taken, more of the group is read. So a usable record is found however many implausible ones
+        come before it.
 
-        `outdated`: whether those of earlier versions of the template count.
+        `outdated`: whether records of earlier versions of the template count.
         """
         while True:
             reads = [self._read[key] for key in keys]
@@ -224,7 +225,7 @@ class _Search:
                 self._look_at(cut.near, cut.group, _MORE * cut.most)
 
     def tell(self) -> None:
-        """Tell what was not used and why, a line for each reason."""
+        """Report what was not used and why, a line for each reason."""
         workload = self._task.workload
         if self._elsewhere:
             groups = [group for _, group in self._elsewhere]
@@ -289,7 +290,7 @@ class _ReadGroup:
 def _is_cut(read: _ReadGroup) -> bool:
     """Whether more of a group may have to be read.
 
-    A group that has only records of other versions is taken to be of such a version.
+    No more is read of a group whose records so far are all of other template versions.
     """
     return not read.old and math.isfinite(read.slowest_s) and read.refused < MOST_TRIALS
 
@@ -308,7 +309,7 @@ def _arguments(record: Record) -> str:
 
 
 def why_nothing(task: Task, records: RecordSource | Iterable[Record]) -> str:
-    """Return what records are of, if none of them can be used for a task, in some words."""
+    """Return a short text about records of which none can be used for a task: what they are of."""
     workload, target = task.workload, task.target.recorded
     groups = as_source(records).groups()
     own = [g for g in groups if Workload(g.template, g.args, g.constant) == workload]

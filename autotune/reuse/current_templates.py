@@ -1,4 +1,8 @@
-"""What became of the templates that records were made by: gone, changed, or as they were."""
+"""Compares records with the templates that are installed now.
+
+In: a record. Out: why a build here would not use it: its template is gone or has changed, its
+configuration is no longer allowed, or its time is not plausible.
+"""
 
 from __future__ import annotations
 

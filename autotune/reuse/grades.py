@@ -1,4 +1,7 @@
-"""Grades of reuse: how far the workload and the device of records are from those of a task."""
+"""Grades of reuse: how similar the workload and the device of records are to those of a task.
+
+In: a task, and a group of records. Out: a `Match`: its grade, and the distance within the grade.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from autotune.target import Target
 from autotune.task.task import Task
 from records.groups import RecordGroup
 
-# What makes a kind of device, where both sides know it: model, instruction set, width of vectors.
+# Facts that define the kind of a device, if they are known of both devices.
 _KIND = ("kind", "name", "model", "arch", "vector_bytes")
-# What of a device decides which schedules rules make.
+# Facts of a device by which rules choose schedules.
 _SCHEDULES = ("kind", "arch", "vector_bytes")
-# What may differ within a kind, and changes times.
+# Facts that may differ within a kind, and that change times.
 _WITHIN_KIND = ("threads", "max_mhz", "multiprocessors", "l2_bytes")
 
-# What the grade of a device costs beside distances of shapes; larger than any of these.
+# Weight of a distance of shapes against one of devices; larger than any distance of devices.
 _OTHER_SHAPE = 1e3
 
 
@@ -75,8 +78,8 @@ def match(task: Task, here: Mapping[str, Any], group: RecordGroup) -> Match | No
 def device_grade(here: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[Grade, float]:
     """Return the grade of a device that records describe, and its distance within the grade.
 
-    What only one of both tells does not count, since earlier versions told less; but a device
-    without a name is unknown.
+    A fact that is known of one device only does not count, since earlier versions recorded fewer
+    facts. A device without a name is unknown.
     """
     if here == there:
         return Grade.EXACT, 0.0
@@ -149,7 +152,7 @@ def _target_grade(wanted: Target, text: str) -> Grade | None:
 def device_text(device: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> str:
     """Return a recorded device in a few words, such as ``Apple M1, 8 threads``.
 
-    `beside`: a device of which it is told apart, if both have one name.
+    `beside`: a device; if both have the same name, the facts that differ are added.
     """
     name = device.get("name")
     if not isinstance(name, str) or not name:
@@ -167,7 +170,7 @@ def device_text(device: Mapping[str, Any], beside: Mapping[str, Any] | None = No
 
 
 def named_devices(devices: Iterable[Mapping[str, Any]], here: Mapping[str, Any]) -> str:
-    """Return some of the devices that records describe, each once, told apart of the one here."""
+    """Return a text with some recorded devices, each once, and how they differ from `here`."""
     return named(device_text(device, here) for device in devices)
 
 

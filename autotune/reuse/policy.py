@@ -1,4 +1,7 @@
-"""What a build may do about records: which of them it takes, and what it does without any."""
+"""The reuse policy of a build: which records it admits, and what it does if there is none.
+
+In: the user's options. Out: a checked `ReusePolicy`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""What is wrong with a record: today's template no longer makes it, or its time is not believed.
+"""Finds out why a record must not be used.
 
-Builds, runs and the tools for logs all ask here, so that they agree.
+In: a task and a record. Out: a `Problem` (the present template no longer makes the record, or the
+record is not plausible), or None. Builds, runs and the tools for logs all use these functions, so
+that they agree.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from autotune.errors import InstantiationError
-from autotune.reuse.doubts import has_other_steps, least_seconds
 from autotune.reuse.grades import Grade, device_grade, same_schedules
+from autotune.reuse.plausibility import has_other_steps, least_seconds
 from autotune.reuse.task_finder import NOT_IN_SPACE, TEMPLATE_CHANGED
 from autotune.task.task import Task
 from records import Record
@@ -73,7 +75,7 @@ def doubt_problem(task: Task, record: Record, here: Mapping[str, Any]) -> Proble
 
 def least_cost_s(task: Task, device: Mapping[str, Any], here: Mapping[str, Any]) -> float:
     """Return a time that no device like that of a record can go below, in seconds."""
-    # On this kind of device, what the record does not tell of it is as here.
+    # On this kind of device, facts that the record lacks are taken from the device here.
     known = {} if device_grade(here, device)[0] is Grade.ANY else here
     return least_seconds(task, {**known, **device})
 

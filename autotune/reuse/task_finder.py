@@ -71,8 +71,8 @@ class TaskFinder:
     def find(self, workload: Workload, target: str, vector_bytes: int | None = None) -> Task | str:
         """Return the task of a workload, or one of `REASONS` for its absence.
 
-        Templates ask how wide vectors are: `vector_bytes` says it of the processor that it was
-        measured on, where the target means whatever processor there is.
+        `vector_bytes`: width of the vectors of the processor that was measured on. Templates depend
+        on it; a target such as "llvm" does not contain it.
         """
         found = self._template(workload.template, next(iter(target.split()), ""))
         if found is None:

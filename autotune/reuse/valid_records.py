@@ -1,4 +1,7 @@
-"""Which records count as trials of a task: of its device and template, and to be believed."""
+"""Selects the records that count as trials of a task.
+
+In: a task and records. Out: those of its device kind and present template that are plausible.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,16 @@ def valid_records(
     device: Mapping[str, Any] | None = None,
     beside: Sequence[Mapping[str, Any]] = (),
 ) -> list[tuple[int, Record]]:
-    """Return the records of a task's workload and target that hold, with their configurations.
+    """Return the valid records of a task's workload and target, with their configurations.
 
     Records are matched by the knobs' values, so that a space that has grown since still finds them:
-    each comes with the index of its configuration in today's space. Those from other devices
-    (unless `any_device`) and those that `record_problem` finds wrong are counted, in a line for
-    each reason that is told, by default as a logged warning.
+    each comes with the index of its configuration in the present space. Records from other devices
+    (unless `any_device`) and records with a problem (`record_problem`) are left out. Their number
+    is reported to `notify`, a line for each reason; by default that logs a warning.
 
-    device: where the task is measured, as records describe it; by default where its target runs.
-    beside: other devices, of whose records no line is told.
+    device: where the task is measured, in the form of `Record.device`; by default where its target
+        runs.
+    beside: other devices, whose records are left out without a line.
     """
     workload = task.workload
     target = task.target.recorded
@@ -68,10 +72,10 @@ def _is_one_of(device: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) ->
 
 
 def least_costs(task: Task) -> Callable[[Record], float]:
-    """Return what gives a time, in seconds, that no device like that of a record can go below.
+    """Return a function from a record to a lower bound of its time, in seconds.
 
-    Records of `task`'s template, and of templates that have a name, are judged by what these
-    compute; of others nothing is known, which is 0.
+    The bound follows from what the template of the record computes. For a template that is neither
+    `task`'s nor found by name it is 0.
     """
     finder, here = TaskFinder(), present_device(task)
 

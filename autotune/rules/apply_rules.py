@@ -29,10 +29,10 @@ from autotune import te
 from autotune.errors import UsageError
 from autotune.rules.contractions.contraction import contractions
 from autotune.rules.contractions.packed_panels import Panels
-from autotune.rules.contractions.register_tiles import Effort, schedule_tiles, tiles
+from autotune.rules.contractions.register_tiles import schedule_tiles, tiles
 from autotune.rules.gpu.gpu_rules import gpu_schedule
 from autotune.rules.inline import inlined_stages
-from autotune.rules.knob_definer import KnobDefiner, StageKnobs
+from autotune.rules.knob_definer import Effort, KnobDefiner, StageKnobs
 from autotune.rules.reductions.rows import RowLoops
 from autotune.rules.reductions.split_reductions import (
     column_tasks,

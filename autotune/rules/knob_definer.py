@@ -1,15 +1,19 @@
-"""What rules define knobs with: the knobs of one stage have its number in their names."""
+"""The interface by which rules define knobs, and how many knobs they define.
+
+The knobs of one stage have its number in their names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Any, Protocol
 
 from autotune.target import Target
 
 
 class KnobDefiner(Protocol):
-    """What defines knobs: `autotune.template.Knobs`, or what stands for it."""
+    """Defines knobs: `autotune.template.Knobs`, or an object that replaces it."""
 
     @property
     def target(self) -> Target:
@@ -38,3 +42,11 @@ class StageKnobs:
     def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
         """Define a knob of this stage and return its value, as `KnobDefiner.define_knob`."""
         return self.cfg.define_knob(f"{name}{self.suffix}", values, default)
+
+
+class Effort(IntEnum):
+    """Number of knobs of a contraction; each multiplies the size of the space and the traces."""
+
+    FEW = 0  # the width of its tiles
+    NUMBERS = 1  # no axes or orders to choose
+    ALL = 2

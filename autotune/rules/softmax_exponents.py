@@ -1,12 +1,12 @@
-"""The rule for exp of a number less a maximum of numbers it is one of: it says that none is > 0.
+"""The rule for exp(x - max(x)): the exponent is bounded by 0, which it never exceeds.
 
 ::
 
     M[i] = max(X[i, k])                      M[i] = max(X[i, k])
     E[i, j] = exp(X[i, j] - M[i])      ->    E[i, j] = exp(min(X[i, j] - M[i], 0))
 
-The value is the same. Exponentials that cannot overflow take fewer instructions where there are
-none that scale by powers of 2, which is without AVX-512.
+The value is the same. An exponential that cannot overflow takes fewer instructions on processors
+without AVX-512, which have no instruction that scales by powers of 2.
 """
 
 from __future__ import annotations

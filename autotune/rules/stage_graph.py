@@ -1,4 +1,8 @@
-"""Stages of a computation: what they share, where they read, and reduced axes that are one."""
+"""Analysis of the stages of a computation, for all rules.
+
+In: stages of tensor expressions. Out: lengths of axes, reads and readers, groups of stages that
+share rows, and reductions rewritten over other axes.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +27,9 @@ from autotune.te.tensor import ComputeOp, Operation
 
 
 def extent(axis: Any) -> int:
-    """Return the length of an axis; about what it will be, if only calls know it.
+    """Return the length of an axis; a likely length if it is known only at the call.
 
-    What is chosen by this suits likely sizes; what is right for these alone must not be.
+    Use it for choices that affect speed only: the actual length may be another.
     """
     return likely_value(axis.dom.extent)
 
@@ -97,7 +101,7 @@ def reads_in(op: Operation) -> list[Read]:
 def reduced_over(body: Reduce, axes: Any, values: Mapping[Any, Any], inside: Any = None) -> Any:
     """Return a reduction over other axes, given values of the variables that it uses.
 
-    `inside`: a condition of the elements that count, besides its own.
+    `inside`: a further condition that reduced elements must meet.
     """
     where = substitute(body.condition, values)
     if inside is not None:
@@ -199,7 +203,7 @@ def has_windows_apart(tensor: te.Tensor) -> bool:
 
 
 def written_out(tensor: te.Tensor, inlined: Collection[te.Tensor]) -> te.Tensor:
-    """Return a stage that reads none of some computed tensors, but what they read."""
+    """Return a stage with some computed tensors inlined: it reads their inputs instead."""
 
     def written(source: te.Tensor, indices: tuple[Expr, ...]) -> Expr:
         own = source.op

@@ -19,8 +19,8 @@ from autotune.target import Target
 LARGE: Final = 1 << 22
 LINE_BYTES: Final = 64
 
-#: Bytes of the largest cache that a CPU can count on: others, also those of other guests of a
-#: machine, use it, too.
+#: Bytes of the largest cache that a CPU can count on: other processes, and other virtual machines
+#: on the same host, use the cache, too.
 _SHARE_BYTES: Final = 16 << 20
 
 #: Most operations beside stores past the cache, as a share of the time of the stores.
@@ -30,10 +30,10 @@ _LIGHT: Final = 0.8
 def outlasts_caches(
     target: Target, tensor: te.Tensor, stages: Sequence[te.Tensor], light: float = _LIGHT
 ) -> bool:
-    """Whether a result is likely to be stored past the caches: with as much again, it exceeds them.
+    """Whether a result should be stored past the caches by default: twice its size exceeds them.
 
-    Stores past the cache come in bursts between other operations, which then have to wait: those
-    of `stages`, which must take less than `light` times as long.
+    Such stores come in bursts, during which other operations wait. So the operations of `stages`
+    must take less than `light` times as long as the stores.
     """
     is_light = operation_seconds(target, stages) < light * memory_seconds([tensor])
     cache_bytes = min(host.cache_bytes(), _SHARE_BYTES * available_cpus())

@@ -1,4 +1,4 @@
-"""A Python callable as a function of arrays, on any device: it is compiled by itself, if at all."""
+"""A Python callable as a function of arrays, on any device; nothing is compiled here."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class CallableBinary:
 class CallableFunction:
     """A callable with its keywords, called with its arrays in order; see `DeviceFunction`.
 
-    `on_cpu`: whether its arrays are those of the CPU, which it gets as NumPy's.
-    `returns`: whether it takes inputs alone, and returns the outputs.
-    `source`: its text, as far as that is known.
+    `on_cpu`: whether it works on the CPU, and gets NumPy arrays.
+    `returns`: whether it takes only inputs, and returns the outputs.
+    `source`: its source text, as far as that is known.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class CallableFunction:
         return call
 
     def first_call(self, *arrays: Any) -> None:
-        """Run once, and refuse what is returned of a callable that is to write its outputs.
+        """Run once, and check the return value of a callable that should write into its outputs.
 
         Raises UsageError if it returns something else than its outputs.
         """
@@ -85,8 +85,8 @@ class CallableFunction:
         every = found if isinstance(found, tuple) else (found,)
         if found is not None and not all(any(a is out for out in outputs) for a in every):
             raise UsageError(
-                f"{self.signature.name}: the callable returns {_described(found)}; it is to write "
-                "into its outputs, which it gets after its inputs, or say returns=True"
+                f"{self.signature.name}: the callable returns {_described(found)}; it must write "
+                "into its outputs, which it gets after its inputs, or be given returns=True"
             )
 
     def _checked(self, arrays: Sequence[Any]) -> Sequence[Any]:

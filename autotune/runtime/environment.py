@@ -1,4 +1,4 @@
-"""The device and the versions of a measurement, as records keep them.
+"""The device and the package versions of a measurement, in the form of `Record`'s fields.
 
 Nothing here imports a heavy library: versions come from the installed packages' metadata.
 """

@@ -1,4 +1,4 @@
-"""A built function as an operator of PyTorch, whose only home is this file."""
+"""Registers a built function as an operator of PyTorch; only this file imports PyTorch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Times kernels for all sizes beside the best kernel of each shape, in a process of their own.
+"""Times kernels for all sizes and the best kernel of each shape in turns, in a separate process.
 
-A kernel that crashes or hangs ends that process and not the one that waits for it, which starts
-another one.
+If a kernel crashes or hangs, only that process ends, and another one is started.
 """
 
 from __future__ import annotations

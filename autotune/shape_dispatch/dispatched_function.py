@@ -17,11 +17,11 @@ from autotune.task.task import Task
 
 @dataclass(frozen=True)
 class ShapeLoss:
-    """What one shape loses by the kernel that is picked for it.
+    """The loss of one shape: how much slower the picked kernel is than the best one for it.
 
     `sizes`: its open sizes.
-    `best_s`: seconds of the best kernel for this shape alone, measured beside the others.
-    `kernel`: the kernel that is picked, by its number.
+    `best_s`: seconds of the best kernel for this shape alone, timed in turns with the others.
+    `kernel`: number of the kernel that is picked.
     `loss`: 0.1 if it takes 1.1 times as long as the best.
     `left_out`: the same for the kernel that is picked if this shape is not known beforehand.
     """

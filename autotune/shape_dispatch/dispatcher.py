@@ -124,8 +124,8 @@ def dispatch_template(
 
     `reference`: how another process finds the template.
     `guarded`: as of `Task`.
-    `notify`: told what is left out, a line each.
-    `progress`: told what is being done.
+    `notify`: called with a line for each kernel that is left out.
+    `progress`: called with a line for each step.
     """
     _check(target, within, most, policy, name)
     task_of = partial(Task, template, target=target, template_ref=reference, guarded=guarded)
@@ -174,9 +174,9 @@ def _shapes(
 
 @dataclass(frozen=True)
 class _Known:
-    """What has been measured of the shapes with records, and what is learnt from it.
+    """Measurements of the shapes with records, from which the rule is learned.
 
-    `losses`, `best`: what each loses by each kernel, and the time of its own best one.
+    `losses`, `best`: the loss of each shape with each kernel, and the time of its best kernel.
     """
 
     names: Sequence[str]

@@ -1,4 +1,8 @@
-"""Which kernels for all sizes there are, and what shapes lose by each: all that is timed."""
+"""Measures the loss of each shape with each kernel for all sizes.
+
+In: shapes with their best configurations, and candidates. Out: a matrix of losses: the time with a
+kernel over the time with the best kernel for the shape, minus 1.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,8 @@ from autotune.shape_dispatch.selection import FloatMatrix, select_measured
 # ones.
 SURVEY_S, FINAL_S = 0.02, 0.05
 
-# Times that all shapes are timed where it matters, one after the other: a neighbour that takes a
-# core for some seconds slows parallel kernels down and no others.
+# Number of passes over all shapes in the final timing. One pass is not enough: another process that
+# takes a core for some seconds slows down the parallel kernels that run then, and no others.
 PASSES = 3
 
 Progress = Callable[[str], object]
@@ -33,8 +37,8 @@ class KernelLosses:
 
     `bench`: where they run.
     `names`: the open sizes.
-    `notify`: told what is left out, a line each.
-    `progress`: told what is being done.
+    `notify`: called with a line for each kernel that is left out.
+    `progress`: called with a line for each step.
     """
 
     def __init__(

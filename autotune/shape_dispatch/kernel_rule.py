@@ -1,8 +1,8 @@
 """Learns a rule that picks a kernel by sizes from what shapes lose by each kernel.
 
 A test compares the product of some sizes with a limit. What is learnt is judged by the time that is
-lost, not by how often the best kernel is picked: where two kernels are as good as each other, it
-does not matter which of them it is.
+lost, not by how often the best kernel is picked: if two kernels are equally fast for a shape,
+either may be picked.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def learn(
     shapes : sequence of mapping of str to int
         The sizes of each shape; all have the same names.
     losses : ndarray of float64, shape (n, kernels)
-        What each shape loses by each kernel, as of `selection.select`.
+        The loss of each shape with each kernel, see `selection.select`.
     limits : sequence of float
         The largest loss of each shape.
     fixed : sequence of mapping of str to int
-        For each kernel the sizes that it is made for alone: each is 1. One kernel at least has
-        none.
+        For each kernel the sizes that it is specialised for, which are all 1. At least one kernel
+        has none.
     """
     rows = list(range(len(shapes)))
     kernels = list(range(losses.shape[1]))

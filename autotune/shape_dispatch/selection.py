@@ -36,7 +36,7 @@ class Selection:
 def select(
     losses: FloatMatrix, within: float, most: int | None = None, everywhere: Collection[int] = ()
 ) -> Selection:
-    """Return a smallest set of kernels in which each shape has one that it loses little by.
+    """Return a smallest set of kernels such that each shape has a kernel with a small loss.
 
     Of the smallest sets it is the one with the least mean loss. A shape that no kernel keeps within
     `within` has its own limit: what the best kernel for it reaches. If more than `most` kernels
@@ -205,7 +205,7 @@ def _mean(losses: FloatMatrix, chosen: Sequence[int]) -> float:
 def _sets(
     covers: Sequence[int], left: int, size: int, needed: set[int], chosen: tuple[int, ...] = ()
 ) -> Iterator[tuple[int, ...]]:
-    """Return the sets of so many kernels that cover what is left, with one of `needed`."""
+    """Return the sets of `size` kernels that cover all shapes in `left`, with one of `needed`."""
     has_needed = not needed.isdisjoint(chosen)
     if not left:
         if has_needed:

@@ -33,9 +33,9 @@ class _CooperativeThread:
 
 
 class CooperativeThreads:
-    """Runs functions at the same time, of which one goes on until it waits.
+    """Runs functions concurrently, only one at a time: each goes on until it waits.
 
-    Whatever they share is safe between two waits, as if one thread ran all of them. The thread that
+    Shared state needs no locks between two waits, as if one thread ran all of them. The thread that
     calls `run` may be interrupted at any moment: then the functions are ended where they wait.
 
     wait_any: waits for all of them together, in the thread that calls `run`.

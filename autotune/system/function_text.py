@@ -1,4 +1,4 @@
-"""The text of a function, and what it uses: by its source, not by pickling."""
+"""The source text of a function, and the names and values that it uses; nothing is pickled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INSIDE = ("__wrapped__", "py_func", "fn")
 
 
 def written_function(value: object) -> FunctionType | None:
-    """Return the function that was written, of one or of what a decorator made of it; else None."""
+    """Return the undecorated function behind an object; None if there is no Python function."""
     for _ in range(16):
         if isinstance(value, FunctionType):
             return value
@@ -26,7 +26,7 @@ def written_function(value: object) -> FunctionType | None:
 def text_of(function: Callable[..., Any]) -> str | None:
     """Return the text of a function; None if it is not known.
 
-    One that is indented stands in a block of its own.
+    An indented text is put under ``if True:``, so that it can be compiled.
     """
     try:
         text = inspect.getsource(function)

@@ -155,7 +155,7 @@ def available_memory(root: str = "/") -> int | None:
 
 
 def boot_id(path: str = "/proc/sys/kernel/random/boot_id") -> str:
-    """Return what tells running machines apart, containers of one machine not; "" if unknown."""
+    """Return an identifier of the running machine, equal in all its containers; "" if unknown."""
     try:
         return Path(path).read_text(encoding="ascii").strip()
     except OSError:

@@ -70,7 +70,7 @@ def find_maker(
     """Return the class or function that makes a tuner, cost model, or the like.
 
     kind: such as "tuner".
-    choice: a name as in `find_plugin`, one of those that are built in, or what is wanted itself.
+    choice: a name as in `find_plugin`, the name of a built-in one, or the class or function itself.
 
     UsageError if there is none.
     """
@@ -92,10 +92,10 @@ def name_of(given: object) -> str:
 
 
 def make_object(make: Callable[..., Any], what: str, *args: Any, **more: Any) -> Any:
-    """Return what a user's class or function makes of arguments.
+    """Call a user's class or function, and return the object that it makes.
 
-    what: what it makes, as messages begin.
-    more: arguments that it gets if it has parameters of these names.
+    what: the object in words, for the beginning of messages.
+    more: keyword arguments, of which only those are passed that it has parameters for.
 
     AutotuneError if it fails.
     """

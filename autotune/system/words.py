@@ -1,4 +1,4 @@
-"""Words of messages: numbers of things, suggestions for misspelt names, control characters."""
+"""Text of messages: plurals, lists, suggestions for misspelt names, escaped control characters."""
 
 from __future__ import annotations
 

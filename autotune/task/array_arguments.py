@@ -1,4 +1,4 @@
-"""Which arguments of a template the arrays of a call tell: sizes by their shapes, and data types.
+"""Infers arguments of a template from the arrays of a call: sizes from shapes, and data types.
 
 The template runs once with sizes as symbols. A size that is an extent of an input is read there.
 """
@@ -28,14 +28,14 @@ from autotune.trace.value_sources import KnobTable, PlainValues
 def read_arguments(
     template: Template, target: Target, arrays: Sequence[Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a template for a call, all of them.
+    """Return all arguments of a template for a call.
 
-    `arrays`: inputs, and outputs or none.
-    `given`: the arguments that are given by name. Of others each is read off the arrays, if the
-    inputs tell it, and else has its default.
+    `arrays`: the inputs, with or without the outputs.
+    `given`: the arguments that are given by name. Each other one is inferred from the arrays if
+    possible, and has its default otherwise.
 
-    Raises UsageError if an argument is unknown, or neither given nor told by the arrays. Raises
-    ArgumentError if there are too few arrays, or one is none or has too few dimensions.
+    Raises UsageError if an argument is unknown, or is neither given nor can be inferred. Raises
+    ArgumentError if there are too few arrays, or one is not an array or has too few dimensions.
     """
     for number, array in enumerate(arrays, 1):
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
@@ -67,9 +67,9 @@ _Read = Callable[[Sequence[Any]], Any]
 class _Described:
     """The inputs of a template, some of whose arguments are not given.
 
-    `places`: what reads each argument that the inputs tell off the arrays.
-    `problem`: why no sizes are known, in words; empty if they are.
-    `cause`: the error that says so, if there is one.
+    `places`: for each argument that can be inferred, a function from the arrays to its value.
+    `problem`: a message why no sizes can be inferred; empty if they can.
+    `cause`: the exception behind `problem`, if there is one.
     """
 
     def __init__(self, template: Template, target: Target, given: Mapping[str, Any]) -> None:

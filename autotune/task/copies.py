@@ -1,11 +1,15 @@
-"""Configurations that are the same program: of those only the first is measured."""
+"""Finds copies: configurations that give the same program, of which only the first is measured.
+
+In: configurations of a task, in the order of their proposals. Out: for each the earlier one that
+has the same program, or None.
+"""
 
 from __future__ import annotations
 
 from autotune.task.task import Task
 from autotune.trace.fingerprint import digest, schedule_lines
 
-# Measured configurations whose programs are looked at: each takes milliseconds, and logs are long.
+# Most measured configurations whose programs are compared: each takes milliseconds.
 MOST_MEASURED = 1000
 
 
@@ -37,7 +41,7 @@ class Copies:
     def add_measured(self, index: int) -> None:
         """Let later configurations be copies of one that was measured elsewhere.
 
-        It is no copy itself. Of very many only the first ones are looked at.
+        It is no copy itself. Only the first `MOST_MEASURED` are compared.
         """
         if self._measured < MOST_MEASURED and index not in self._original:
             self._measured += 1

@@ -51,7 +51,7 @@ __all__ = ["Task", "Workload", "code_hash"]
 
 _log = logging.getLogger(__name__)
 
-# Configurations that are tried for a default, where each has to be traced or run for that.
+# Most configurations that are tried to find a legal default, if each must be traced or run.
 MAX_TRIED = 256
 
 
@@ -265,8 +265,8 @@ class Task:
                 continue
             self._late.add(knob.name)
             _log.warning(
-                "%s: knob %r is defined only in configurations that none of those looked at "
-                "beforehand stands for; it keeps its default, %r (define it before such an `if`)",
+                "%s: knob %r is defined only in configurations outside of the sample that was "
+                "explored; it keeps its default, %r (define it before such an `if`)",
                 self.workload,
                 knob.name,
                 knob.value(knob.default),
@@ -426,7 +426,7 @@ class Task:
 
     @property
     def accept(self) -> Callable[..., bool | str] | None:
-        """What says which answers are right, None if the template does not say."""
+        """The template's own check of answers (`Template.accept`); None if it has none."""
         return self.template.accept_for(self.args)
 
     @cached_property

@@ -279,7 +279,7 @@ class Tensor(Operators):
         return Read(self, tuple(self._index(n, convert(index)) for n, index in enumerate(indices)))
 
     def _index(self, position: int, expr: Expr) -> Expr:
-        """Return an integer as one of the types of indices that holds it."""
+        """Return an integer, converted to an index type that can hold it."""
         if not dtypes.is_integer(expr.dtype):
             raise IRError(
                 f"index {position} of tensor {self.name!r} must be an integer, "

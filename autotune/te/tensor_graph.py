@@ -63,7 +63,7 @@ def graph_of(name: str, returned: Tensor | Sequence[Tensor]) -> TensorGraph:
 
 
 def _placeholders(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return the placeholders that some tensors depend on; states of scans are none of them."""
+    """Return the placeholders that some tensors depend on, without the states of scans."""
     ops = producers_first([tensor.op for tensor in outputs])
     states = {state for op in ops if isinstance(op, ScanOp) for state in op.state_placeholder}
     return [

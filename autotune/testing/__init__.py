@@ -1,5 +1,5 @@
-"""Conformance suites: what every tuner, measurer or cost model promises, as tests to inherit.
+"""Conformance suites: tests of the interface of tuners, measurers, cost models and extractors.
 
-In: a class that says how one is made. Out: tests of pytest, which has to be installed. Read
-`tuner_suite.py` first; docs/extend.md has examples.
+In: a subclass with a method that makes the object under test. Out: tests for pytest, which must be
+installed. Read `tuner_suite.py` first; docs/extend.md has examples.
 """

@@ -1,4 +1,4 @@
-"""What every cost model promises, however it learns."""
+"""Tests that every cost model must pass, however it learns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every feature extractor promises, whatever it reads."""
+"""Tests that every feature extractor must pass, whatever it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every measurer promises, wherever it measures."""
+"""Tests that every measurer must pass, wherever it measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every tuner promises, whatever its strategy: one suite for all of them."""
+"""Tests that every tuner must pass, whatever its strategy."""
 
 from __future__ import annotations
 

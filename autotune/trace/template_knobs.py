@@ -205,7 +205,7 @@ class Knobs:
         try:
             condition = when | is_default
         except TypeError:
-            condition = when  # no condition: what is wrong with it is told below
+            condition = when  # not a condition: `require` reports the mistake
         self._source.require(condition, f"{name} has its default unless its condition holds")
 
     def _keep(self, value: T, name: str) -> T:

@@ -129,7 +129,7 @@ class Tuner(ABC):
                 self._told[new.index] = new
             self._seen.add(new.index)
 
-    # Whether results come one by one, with others pending, as of several devices.
+    # Whether results come one by one while others are pending, as with several devices.
     asynchronous: bool = False
 
     # Number of candidates that the session asks for one batch earlier, because choosing takes long:
@@ -152,7 +152,7 @@ class Tuner(ABC):
     learns_from_others: bool = False
 
     def transfer(self, prior: Trend) -> None:  # noqa: B027, most cannot learn from it
-        """Take in what other devices' measurements say of the space, in place of earlier ones."""
+        """Use predictions from other devices' measurements, instead of the previous prior."""
 
     @property
     def observations(self) -> list[Observation]:

@@ -54,7 +54,7 @@ def estimates_gain(tuner: TunerChoice) -> bool:
 def check_tuner(tuner: TunerChoice, prior: bool = False, storage: bool = False) -> None:
     """Raise UsageError, with advice, unless there is such a tuner and it can run here.
 
-    `prior` and `storage` say that it is to use one.
+    `prior`, `storage`: whether the tuner must be able to use one.
     """
     find_tuner(tuner)
     name = name_of(tuner)
@@ -82,7 +82,7 @@ def make_tuner(
     `space`: the space to search.
     `seed`: seed of every random choice, >= 0.
     `features`: what a model reads of a candidate; the knob values by default.
-    `prior`: what other measurements say of this space; only the model tuner uses it.
+    `prior`: a prediction from other measurements; only the model tuner uses it.
     `storage`: URL of an Optuna storage that mirrors the trials; for Optuna's samplers only.
     `make_model`: makes the model tuner's untrained cost model from a seed.
 

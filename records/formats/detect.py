@@ -122,8 +122,8 @@ def refuse_newer(path: str | Path) -> None:
 def foreign_format(path: str | Path) -> FileFormat | None:
     """Return what a file is that only `read_any` can read.
 
-    None if it is a log of ours, or nothing of the kind. A compressed file that cannot be read is
-    taken for a compressed log, as reading that says what is wrong.
+    None if it is a log of autotune, or of no known format. A compressed file that cannot be read
+    counts as a compressed log, because reading it as a log gives the right error message.
     """
     path, packed = Path(path), False
     try:

@@ -40,7 +40,7 @@ _BETWEEN = re.compile(r'\}\s*+,\s*+(?=")')
 _DECODER = json.JSONDecoder()
 _MAX_DAMAGED = 1000
 
-#: What an entry has beside the knobs.
+#: Keys of an entry that are not knobs.
 FIELDS = {"time", "times", "error", "timestamp", "compile_time", *_RUN_TIMES, "strategy_time"}
 FIELDS |= {"framework_time"}
 
@@ -173,7 +173,7 @@ def records_of(document: Mapping[str, Any], name: str) -> Iterator[Record]:
 def _value(
     knob: Any, number: int, key: str, entry: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> Any:
-    """Return the value of a knob; where an entry lacks it, what its key says among the choices."""
+    """Return the value of a knob; if an entry lacks it, the choice that its key names."""
     if knob in entry:
         return entry[knob]
     texts, choices = key.split(","), parameters.get(knob)

@@ -1,7 +1,7 @@
-"""Formats of one workload for a file: what they lack for it, and knobs with lists as values.
+"""Shared code for formats with one workload per file: extra fields, and knobs with list values.
 
-What such a format has no place for, the template with its arguments, the target and the device, is
-written under the key "autotune", which other tools pass over.
+Such a format has no fields for the template, its arguments, the target and the device. They are
+written under the key "autotune", which other tools ignore.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def joined(block: object, knobs: Sequence[object]) -> Callable[[Values], Values]:
-    """Return what undoes `expanded`, for the description that `names` were written into.
+    """Return a function that undoes `expanded`, by the description that `names` were written into.
 
-    `knobs`: those that there are; what has another one among its parts stays as it is.
+    `knobs`: the knobs of the file. A list with a part that is not among them is left as it is.
     """
     given = block.get("knobs") if isinstance(block, dict) else None
     given = given if isinstance(given, dict) else {}

@@ -1,4 +1,4 @@
-"""What formats say of a measurement: times and their unit, a failure, and when it was.
+"""Converts the outcome of a measurement: times and their unit, failures, time stamps.
 
 A cost is a number of seconds in a record; other tools have milliseconds, a text or a huge number in
 place of a time, and names of their own for failures.
@@ -107,7 +107,7 @@ def times_ms(costs_s: Sequence[float]) -> tuple[float, list[float]]:
 
 
 def written_error(entry: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the `error` that an exported entry keeps beside what its format has for it."""
+    """Return the `error` that our export stored in an entry, besides the format's own field."""
     error = entry.get("error")
     if not isinstance(error, dict) or error.keys() != {"code", "stage", "message"}:
         return None

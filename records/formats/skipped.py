@@ -1,4 +1,4 @@
-"""Counts what a reader passes over, and says it once: a line, an entry or a result."""
+"""Counts the lines, entries or results that a reader skips, and gives one warning for all."""
 
 from __future__ import annotations
 

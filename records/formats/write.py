@@ -123,9 +123,9 @@ def _write_lines(line_of: Callable[[Record], str]) -> Callable[..., int]:
 
 
 def _write_document(document_of: Callable[[list[Record]], Any], once: bool) -> Callable[..., int]:
-    """Return what writes records of one workload as one document.
+    """Return a function that writes records of one workload as one document.
 
-    `once`: whether it has room for one record of each configuration; then the fastest counts.
+    `once`: whether it can hold only one record per configuration; then the fastest is kept.
     """
 
     def write(records: Iterable[Record], file: IO[str], left_out: Counter[str]) -> int:

@@ -1,8 +1,8 @@
 """An index beside a large log, so that a look-up reads a few of its lines.
 
-The log alone counts. The index may be deleted at any time; it is thrown away if the log is no
-longer the file that it was made of, or not as it was written, and grows with the log. Where it
-cannot be written, one is made in memory.
+The index only repeats what the log has, so it may be deleted at any time. It grows with the log,
+and is made again if the log was replaced or changed otherwise than by appending. Where it cannot be
+written, it is made in memory.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class IndexedLog:
         with transaction(self._database, "BEGIN"):
             covered = self._covered_by(self._database)
             if covered is None:
-                raise WrongIndexError("it has become that of another log")
+                raise WrongIndexError("it is of another log now")
             for bucket in buckets:
                 if bucket not in self._buckets:
                     rows = read_bucket(self._database, covered, bucket)

@@ -1,4 +1,4 @@
-"""For each line of a log its group, and the positions of the lines that a build may need."""
+"""Assigns each line of a log to a group, and keeps the positions of lines that a build may need."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_members(
 
     `lines`: number of the lines before.
     `skipped`: those of them that are no records; more are added.
-    `most`: trials of a group whose places are told.
+    `most`: largest number of trials of a group whose positions are returned.
 
     RecordError if a later version wrote one of them.
     """

@@ -1,9 +1,9 @@
 """The tables of an index beside a log, and the digests by which damage is detected.
 
-Digests are kept of all that is read, and checked when it is read. Groups are hashed into buckets by
-their arguments. The one row of `covered` has the digest of each bucket, so that a look-up checks
-this row, a bucket, and the lines of the groups that it uses; whatever is missing there is noticed,
-too. What is written is made of what was checked, so that damage is never taken over.
+Every row that is read has a digest, which is checked. Groups are hashed into buckets by their
+arguments. The single row of `covered` has the digest of each bucket, so that a look-up checks this
+row, one bucket, and the lines of the groups that it uses; missing rows are noticed, too. New rows
+are made only of checked ones, so that damage does not spread.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ CREATE INDEX of_bucket ON groups (bucket, number);
 CREATE INDEX of_group ON lines (number, final, cost_s, start);
 """
 
-# All in one, so that nobody changes the index in between.
+# One query, so that no other process changes the index between two.
 _LINES_OF = """
 SELECT groups.digest, lines.final, lines.cost_s, lines.start, lines.length
 FROM groups LEFT JOIN lines ON lines.number = groups.number WHERE groups.key = ?
 ORDER BY lines.final DESC, lines.cost_s, lines.start
 """
 
-# SQLite's errors that say nothing of the file itself: it stays where it is.
+# Errors of SQLite that do not mean that the file is damaged: it is not removed.
 _ELSEWHERE = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -68,7 +68,7 @@ class WrongIndexError(Exception):
     """An index that is not as it was written, or does not fit its log."""
 
 
-# What shows that something is wrong with an index.
+# Exceptions that a faulty index may cause.
 FAULTS = (
     sqlite3.Error,
     WrongIndexError,
@@ -82,7 +82,7 @@ FAULTS = (
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether one of `FAULTS` is that of the index, which is to be removed."""
+    """Whether one of `FAULTS` means that the index is damaged and must be removed."""
     if not isinstance(error, sqlite3.Error):
         return True
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)

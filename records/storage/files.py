@@ -1,6 +1,6 @@
-"""Opens only regular files, so that opening never waits; waits for locks, with a time-out.
+"""Opens files, locks them, and checks paths.
 
-Says which paths can be none of a file.
+Only regular files are opened, so that opening never waits. Waiting for a lock has a time-out.
 """
 
 from __future__ import annotations

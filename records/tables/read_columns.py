@@ -1,7 +1,7 @@
-"""Reads the columns of a log; those of a large one with the help of other processes.
+"""Reads the columns of a log; a large log is read by several processes.
 
-A helper is a program of its own, so that the program that calls need not be one that can be started
-again, and nothing of it is copied.
+The helper processes run a separate program and are not forked: so the calling script needs no
+``if __name__ == "__main__"``, and none of its memory is copied.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _SHARED: tuple[tuple[Field, Callable[[Shared], str | None]], ...] = (
     ),
 )
 
-# What each record has of its own, in the order of the rows below.
+# Columns that differ from record to record, in the order of the rows below.
 _OWN = (
     Field(
         "config_index",

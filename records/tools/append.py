@@ -1,4 +1,4 @@
-"""Appends records to a log, those that it does not have yet."""
+"""Appends the records to a log that it does not have yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compacts logs: what a build looks at stays, and all else goes."""
+"""Compacts logs: keeps the records that a build may use, and drops all others."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class BestChange:
 
     @property
     def row(self) -> SummaryRow:
-        """A row that says what the workload is."""
+        """A row that describes the workload."""
         found = self.after or self.before
         assert found is not None
         return found

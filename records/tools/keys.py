@@ -1,4 +1,7 @@
-"""Keys of records: what makes two of them the same, or of one measurement, or of one group."""
+"""Keys of records: digests that are equal for equal records, measurements or groups.
+
+In: records or their outlines. Out: keys by which the tools find duplicates and groups.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,10 @@ def content_digest(line: bytes) -> bytes:
 
 
 def measurement_digest(outline: Outline) -> bytes:
-    """Return a digest that is equal for records of one measurement, whatever they say of it.
+    """Return a digest that is equal for two records of one measurement, even if results differ.
 
-    That is one configuration of one workload, measured on one device by one version of the
-    template, with one seed at one time, in one comparison if it is of one.
+    One measurement is of one configuration of one workload, on one device, by one version of the
+    template, with one seed, at one time, and in the same final comparison or none.
     """
     return _digest(
         [

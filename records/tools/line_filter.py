@@ -12,13 +12,13 @@ from records.tools.log_lines import LogLine
 
 @dataclass(frozen=True, kw_only=True)
 class LineFilter:
-    """What records have to be; all of it.
+    """Conditions on records; a record must meet all of them.
 
-    `templates`, `targets`: one of these names; any if empty.
-    `devices`: the name of the device has one of these in it, in whatever case; any if empty.
-    `since`, `before`: Unix time in seconds of the earliest one, and of the first that is too late.
-    `ok`: whether it succeeded; None for both.
-    `conflict`: only those that merging has marked.
+    `templates`, `targets`: allowed names; any if empty.
+    `devices`: the device's name contains one of these texts, in any case; any if empty.
+    `since`, `before`: Unix times in seconds; `since` is included, `before` is not.
+    `ok`: whether the measurement succeeded; None for both.
+    `conflict`: whether merging must have marked the record.
     `also`: further conditions.
     """
 

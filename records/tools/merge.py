@@ -17,11 +17,11 @@ from records.tools.log_lines import LogLine
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of the records of some logs.
+    """The result of merging some logs.
 
     `records`: number of records that were written.
     `duplicates`: number of records that were there already, word for word.
-    `conflicts`: number of measurements of which records say different things.
+    `conflicts`: number of measurements whose records have different results.
     """
 
     records: int

@@ -23,7 +23,7 @@ class Pruning:
     lines : iterable of LogLine
         All lines of some logs.
     drops : callable
-        Tells whether a record is to go.
+        Returns whether to drop a record.
     """
 
     def __init__(self, lines: Iterable[LogLine], drops: Callable[[LogLine], bool]) -> None:

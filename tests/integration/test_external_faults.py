@@ -31,7 +31,7 @@ CALLABLE = {
     "wrong": rf"{WRONG}1 of 64 elements of Y are wrong .* first at \[3\]",
     "input": f"{WRONG}it changed its input X",
     "beyond": f"{WRONG}it wrote outside Y: 0 bytes past its end",
-    "return": f"{RUN}doubled_in_place: the callable returns ndarray of shape .64,.; it is to write",
+    "return": f"{RUN}doubled_in_place: the callable returns ndarray of shape .64,.; it must write",
     "return output": "ok",
     "print": "ok",
     "fork": "ok",

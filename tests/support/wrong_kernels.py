@@ -78,26 +78,33 @@ TOO_FINE = ("mean in half", "another epsilon")
 
 def workloads() -> Iterator[Workload]:
     """Yield all workloads with the ways in which kernels are wrong."""
-    t = w.of_template
-    big = "float32"
-    # Matrix products.
+    families = (
+        _products, _convolutions, _rows, _scans,
+        _elements, _several_inputs, _places, _without_reference,
+    )  # fmt: skip
+    for family in families:
+        yield from family()
+
+
+def _products() -> Iterator[Workload]:
+    """Yield matrix products."""
     for dtype, more in (
         ("float32", SINGLE), ("float64", DOUBLE), ("float16", HALF), ("bfloat16", HALF)
     ):
         narrow = {
-            "float32": {"sums in half": matmul_in(big, "float16"),
-                        "sums in bfloat16": matmul_in(big, "bfloat16"),
-                        "products in bfloat16": matmul_in("bfloat16", big)},
-            "float64": {"sums in float32": matmul_in("float64", big),
-                        "products in float32": matmul_in(big, "float64")},
-            "float16": {"sums in half": matmul_in(big, "float16"),
+            "float32": {"sums in half": matmul_in("float32", "float16"),
+                        "sums in bfloat16": matmul_in("float32", "bfloat16"),
+                        "products in bfloat16": matmul_in("bfloat16", "float32")},
+            "float64": {"sums in float32": matmul_in("float64", "float32"),
+                        "products in float32": matmul_in("float32", "float64")},
+            "float16": {"sums in half": matmul_in("float32", "float16"),
                         "products and sums in half": matmul_in("float16", "float16")},
-            "bfloat16": {"sums in bfloat16": matmul_in(big, "bfloat16"),
+            "bfloat16": {"sums in bfloat16": matmul_in("float32", "bfloat16"),
                          "products and sums in bfloat16": matmul_in("bfloat16", "bfloat16")},
         }[dtype]
         yield Workload(
             f"matmul {dtype}",
-            lambda d=dtype: t("matmul", m=32, n=32, k=32, dtype=d),
+            lambda d=dtype: w.of_template("matmul", m=32, n=32, k=32, dtype=d),
             f"{ROWS} {SIGNS} {RANGE} {PRODUCT} {more}",
             {**MATMUL, **SQUARE, **narrow},
         )
@@ -106,14 +113,14 @@ def workloads() -> Iterator[Workload]:
             f"matmul {dtype} of 4096 terms",
             lambda d=dtype: w.mixed_matmul(d, "float32", m=4, n=4, k=4096, out=d),
             "nothing zeros ones one tail-zero swapped 1e-2",
-            {**MATMUL, "sums in its type": matmul_in(big, dtype)},
+            {**MATMUL, "sums in its type": matmul_in("float32", dtype)},
         )
         yield Workload(
             f"matmul {dtype} to float32",
             lambda d=dtype: w.mixed_matmul(d),
             f"zeros one 1e-3 1e-4 out-float16 out-bfloat16 {PRODUCT}",
-            {**MATMUL, "sums in its type": matmul_in(big, dtype),
-             "products in its type": matmul_in(dtype, big)},
+            {**MATMUL, "sums in its type": matmul_in("float32", dtype),
+             "products in its type": matmul_in(dtype, "float32")},
         )
     for dtype in dtypes.INTEGERS:
         yield Workload(
@@ -139,20 +146,30 @@ def workloads() -> Iterator[Workload]:
          "products in int16": matmul_in("int16", "int32"),
          "sums in float32": matmul_in("int32", "float32")},
     )
-    # Convolutions.
+
+
+def _convolutions() -> Iterator[Workload]:
+    """Yield convolutions."""
     for dtype, more in (("float32", SINGLE), ("float16", HALF), ("float64", DOUBLE)):
         yield Workload(
             f"conv2d {dtype}",
-            lambda d=dtype: t("conv2d_nchw", n=2, c=4, h=7, w=7, o=5, kh=3, kw=3, pad=1, dtype=d),
+            lambda d=dtype: w.of_template(
+                "conv2d_nchw", n=2, c=4, h=7, w=7, o=5, kh=3, kw=3, pad=1, dtype=d
+            ),
             f"{ROWS} {SIGNS} {RANGE} {PRODUCT} {more}",
             CONV,
         )
     yield Workload(
         "conv2d int8",
-        lambda: t("conv2d_nchw", n=1, c=4, h=7, w=7, o=5, kh=3, kw=3, pad=1, dtype="int8"),
+        lambda: w.of_template(
+            "conv2d_nchw", n=1, c=4, h=7, w=7, o=5, kh=3, kw=3, pad=1, dtype="int8"
+        ),
         ALWAYS,
     )
-    # Rows.
+
+
+def _rows() -> Iterator[Workload]:
+    """Yield what reduces or normalises rows."""
     for dtype, more in (
         ("float32", "1e-3 1e-4 in-bfloat16"), ("float64", "1e-3 1e-9 out-float32"),
         ("float16", "1e-2"), ("bfloat16", "1e-2"),
@@ -160,7 +177,7 @@ def workloads() -> Iterator[Workload]:
         narrow = ["sum in half", "sum in bfloat16"]
         yield Workload(
             f"softmax {dtype}",
-            lambda d=dtype: t("softmax", m=8, n=150, dtype=d),
+            lambda d=dtype: w.of_template("softmax", m=8, n=150, dtype=d),
             f"{ROWS} in-small-0.09 in-clamped-1 in-clamped-4 in-clamped-6 in-clamped-100 "
             f"in-positive in-tail out-small-1e-3 {more}",
             {k: v for k, v in SOFTMAX.items() if not dtypes.is_half(dtype) or k not in narrow},
@@ -180,12 +197,12 @@ def workloads() -> Iterator[Workload]:
     for how in ("sum", "max", "min"):
         yield Workload(
             f"reduce {how}",
-            lambda how=how: t("reduce", "cuda -on=cpu", m=8, n=130, how=how),
+            lambda how=how: w.of_template("reduce", "cuda -on=cpu", m=8, n=130, how=how),
             f"{ALWAYS} swapped negated in-tail in-clamped-1 1e-3 1e-4 out-float16",
         )
     yield Workload(
         "reduce sum float16",
-        lambda: t("reduce", "cuda -on=cpu", m=8, n=300, dtype="float16"),
+        lambda: w.of_template("reduce", "cuda -on=cpu", m=8, n=300, dtype="float16"),
         f"{ALWAYS} {SIGNS} in-tail",
         {"sums in half": row_sums_in("float16"), "half a row": half_a_row},
     )
@@ -194,14 +211,17 @@ def workloads() -> Iterator[Workload]:
                        f"{ROWS} in-small-0.09 in-clamped-1 in-clamped-4 in-tail {more}",
                        NORM if dtype == "float32" else
                        {k: v for k, v in NORM.items() if k not in TOO_FINE})
-    # Scans.
+
+
+def _scans() -> Iterator[Workload]:
+    """Yield scans."""
     for dtype in ("float32", "float64", "int32", "int64"):
         for axis in (0, 1):
             narrow_scan = {"float32": "bfloat16", "float64": "float32", "int32": "int16",
                            "int64": "int32"}[dtype]
             yield Workload(
                 f"cumsum {dtype} axis {axis}",
-                lambda d=dtype, x=axis: t("cumsum", m=40, n=40, axis=x, dtype=d),
+                lambda d=dtype, x=axis: w.of_template("cumsum", m=40, n=40, axis=x, dtype=d),
                 f"{ROWS} " + {"float32": "1e-3 1e-4", "float64": "1e-3 1e-9"}.get(dtype, ""),
                 {"no recurrence": no_scan, "the other axis": scan_in(dtype, 1 - axis),
                  "narrow": scan_in(narrow_scan, axis), "restarts": restarting(16, axis)},
@@ -209,7 +229,7 @@ def workloads() -> Iterator[Workload]:
     for dtype, more in (("float32", "1e-3 1e-4 out-bfloat16"), ("float64", "1e-3 1e-9")):
         yield Workload(
             f"linear recurrence {dtype}",
-            lambda d=dtype: t("linear_recurrence", m=40, n=20, dtype=d),
+            lambda d=dtype: w.of_template("linear_recurrence", m=40, n=20, dtype=d),
             f"{ROWS} {SIGNS} in-clamped-1 in-small-0.09 in-clamped-6 {more}",
             {"no recurrence": recurrence(lambda a, h, x: x),
              "no factor": recurrence(lambda a, h, x: h + x),
@@ -222,17 +242,22 @@ def workloads() -> Iterator[Workload]:
         )
     for dtype, more in (("float32", "1e-3 1e-4"), ("float64", "1e-3 1e-9 out-float32")):
         yield Workload(
-            f"rnn {dtype}", lambda d=dtype: t("rnn_cell", steps=12, batch=3, units=16, dtype=d),
+            f"rnn {dtype}",
+            lambda d=dtype: w.of_template("rnn_cell", steps=12, batch=3, units=16, dtype=d),
             f"{ROWS} {SIGNS} in-clamped-1 in-small-0.09 in-first-only {more}", RNN)
         yield Workload(
-            f"lstm {dtype}", lambda d=dtype: t("lstm_cell", steps=12, batch=3, units=16, dtype=d),
+            f"lstm {dtype}",
+            lambda d=dtype: w.of_template("lstm_cell", steps=12, batch=3, units=16, dtype=d),
             f"{ROWS} {SIGNS} in-clamped-1 in-small-0.09 in-first-only {more}", LSTM)
     yield Workload(
         "scan float16 of 16384 steps", lambda: w.scan("float16", 16384, 2),
         "nothing zeros ones one tail-zero magnitude negated off-by-one 1e-2",
         {"sums in half": scan_in("float16", 0), "no recurrence": no_scan,
          "restarts": restarting(4096, 0)})
-    # Elements.
+
+
+def _elements() -> Iterator[Workload]:
+    """Yield functions of one element."""
     for function in ("scale", "relu", "square"):
         for dtype, more in (("float32", SINGLE), ("float64", DOUBLE), ("bfloat16", "1e-2"),
                             ("float16", "1e-2")):
@@ -262,13 +287,18 @@ def workloads() -> Iterator[Workload]:
             told = more.replace("in-small-1e-3", "") if dtype == "float16" else more
             yield Workload(f"{function} {dtype}", lambda f=function, d=dtype: w.elements(f, d),
                            f"{ALWAYS} {told} {extra}")
+
+
+def _several_inputs() -> Iterator[Workload]:
+    """Yield broadcasts, transposes and operations on two inputs."""
     for pattern in ("float32", "float64", "bfloat16", "int8", "uint64"):
         yield Workload(f"broadcast_add {pattern}",
-                       lambda d=pattern: t("broadcast_add", n=24, dtype=d),
+                       lambda d=pattern: w.of_template("broadcast_add", n=24, dtype=d),
                        ROWS + (f" {SIGNS} in-first-only" if pattern[0] in "fb" else ""))
     for dtype in ("float32", "float16", "int64"):
         yield Workload(f"transpose {dtype}",
-                       lambda d=dtype: t("transpose", "cuda -on=cpu", m=20, n=20, dtype=d),
+                       lambda d=dtype: w.of_template(
+                           "transpose", "cuda -on=cpu", m=20, n=20, dtype=d),
                        ROWS, {"copied": no_scan})
     for dtype in dtypes.INTEGERS:
         bits = dtypes.bits(dtype)
@@ -287,6 +317,10 @@ def workloads() -> Iterator[Workload]:
                        {"greater": lambda a, b, c: write([c], [a > b]),
                         "or equal": lambda a, b, c: write([c], [a <= b]),
                         "magnitudes": lambda a, b, c: write([c], [abs(a) < abs(b)])})
+
+
+def _places() -> Iterator[Workload]:
+    """Yield what reads or returns indices, or has two outputs."""
     yield Workload("gather", w.gather, ROWS,
                    {"next row": gather_wrong(1), "clamped to 8":
                     lambda t, i, c: write([c], [t[np.minimum(i, 8)]])})
@@ -298,6 +332,10 @@ def workloads() -> Iterator[Workload]:
                    {"argmin": lambda a, p: write([p], [a.argmin(axis=1)]),
                     "of magnitudes": lambda a, p: write([p], [abs(a).argmax(axis=1)]),
                     "no last": lambda a, p: write([p], [a[:, :-1].argmax(axis=1)])})
+
+
+def _without_reference() -> Iterator[Workload]:
+    """Yield templates without a reference."""
     twice = lambda a: a * np.float32(2)  # noqa: E731
     yield Workload("without a reference", w.without_reference, "nothing",
                    {"no offset": lambda a, b: write([b], [twice(a)]),

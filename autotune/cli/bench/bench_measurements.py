@@ -1,6 +1,6 @@
-"""Measures what `autotune bench` compares: configurations by way of the log, and the reference.
+"""Measures what `autotune bench` compares: configurations, and the reference.
 
-Configurations are trials of the log; results that it holds are reused.
+Each configuration is a trial in the log; a result that the log already has is reused.
 """
 
 from __future__ import annotations

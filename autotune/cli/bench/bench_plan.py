@@ -113,7 +113,7 @@ def sizes_of(options: BenchOptions, template: Template, target: Target) -> list[
     if not free:
         return [{}]
     if options.heatmap is not None:
-        raise UsageError(f"--heatmap is of one size: give {', '.join(free)} by --set")
+        raise UsageError(f"--heatmap shows one size: give {', '.join(free)} by --set")
     kind = "on cpu" if target.kind == "cuda" and target.on_cpu else target.kind
     largest = _LARGEST_POWER.get(kind, _LARGEST_POWER["llvm"])
     return [dict.fromkeys(free, str(2**power)) for power in range(_SMALLEST_POWER, largest + 1)]
@@ -136,7 +136,7 @@ def _written(words: Iterable[str]) -> list[dict[str, str]]:
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{count} of {name}" for name, count in lengths.items())
-        raise UsageError(f"--sizes: values go together, so there must be as many of each: {counts}")
+        raise UsageError(f"--sizes: values are paired in order, so give as many of each: {counts}")
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return [row for number, row in enumerate(rows) if row not in rows[:number]]
 

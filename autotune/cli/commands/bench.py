@@ -82,7 +82,7 @@ def _tasks(options: BenchOptions) -> tuple[list[Task], list[str]]:
     template = template_of(options.template, target, options.timeout_s)
     sizes = sizes_of(options, template, target)
     if options.heatmap is not None and len(sizes) > 1:
-        raise UsageError("--heatmap is of one size: give one value to each of --sizes, or --set")
+        raise UsageError("--heatmap shows one size: give one value to each of --sizes, or --set")
     settings = parse_settings(options.settings)
     shapes = parse_settings(options.shapes, "--shape")
     tasks = [

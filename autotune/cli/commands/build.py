@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from autotune.build_records import record_source
-from autotune.builder import build_task
+from autotune.builder import BuiltFunction, build_task
 from autotune.cli.commands.best import BY_TRIALS
 from autotune.cli.options.input_files import check_logs, read_array
 from autotune.cli.options.multi_value_options import Command
@@ -88,20 +88,16 @@ def build(
 ) -> None:
     """Compile the best configuration into a shared library.
 
-    A C header stands beside it. Python calls it with autotune.load(FILE), which needs no compiler.
+    A C header is written next to it. Python calls it by autotune.load(FILE), without a compiler.
     """
     logs = log or []
     with ending_signals(), redirect_stdout(sys.stderr):  # a template's output is not the result
         warnings.filterwarnings("ignore", "no records given")  # the line below says so
         task = make_task(template, settings, shapes, target)
-        if strict and missing not in ("default", "error"):
-            raise UsageError(f"--strict and --missing {missing} exclude each other: choose one")
-        if missing == "tune" and not logs:
-            raise UsageError("--missing tune appends its measurements to a log: name one by --log")
         policy = ReusePolicy(
             reuse=reuse,
             devices="any" if any_device else "same",
-            missing="error" if strict else missing,
+            missing=_missing(missing, strict, logs),
             guard=guard,
         )
         named = [log for log in logs if log != PRETUNED]  # if none ships, `missing` decides
@@ -118,19 +114,36 @@ def build(
             raise StopError(NOTHING_FOUND, str(error)) from error
         function.save(path)
         work = None if function.record is None else Work.of(task)
+    made = f"{path} and {path.with_suffix('.h')}"
+    chosen = _chosen_text(function, work, logs)
+    print_line(f"{made}: {function.workload} on {task.target}, {chosen}")
+
+
+def _missing(missing: str, strict: bool, logs: Sequence[str]) -> str:
+    """Return what to do without a record, by --missing and --strict; UsageError if they clash."""
+    if strict and missing not in ("default", "error"):
+        raise UsageError(f"--strict and --missing {missing} exclude each other: choose one")
+    if missing == "tune" and not logs:
+        raise UsageError("--missing tune appends its measurements to a log: name one by --log")
+    return "error" if strict else missing
+
+
+def _chosen_text(function: BuiltFunction, work: Work | None, logs: Sequence[str]) -> str:
+    """Return which configuration was built, how fast it was, and where its record is from.
+
+    `work`: the work of one call; None without a record.
+    """
     assert function.config is not None  # a task's always has one
     chosen = f"config {function.config.index}"
     if function.record is None or work is None:
-        chosen += ", the default one (`autotune run` tunes it)"
-    else:
-        cost_s = function.record.cost_s
-        chosen += f", {time_text(cost_s)}, {work.speed_text(cost_s)} in {' and '.join(logs)}"
-        if function.choice is not None and function.choice.text:
-            chosen += f", {function.choice.text}"
-        if function.record.is_trial:
-            chosen += f" ({BY_TRIALS})"
-    made = f"{path} and {path.with_suffix('.h')}"
-    print_line(f"{made}: {function.workload} on {task.target}, {chosen}")
+        return f"{chosen}, the default one (`autotune run` tunes it)"
+    cost_s = function.record.cost_s
+    chosen += f", {time_text(cost_s)}, {work.speed_text(cost_s)} in {' and '.join(logs)}"
+    if function.choice is not None and function.choice.text:
+        chosen += f", {function.choice.text}"
+    if function.record.is_trial:
+        chosen += f" ({BY_TRIALS})"
+    return chosen
 
 
 def _constants(words: Sequence[str] | None) -> dict[str | int, Array]:

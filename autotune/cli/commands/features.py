@@ -86,7 +86,7 @@ def describe(
     template: Annotated[
         str | None,
         typer.Argument(
-            metavar="TEMPLATE", help="Whose columns.  [patterns that hold for all templates]"
+            metavar="TEMPLATE", help="Template whose columns to show.  [patterns for all templates]"
         ),
     ] = None,
     settings: Set = None,

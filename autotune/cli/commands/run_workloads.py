@@ -78,7 +78,7 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
             summaries = tune_sessions(sessions, display.on_event, deadline, together)
             display.conclude()
     except KeyboardInterrupt as interrupt:
-        if not progress.standings:  # it was not shown what there is to do
+        if not progress.standings:  # nothing has been displayed yet
             raise
         raise _interrupted(progress, requests, measurers, exit_code(interrupt)) from None
     _exit_code(requests, sessions, summaries)

@@ -123,7 +123,7 @@ def _choice(
     from records import Record
 
     if valid and failed:
-        raise UsageError("--valid and --failed cannot be asked for at once: choose one")
+        raise UsageError("--valid and --failed exclude each other: choose one")
     templates = CurrentTemplates(known or ())
     also: list[Callable[[LogLine], bool]] = []
     if gone:

@@ -1,4 +1,4 @@
-"""Checks of how to search that `autotune run` and `autotune replay` have in common."""
+"""Checks of search options that `autotune run` and `autotune replay` share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_search(tuners: Sequence[str], patience: float | None, transfer: Sequen
 
 @contextmanager
 def transfer_errors() -> Iterator[None]:
-    """Say of logs from which nothing can be learnt which option gave them."""
+    """Name the option --transfer in errors about logs from which nothing can be learnt."""
     try:
         yield
     except TransferError as error:

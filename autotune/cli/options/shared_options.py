@@ -89,7 +89,7 @@ def chosen_view(asked: Mapping[str, bool], otherwise: str) -> str:
     views = [view for view, wanted in asked.items() if wanted]
     if len(views) > 1:
         several = " and ".join(f"--{view}" for view in views)
-        raise UsageError(f"{several} cannot be asked for at once: choose one")
+        raise UsageError(f"{several} exclude each other: choose one")
     return views[0] if views else otherwise
 
 

@@ -74,7 +74,7 @@ def checked_table(csv: str | None, as_json: bool, chosen: RecordChoice) -> Path 
     if csv is None:
         return None
     if as_json:
-        raise UsageError("--csv and --json cannot be asked for at once: choose one")
+        raise UsageError("--csv and --json exclude each other: choose one")
     if csv and not csv.endswith(".csv"):
         raise UsageError(f"--csv {csv}: give the name of a table to write, such as table.csv")
     return check_output(csv, True, chosen.paths, "--csv")

@@ -1,6 +1,6 @@
-"""Writes to the terminal or the pipe: whole lines, one line per error.
+"""Writes to the terminal or the pipe: whole lines, one line per error or warning.
 
-So are warnings of the library; `--verbose` adds all else that it logs, with times.
+`--verbose` adds everything else that the library logs, with times.
 """
 
 from __future__ import annotations

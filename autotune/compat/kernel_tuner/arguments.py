@@ -17,13 +17,13 @@ from autotune.ir import dtypes
 from records.formats.kernel_tuner import FIELDS
 from records.storage.files import path_fault
 
-#: What an entry of a cache says of its source.
+#: The key of a cache entry under which its source is recorded.
 SOURCE = "autotune"
 
-#: What results of failures have beside "time", as there since 1.1.
+#: The key of the error in failed results, as in Kernel Tuner since 1.1.
 ERROR = "__error__"
 
-#: What results have beside parameters and metrics.
+#: Keys of results that are neither parameters nor metrics.
 RESERVED = frozenset((*FIELDS, SOURCE, ERROR))
 
 

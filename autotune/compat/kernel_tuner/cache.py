@@ -30,7 +30,7 @@ _SHARE = 0.1  # Of the time, at most, that is spent on writing.
 
 
 class RecordedCache:
-    """A cache file that is only read, whoever wrote it, of whatever device and text.
+    """A cache file that is only read, from any program, device and version of the kernel's text.
 
     `path`: the file, whose ending .json may be left out.
     `problem`: whose name and parameters it must have.
@@ -42,7 +42,7 @@ class RecordedCache:
         self.path = _path_of(path)
         self._problem = problem
         size = "callable" if callable(problem_size) else problem_size
-        #: What the file must say of what it is of.
+        #: The fields of the file that identify its problem, with their required values.
         self._head: dict[str, Any] = {
             "kernel_name": problem.name,
             "problem_size": json.loads(json.dumps(size, default=_as_json)),
@@ -53,7 +53,7 @@ class RecordedCache:
 
     @property
     def device_name(self) -> str:
-        """The device that it says its results are of."""
+        """The name of the device in the file."""
         return str(self._document()["device_name"])
 
     def results(self, rules: Sequence[Restriction]) -> dict[str, Result]:
@@ -87,17 +87,17 @@ class RecordedCache:
         return found
 
     def _check_source(self, key: str, source: Any) -> None:
-        """Raise UsageError if a result is not of this problem, by what it says of its source."""
+        """Raise UsageError if the recorded source of a result is not the one of this problem."""
 
     def _entries(self) -> Mapping[str, Any]:
-        """Return the entries of the file, if it is the one that it should be."""
+        """Return the entries of the file; UsageError if it is a cache of another problem."""
         found = self._document()
         self._check_head(found)
         entries: Mapping[str, Any] = found["cache"]
         return entries
 
     def _check_head(self, found: Mapping[str, Any]) -> None:
-        """Raise UsageError unless a file says what it is of, and that is the same."""
+        """Raise UsageError unless a file names its problem, and that is this one."""
         missing = [name for name in self._needed if name not in found]
         if missing:
             raise UsageError(f"cache: {self.path} does not say its {missing[0]}")
@@ -202,7 +202,7 @@ class Cache(RecordedCache):
         return self._source_of_text(text if isinstance(text, str) else text[key])
 
     def _digest(self, text: str) -> str:
-        """Return what tells the text of a kernel, its options and its arguments from others."""
+        """Return a digest of a kernel's text, its options and its arguments."""
         whole = with_included(text, "text", self._problem.folder, f"kernel {self._problem.name!r}")
         digest = self._options.copy()
         digest.update(whole.encode())

@@ -1,8 +1,9 @@
-"""Values of expressions in parameters, which may be symbols of a trace.
+"""Evaluates expressions in tunable parameters, whose values may be symbols of a trace.
 
-In: expressions as Kernel Tuner's arguments have them. Out: conditions and numbers, symbols where
-parameters are. What symbols cannot do, such as fractions, decides them. Functions of the user are
-called here, too: their errors are told in one line.
+In: expressions in the form of Kernel Tuner's arguments, and values of parameters. Out: conditions
+and numbers, symbolic if the values are. An operation that symbols do not support, such as a
+fraction, makes the trace decide their values. The user's functions are called here, too: their
+errors become one line.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ class _Call:
     def simulated(
         self, cache: str | os.PathLike[str] | None
     ) -> tuple[list[Result], dict[str, Any]]:
-        """Return the results that a search in a cache comes across, and what it says of them."""
+        """Return the results that a search in a cache visits, and the environment of the call."""
         if cache is None:
             raise UsageError("simulation_mode needs a cache, whose results it returns")
         opened = RecordedCache(cache, self.described, self.kernel.problem_size)

@@ -1,4 +1,4 @@
-"""The kernel of a call: what its arguments say of it, as plain data that workers read."""
+"""The kernel of a call, from the arguments that describe it, as plain data that workers read."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class KernelArguments:
         return replace(whole, text=self._texts(whole, rules))
 
     def _texts(self, problem: Problem, rules: Sequence[Restriction]) -> str | dict[str, str]:
-        """Return the text; that of each configuration if macros alone do not tell them apart."""
+        """Return the text, or one per configuration if they differ in more than macros."""
         source, unrolls = self.kernel_source, any(UNROLL in name for name in problem.parameters)
         if not is_generated(source) and self.defines is None and not (problem.is_cuda and unrolls):
             return with_constants(text_of(source), self.cmem_args)
@@ -224,7 +224,7 @@ def _none_left(problem: Problem, rules: Sequence[Restriction]) -> UsageError:
 
 
 def any_left(problem: Problem, rules: Sequence[Restriction], known: Container[str]) -> bool:
-    """Whether a configuration is to be measured still; of a large space it is taken to be so."""
+    """Whether a configuration is left to measure; assumed to be true for a large space."""
     return size_of(problem) > _MOST_TEXTS or any(_left(problem, rules, known))
 
 

@@ -1,4 +1,8 @@
-"""What the user computes of each result, and which result is the best by that."""
+"""The metrics and the objective of a call of `tune_kernel`.
+
+In: the user's metrics, as expressions or functions. Out: their values for each result, and the best
+result.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from search_spaces.expression import evaluate, names_of, parse_expression
 
 Metrics = Mapping[str, str | Callable[[Result], Any]]
 
-#: Objectives that are better when they are larger; of a metric one has to say it.
+#: Whether a larger value of an objective is better; for other metrics the user has to say so.
 _LARGER = {"time": False, "energy": False, "GFLOP/s": True, "TFLOP/s": True, "GB/s": True}
 _LARGER |= {"TB/s": True, "GFLOPS/W": True, "GFLOP/J": True}
 
@@ -29,7 +33,7 @@ _OF_NAMES_AND_TYPES = (NameError, TypeError, AttributeError)
 
 
 class _MadeUp(dict[str, Any]):
-    """A result that tells what was looked for in it and is not there."""
+    """A result with made-up values that records which missing keys were read."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         super().__init__(values)
@@ -57,7 +61,7 @@ class Scoring:
         objectives: Any,
         parameters: Collection[str],
     ) -> Scoring:
-        """Return that of the arguments of these names; UsageError if one makes no sense."""
+        """Return the scoring that these arguments define; UsageError if one is invalid."""
         chosen, higher = objective_of(objective, higher_is_better, objectives)
         found = check_metrics(metrics, chosen, parameters)
         return cls(found, chosen, is_larger_better(chosen, higher))

@@ -171,9 +171,9 @@ def key_of(values: Mapping[str, Any]) -> str:
 def write_problem(
     folder: Path, problem: Problem, arguments: Sequence[Any], answers: Mapping[int, Array]
 ) -> Path:
-    """Write a problem with its arrays into a folder of its own in `folder`; return that.
+    """Write a problem with its arrays into a folder inside of `folder`, and return that folder.
 
-    It has another one if anything of it changes, so that records are never those of another.
+    Its name has a digest: a changed problem gets another folder, and does not share records.
 
     Raises UsageError if it cannot be made.
     """

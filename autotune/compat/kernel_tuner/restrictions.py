@@ -1,4 +1,7 @@
-"""Restrictions of a space as Kernel Tuner takes them: texts, functions, or functions with names."""
+"""Restrictions of a space, in every form that Kernel Tuner accepts.
+
+In: texts, functions, or pairs of a function and the names of its parameters. Out: `Restriction`s.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def _of_function(function: Callable[..., Any], name: str, chosen: Sequence[str])
 
 
 def _chosen(given: Any, name: str, names: Sequence[str]) -> list[str]:
-    """Return the names that stand beside a function; UsageError if they are none of parameters."""
+    """Return the names given with a function; UsageError if one is not a parameter."""
     if not isinstance(given, (list, tuple)) or not all(each in names for each in given):
         raise UsageError(f"{name}: {shown(given)} are no names of parameters")
     return list(given)

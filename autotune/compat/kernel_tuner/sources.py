@@ -1,4 +1,7 @@
-"""Where the text of a kernel comes from, what is in its constant memory, and what compiles it."""
+"""The source text of a kernel, the contents of its constant memory, and its compiler.
+
+In: the arguments of a call that give them. Out: their values, checked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What stands in results in place of a time, and older names of the helpers for directives."""
+"""`kernel_tuner.util`: the markers of failed results, and older names of directive helpers.
+
+A result whose configuration failed has one of these markers in place of its time.
+"""
 
 from __future__ import annotations
 

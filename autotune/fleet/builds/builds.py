@@ -1,4 +1,4 @@
-"""The builds of one workload: which are pending, how each has ended, and where its code is."""
+"""The builds of one workload: which are pending, the result of each, and where its code is."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autotune.fleet.fleet_device import FleetDevice
-from autotune.fleet.peers import like_peers
+from autotune.fleet.peers import outliers
 from autotune.fleet.roster import LATE_S, Roster
 from autotune.measure.result import MeasureResult
 
@@ -99,7 +99,7 @@ class DefaultTimes:
 
     @property
     def _is_off(self) -> bool:
-        """Whether devices are not held against each other."""
+        """Whether devices are not compared with each other."""
         return self._is_given_up or self._roster.is_sharing
 
     def _of(self, device: FleetDevice) -> _Timing:
@@ -113,6 +113,6 @@ class DefaultTimes:
         found: dict[FleetDevice, str] = {}
         for group in self._roster.by_kind(timed):
             results = {each.name: self._of(each).results for each in group}
-            why = like_peers.set_aside_by_default(results)
+            why = outliers.set_aside_by_default(results)
             found |= {each: why[each.name] for each in group if each.name in why}
         return found

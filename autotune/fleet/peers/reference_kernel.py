@@ -1,7 +1,7 @@
-"""How fast and how steady a device is: kernels of our own, timed in a process of their own.
+"""Measures how fast and how noisy a device is, by fixed reference kernels in a separate process.
 
-``python -m autotune.fleet.peers.reference_kernel TARGET`` prints the result as one line of JSON. A
-process of its own, because only one process at a time may own a GPU.
+``python -m autotune.fleet.peers.reference_kernel TARGET`` prints the result as one line of JSON.
+The process is separate because only one process at a time may own a GPU.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class ColumnArithmetic:
 
     def __init__(self, columns: Mapping[str, Expr], intervals: Intervals, lanes: int = 1) -> None:
         self.intervals = intervals
-        #: Results that may reach the limit. Where one does, nothing that is computed is to be
-        #: relied on.
+        #: Results that may reach the limit. If one does for a configuration, all results for that
+        #: configuration are unreliable.
         self.large: dict[Expr, None] = {}
         self._columns = columns
         self._lanes = lanes

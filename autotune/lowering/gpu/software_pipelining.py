@@ -127,7 +127,7 @@ def _parts(body: Stmt) -> Iterator[Stmt]:
 
 
 def _one_place(stmt: Stmt) -> Store | None:
-    """Return one of the stores of which a statement does one, all to the same place."""
+    """Return a store if each path through a statement stores once, all to the same element."""
     match stmt:
         case Store():
             return stmt

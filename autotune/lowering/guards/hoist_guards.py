@@ -120,9 +120,9 @@ def sink_conditions(stmt: If) -> Stmt | None:
     for node in walk_expr(stmt.condition):
         if isinstance(node, Load) and node.buffer in written:
             raise LoweringError(
-                f"the condition `{stmt.condition}` differs between threads and changes in what it "
-                f"guards, where threads wait for one another; compute what it reads of "
-                f"{node.buffer.name!r} before, in a stage of its own"
+                f"the condition `{stmt.condition}` differs between threads and depends on values "
+                f"that the guarded statements change, and these contain a barrier; compute the "
+                f"values of {node.buffer.name!r} before, in a stage of their own"
             )
     if stmt.orelse is not None:
         otherwise = If(logical_not(stmt.condition), stmt.orelse)

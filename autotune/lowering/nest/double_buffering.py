@@ -50,7 +50,7 @@ class _DoubleBuffer:
         self.taken: set[str] = set()
 
     def ahead(self, loop: Stmt) -> Stmt | None:
-        """Return a loop that computes its temporaries ahead; None if it has none of them."""
+        """Return a loop that computes its temporaries ahead; None if it has no such temporaries."""
         if not isinstance(loop, For):
             return None
         buffers = [b for b in _allocated(loop.body) if b in self.stages and b not in self.done]

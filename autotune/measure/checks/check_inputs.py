@@ -175,7 +175,7 @@ def whole_range(spec: InputSpec, rng: np.random.Generator) -> Array:
 
 
 def largest_integers(spec: InputSpec, rng: np.random.Generator) -> Array:
-    """Draw positive integers that are as large as their type has them, for sums of like signs."""
+    """Draw positive integers near the largest of their type, for sums of terms of one sign."""
     signed = int(not dtypes.is_unsigned(spec.dtype))
     return _integers(spec, rng, lambda _: np.full(spec.shape, signed), signed=False)
 

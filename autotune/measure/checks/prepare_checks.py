@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.measure.candidate import WorkloadDescription
-from autotune.measure.checks.check_cases import Accept, AnswerCheck, CheckSpec, answer_checks
+from autotune.measure.checks.check_cases import answer_checks
 from autotune.measure.checks.check_inputs import Given, InputSpec
+from autotune.measure.checks.check_spec import Accept, AnswerCheck, CheckSpec
 from autotune.measure.checks.input_uses import InputUse
 from autotune.measure.checks.program_reference import ProgramReference, UnscheduledPrograms
 from autotune.measure.checks.reference import Function, Reference
@@ -39,7 +40,7 @@ def prepare(
     reference: the template's, a function of the input arrays.
     unscheduled: the program without a schedule; asked where there is no reference.
     given: draws realistic inputs, if the template does so itself.
-    accept: says which answers are right, if the template says so itself.
+    accept: the template's own check of answers, if it has one.
 
     UsageError if the reference fails, or does not fit the outputs.
     """

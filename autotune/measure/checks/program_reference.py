@@ -1,7 +1,8 @@
 """The right answers of a template without a reference: its own program, without a schedule.
 
-It is compiled twice. In float64 it says what is right; in its own types it says how much their
-rounding changes, and answers itself where that decides what comes out.
+The program is compiled twice. The results in float64 are the right answers. The results in its own
+types show how much rounding changes them, and are the right answers where rounding decides the
+result, as in a comparison of floats.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Reference:
 
     @property
     def hides_terms(self) -> bool:
-        """Whether it does not tell what it subtracts, as programs in machine code do not."""
+        """Whether its subtractions cannot be observed, as in a program in machine code."""
         return self.is_program or not self.takes_wide
 
     def is_precise(self, inputs: Sequence[Array], right: Sequence[Array]) -> bool:
@@ -136,7 +136,7 @@ class Reference:
     def magnitudes(self, inputs: Sequence[Array], dtype: str = WIDE) -> list[Array]:
         """Return a bound of all sums and products on the way, if nothing else is computed.
 
-        For a reference that is not made of NumPy's functions it is what that says of magnitudes.
+        A reference that does not consist of NumPy's functions is called with the magnitudes.
         """
         positive = [np.abs(array) if is_floating(array) else array for array in inputs]
         if self.takes_wide and not self.is_program:

@@ -1,11 +1,11 @@
-"""The processes that run untrusted code.
+"""The fork server: starts the worker processes, which run untrusted code.
 
-``python -m autotune.measure.pool.fork_server LIFELINE CONTROL`` starts them.
+In: requests for a builder or a runner, on the socket CONTROL. Out: a forked process within
+milliseconds. ``python -m autotune.measure.pool.fork_server LIFELINE CONTROL`` starts it.
 
-This process becomes a supervisor. Its child is the *fork server*, which imports the heavy modules
-once, runs no foreign code, and forks builders and runners on request, in milliseconds. Each of them
-has a supervisor of its own. If any of these processes is killed, the supervisor above it ends its
-children.
+The first process becomes a supervisor. Its child is the fork server, which imports the heavy
+modules once and runs no foreign code. Each worker has its own supervisor. If any of these processes
+is killed, the supervisor above it ends its children.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Channel:
 
     @property
     def begun(self) -> bool:
-        """Whether a part of a message has come, and not all of it."""
+        """Whether a message has been received in part."""
         return bool(self._come)
 
     def poll(self) -> Message | None:

@@ -63,7 +63,7 @@ class Worker:
     """One worker process, which handles one request at a time."""
 
     def __init__(self, channel: Channel) -> None:
-        self.channel = channel  # to speak with it
+        self.channel = channel  # for requests and responses
         # Its wait status, once it and all processes that it started have ended.
         self.status: int | None = None
         self.busy = False  # whether it has a request whose outcome is not known yet
@@ -84,7 +84,7 @@ class Worker:
         self._extended = False
         self._timeout_s = timeout_s
         self.deadline = time.monotonic() + timeout_s
-        # If it cannot be sent, nobody will answer either, which is seen when it is waited for.
+        # If it cannot be sent, no response will come; `next_outcome` will find that out.
         with contextlib.suppress(ChannelClosedError):
             self.channel.send(body, payload, timeout_s)
 

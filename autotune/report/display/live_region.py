@@ -1,7 +1,7 @@
 """A region of a few lines at the bottom of a terminal that is redrawn.
 
-The cursor stands on the line below them, in sight: whatever ends the program, even without a word,
-the terminal is as usable as before.
+The cursor stays visible on the line below them, so that the terminal is usable however the program
+ends.
 """
 
 from __future__ import annotations

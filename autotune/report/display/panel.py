@@ -1,6 +1,6 @@
-"""What a terminal shows while a run goes on: a few lines of words and bars, as plain data.
+"""The live panel of a run: a few lines of text and bars, as plain data.
 
-Two bars answer how far the run is and how near its best comes to what the machine can do.
+One bar shows the progress of the run, the other the best speed as a share of the machine's peak.
 """
 
 from __future__ import annotations

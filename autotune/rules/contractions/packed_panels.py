@@ -25,8 +25,8 @@ from autotune.ir.visitor import substitute
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction
 from autotune.rules.stage_graph import is_open, length_of, reduction_of
 
-#: Rows that are few: functions have a copy for each number of them, for which it must be no more
-#: than `_MOST` of `lowering/vector/size_cases.py`.
+#: Largest number of rows that counts as few. Functions have a copy for each such number, so it must
+#: be at most `_MOST` of `lowering/vector/size_cases.py`.
 _FEW = 8
 
 
@@ -101,92 +101,136 @@ def panels_of(
 
     `tasks`: about how many share the columns, if only calls know these and tiles stay in the cache.
     """
-    tensor = way.tensor
     rows, columns = dict(most_rows), most_columns
     if streams:
         rows = {group: _rows_of_call(group, most) for group, most in rows.items()}
         columns = _columns_of_call(way, most_columns, tasks)
-    panels = {
-        read: _panel(way, value, columns, number)
-        for number, (value, read) in enumerate(way.operands.items())
-        if read in packed
-    }
-    converted = {value: _converted(way, value) for value in way.operands if way.converts(value)}
-    sizes = {**rows, way.vector: columns}
-    shape = [te.ceildiv(g.length, sizes.get(g, 1)) for g in way.groups]
+    stages = _TiledStages(way, rows, columns, packed)
+    tiles = stages.tiles()
+    folds = _folds(way, tiles, len(rows)) if way.sums is not None else []
+    return Panels(
+        way=way,
+        packed=tuple(stages.panels.values()),
+        reads=tuple(stages.panels),
+        converted=tuple(stages.converted.values()),
+        tile=tiles,
+        folds=tuple(folds),
+        result=stages.result(folds[-1] if folds else tiles),
+        rows=rows,
+        columns=columns,
+        most_rows=most_rows,
+        most_columns=most_columns,
+        choices=choices,
+        streams=streams,
+        in_tasks=in_tasks,
+    )
 
-    def tile(*index: Any) -> Any:
+
+class _TiledStages:
+    """The stages of a contraction in tiles.
+
+    `rows`, `columns`: of a tile.
+    `packed`: reads that have panels.
+    """
+
+    def __init__(
+        self,
+        way: TiledContraction,
+        rows: Mapping[AxisGroup, Any],
+        columns: Any,
+        packed: Collection[Read],
+    ) -> None:
+        self.way, self.rows, self.columns = way, rows, columns
+        #: The panel of each read that has one.
+        self.panels = {
+            read: _panel(way, value, columns, number)
+            for number, (value, read) in enumerate(way.operands.items())
+            if read in packed
+        }
+        #: The converted tensor of each operand that is converted as a whole.
+        self.converted = {
+            value: _converted(way, value) for value in way.operands if way.converts(value)
+        }
+
+    def tiles(self) -> te.Tensor:
+        """Return the contraction in tiles: an axis over tiles for each group, rows, columns."""
+        groups = self.way.groups
+        sizes = {**self.rows, self.way.vector: self.columns}
+        shape = [te.ceildiv(g.length, sizes.get(g, 1)) for g in groups]
+        name = f"{self.way.tensor.name}_tile"
+        whole = (*shape, *self.rows.values(), self.columns)
+        made: te.Tensor = te.compute(whole, self._element, name=name)
+        return made
+
+    def _element(self, *index: Any) -> Any:
+        """Return an element of a tile; rows beyond the result repeat its last row."""
+        way = self.way
         outer, inner = index[: len(way.groups)], index[len(way.groups) :]
         places = dict(zip(way.groups, outer, strict=True))
-        for group, row in zip(rows, inner, strict=False):
-            at = places[group] * rows[group] + row
+        for group, row in zip(self.rows, inner, strict=False):
+            at = places[group] * self.rows[group] + row
             places[group] = te.min(at, group.length - 1)
-        at = places[way.vector] * columns + inner[-1]
+        column = places[way.vector] * self.columns + inner[-1]
         values: dict[Any, Any] = {}
         for group, place in places.items():
-            values |= group.values(at if group is way.vector else place)
+            values |= group.values(column if group is way.vector else place)
+        replaced = self._operands(places, values, column, inner[-1])
+        return substitute(reduction_of(way.tensor), {**values, **replaced})
+
+    def _operands(
+        self, places: Mapping[AxisGroup, Any], values: Mapping[Any, Any], column: Any, lane: Any
+    ) -> dict[Any, Any]:
+        """Return what an element of a tile reads in place of each operand.
+
+        `places`: the element's index along each group, but the number of the tile along the vector.
+        `values`: the values of the contraction's own axes.
+        `column`, `lane`: index of the column in the result, and in the tile.
+        """
+        way = self.way
         replaced: dict[Any, Any] = {}
         for value, read in way.operands.items():
-            if read in panels:
+            if read in self.panels:
                 used, reduced = way.panel_of(read)
                 front = [places[g] for g in used]
-                own = (*front, places[way.vector], *(r.var for r in reduced), inner[-1])
-                replaced[value] = panels[read][own]
+                own = (*front, places[way.vector], *(r.var for r in reduced), lane)
+                replaced[value] = self.panels[read][own]
             elif way.is_shared(read):
-                first = values | way.vector.values(places[way.vector] * columns)
-                replaced[read] = substitute(read, first)
-            elif value in converted:
-                replaced[value] = converted[value][
-                    tuple(substitute(i, values) for i in read.children)
-                ]
+                first = way.vector.values(places[way.vector] * self.columns)
+                replaced[read] = substitute(read, {**values, **first})
+            elif value in self.converted:
+                index = tuple(substitute(i, values) for i in read.children)
+                replaced[value] = self.converted[value][index]
             elif way.uses(read, way.vector):
                 inside = te.if_then_else(
-                    at < way.vector.length, substitute(read, values), te.const(0, read.dtype)
+                    column < way.vector.length, substitute(read, values), te.const(0, read.dtype)
                 )
                 replaced[value] = substitute(value, {read: inside}) if value is not read else inside
-        return substitute(reduction_of(tensor), {**values, **replaced})
+        return replaced
 
-    tiles = te.compute((*shape, *rows.values(), columns), tile, name=f"{tensor.name}_tile")
-    folds: list[te.Tensor] = []
-    if way.sums is not None:
-        folds = _folds(way, tiles, len(rows))
-    last = folds[-1] if folds else tiles
+    def result(self, last: te.Tensor) -> te.Tensor:
+        """Return the result in its own shape, read from tiles or from their folds."""
+        way = self.way
 
-    def result(*index: Any) -> Any:
-        front, within = [], []
-        for group in way.groups:
-            if way.sums is not None and group is way.vector:
-                front.append(0)
-                continue
-            size = columns if group is way.vector else rows.get(group, 1)
-            at = group.position(index)
-            front.append(at // size)
-            if group is way.vector or group in rows:
-                within.append((group, at % size))
-        inner = dict(within)
-        own = [*front, *(inner[g] for g in rows)]
-        if way.sums is None:
-            return last[(*own, inner[way.vector])]
-        combiner = reduction_of(tensor).combiner
-        return combiner.combine([last[(*own, 0)]], [last[(*own, 1)]])[0]
+        def element(*index: Any) -> Any:
+            front, within = [], []
+            for group in way.groups:
+                if way.sums is not None and group is way.vector:
+                    front.append(0)
+                    continue
+                size = self.columns if group is way.vector else self.rows.get(group, 1)
+                at = group.position(index)
+                front.append(at // size)
+                if group is way.vector or group in self.rows:
+                    within.append((group, at % size))
+            inner = dict(within)
+            own = [*front, *(inner[g] for g in self.rows)]
+            if way.sums is None:
+                return last[(*own, inner[way.vector])]
+            combiner = reduction_of(way.tensor).combiner
+            return combiner.combine([last[(*own, 0)]], [last[(*own, 1)]])[0]
 
-    whole = te.compute(way.whole.shape, result, name=way.whole.name)
-    return Panels(
-        way,
-        tuple(panels.values()),
-        tuple(panels),
-        tuple(converted.values()),
-        tiles,
-        tuple(folds),
-        whole,
-        rows,
-        columns,
-        most_rows,
-        most_columns,
-        choices,
-        streams,
-        in_tasks,
-    )
+        whole: te.Tensor = te.compute(way.whole.shape, element, name=way.whole.name)
+        return whole
 
 
 def _rows_of_call(group: AxisGroup, most: Any) -> Any:

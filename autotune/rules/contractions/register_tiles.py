@@ -15,12 +15,9 @@ Panels are packed before all tasks, or each by the task that alone reads it.
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from enum import IntEnum
 from typing import Any, Final
 
 from autotune import te
@@ -34,7 +31,8 @@ from autotune.rules.contractions.contraction import (
     parts_of_tasks,
 )
 from autotune.rules.contractions.packed_panels import Choices, Panels, panels_of
-from autotune.rules.contractions.panel_loops import convert, pack, split_in_vectors
+from autotune.rules.contractions.panel_loops import convert, pack
+from autotune.rules.contractions.tile_blocks import LIGHT_SUMS, write_blocks
 from autotune.rules.contractions.tile_costs import (
     Registers,
     Tiling,
@@ -44,17 +42,10 @@ from autotune.rules.contractions.tile_costs import (
     packings,
     spare_registers,
 )
-from autotune.rules.knob_definer import KnobDefiner
+from autotune.rules.knob_definer import Effort, KnobDefiner
 from autotune.rules.stage_graph import Reading, extent, is_open, length_of, readers_of, readings
-from autotune.rules.streamed_stores import LINE_BYTES, is_streamed, outlasts_caches
-from autotune.rules.threads import (
-    bytes_of,
-    lanes_in,
-    memory_seconds,
-    operation_seconds,
-    share,
-    share_open,
-)
+from autotune.rules.streamed_stores import outlasts_caches
+from autotune.rules.threads import bytes_of, lanes_in
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.system.available_cpus import thread_count
@@ -83,22 +74,13 @@ _TASKS: Final = 8
 #: Vectors that could be read while a row of an operand begins.
 _ROW_VECTORS: Final = 24
 
-#: For results beyond the caches: rows of a tile whose operations are light or not, bytes of its
-#: sums, and how much longer than the stores the operations may take.
+#: For results beyond the caches: rows of a tile whose operations are light or not, and bytes of its
+#: sums.
 _SUMS: Final = 2, 4
 _SUM_BYTES: Final = 1 << 13
-_LIGHT_SUMS: Final = 4.0
 
 #: What a task may compute for itself, or sum in the cache.
 _NEAR_BYTES: Final = 1 << 14
-
-
-class Effort(IntEnum):
-    """Number of knobs of a contraction; each multiplies the size of the space and the traces."""
-
-    FEW = 0  # the width of its tiles
-    NUMBERS = 1  # no axes or orders to choose
-    ALL = 2
 
 
 def tiles(
@@ -113,7 +95,7 @@ def tiles(
     threads = thread_count(cfg.target.threads)
     registers = Registers(count, full, _HEIGHTS, _WIDTHS, threads)
     best = fastest(list(ways.values()), registers, constants)
-    outlasts = outlasts_caches(cfg.target, tensor, [tensor], _LIGHT_SUMS)
+    outlasts = outlasts_caches(cfg.target, tensor, [tensor], LIGHT_SUMS)
     if outlasts:
         best = _past_caches(cfg, best)
     way = best.way
@@ -200,16 +182,18 @@ def _choices(
     height = max(math.prod(g.size for g in way.rows) for way in ways)
     tall = math.prod(best.rows.values())
     lengths = [n for way in ways for n in [m for m in map(extent, way.reduced) if m > 1][-1:]]
+    wide, high = _likely_block(best, registers.threads, packs_in_tasks)
     return Choices(
-        tuple(n for n in _WIDTHS if n <= most),
-        tuple(dict.fromkeys(min(most, 2 * -(-most // (2 * parts))) for parts in _PARTS)),
-        tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
-        tuple(n for n in _STEPS if n <= max(lengths, default=1)),
-        tuple(n for n in _BLOCKS if n < 2 * most),
-        tuple(n for n in _BLOCKS if n < 2 * height),
-        *_likely_block(best, registers.threads, packs_in_tasks),
-        spare_registers(registers.count, tall, best.vectors),
-        frozenset(group for group, rows in best.rows.items() if group.size % rows),
+        vectors=tuple(n for n in _WIDTHS if n <= most),
+        long=tuple(dict.fromkeys(min(most, 2 * -(-most // (2 * parts))) for parts in _PARTS)),
+        rows=tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
+        steps=tuple(n for n in _STEPS if n <= max(lengths, default=1)),
+        block_columns=tuple(n for n in _BLOCKS if n < 2 * most),
+        block_rows=tuple(n for n in _BLOCKS if n < 2 * height),
+        likely_columns=wide,
+        likely_rows=high,
+        likely_room=spare_registers(registers.count, tall, best.vectors),
+        ragged=frozenset(group for group, rows in best.rows.items() if group.size % rows),
     )
 
 
@@ -278,7 +262,7 @@ def schedule_tiles(
     way, rank = panels.way, len(panels.way.groups)
     stages = readings(s)
     inside = [t for t in _computed_in_tasks(s, panels, stages) if t not in taken]
-    task, last = _blocks(cfg, s, s[end], panels, effort)
+    task, last = write_blocks(cfg, s, s[end], panels, effort)
     for tensor in inside:
         s[tensor].compute_at(s[end], task)
         *_, lane = s[tensor].op.axis
@@ -305,7 +289,7 @@ def schedule_tiles(
 
 
 def _computed_in_tasks(s: Schedule, panels: Panels, stages: Sequence[Reading]) -> list[te.Tensor]:
-    """Return the stages that tiles alone read, each task a part of its own."""
+    """Return the stages that only tiles read, and of which each task reads its own part."""
     packed = frozenset(panels.reads)  # a tuple would compare expressions by `==`
     own = dict.fromkeys(r.tensor for r in parts_of_tasks(panels.way) if r not in packed)
     return [
@@ -330,7 +314,7 @@ def _sum(
     long = [a for a in reduced if extent(a) > 1]
     wide = way.vector_reads
     if long and way.has_shared_windows:
-        # Steps that read what other rows read follow each other, so that it stays in registers.
+        # Steps that read the same elements as other rows are innermost: these stay in registers.
         inner = sorted(long, key=lambda a: any(way.slides(r, way.rows[0], [a]) for r in wide))
     elif long:
         steps = panels.choices.steps
@@ -368,113 +352,3 @@ def _likely_steps(panels: Panels, axis: IterVar, fit: Sequence[int]) -> int:
     ragged = all(g in choices.ragged for _, g in own)
     room = math.inf if ragged else choices.likely_room
     return max((n for n in fit if near and n - 1 <= room), default=fit[0])
-
-
-def _blocks(
-    cfg: KnobDefiner, s: Schedule, stage: Stage, panels: Panels, effort: Effort
-) -> tuple[IterVar, IterVar]:
-    """Write the loops over blocks of tiles; return that over blocks, and the one over tiles."""
-    way, axes = panels.way, list(stage.op.axis)
-    groups = [g for g in way.groups if not (way.sums is not None and g is way.vector)]
-    outer: list[IterVar] = [axes[n] for g in groups for n in g.places if n not in g.long]
-    stage.reorder(*outer, *(axes[n] for g in groups for n in g.long))
-    fused = {g: stage.fuse(*(axes[n] for n in g.long)) for g in groups}
-    outer += [fused[g] for g in way.batches]
-    lengths: dict[IterVar, Any] = {fused[g]: g.length for g in way.batches}
-    inner: dict[AxisGroup, IterVar] = {}
-    row_tiles = []
-    height: Any = 1
-    likely_height: Any = 1
-    for group in (g for g in groups if g in way.rows):
-        if group in panels.rows:
-            tile, inner[group] = stage.split(fused[group], factor=panels.rows[group])
-            row_tiles.append(tile)
-            height = height * te.ceildiv(group.length, panels.rows[group])
-            likely_height = likely_height * te.ceildiv(group.size, panels.most_rows[group])
-        else:
-            row_tiles.append(fused[group])
-            height = height * group.length
-            likely_height = likely_height * group.size
-    tiles: list[IterVar] = []
-    if way.sums is None:
-        tile, inner[way.vector] = stage.split(fused[way.vector], factor=panels.columns)
-        tiles.append(tile)
-    stage.reorder(*outer, *tiles, *row_tiles, *(inner[g] for g in groups if g in inner))
-    middle: list[IterVar] = []
-    blocks: list[IterVar] = []
-    if tiles:
-        count = 1
-        if effort:
-            widths, likely = panels.choices.block_columns, panels.choices.likely_columns
-            count = cfg.define_knob("block_columns", widths, default=likely)
-            cfg.add_constraint(
-                (count - 1) * panels.most_columns < way.vector.size,
-                "a block is no wider than the result",
-            )
-        if is_open(way.vector.length) and not panels.streams and cfg.target.vector_bytes < 64:
-            count = te.max(count, 2)  # masks of the last columns take vector registers
-        block, tile = stage.split(tiles[0], factor=count)
-        lengths[block] = te.ceildiv(te.ceildiv(way.vector.length, panels.columns), count)
-        blocks.append(block)
-        middle.append(tile)
-    if row_tiles:
-        count = 1
-        rows = stage.fuse(*row_tiles)
-        if effort:
-            heights, likely = panels.choices.block_rows, panels.choices.likely_rows
-            count = cfg.define_knob("block_rows", heights, default=likely)
-            cfg.add_constraint(
-                (count == 1) | (count < 2 * likely_height), "a block is no taller than the result"
-            )
-        if any(is_open(g.length) for g in way.rows):
-            count = te.max(count, 2)  # so that there is a loop to split where guards change
-        block, tile = stage.split(rows, factor=count)
-        lengths[block] = te.ceildiv(height, count)
-        blocks.append(block)
-        middle.append(tile)
-    if len(blocks) == 2:
-        past = panels.streams and outlasts_caches(cfg.target, way.whole, [way.whole], _LIGHT_SUMS)
-        order = "columns" if _is_wide(way) and not past else "rows"
-        if effort is Effort.ALL:
-            order = cfg.define_knob("order", ["columns", "rows"], default=order)
-        if order == "rows":
-            blocks.reverse()
-    ends = [inner[g] for g in groups if g in inner]
-    is_last = ends[-1:] == [inner.get(way.vector)]
-    if not is_last and way.vector in inner:
-        ends.remove(inner[way.vector])
-        ends.insert(0, inner[way.vector])
-    shared = [*outer, *blocks]
-    stage.reorder(*shared, *middle, *ends)
-    arrays = dict.fromkeys((way.whole, *(read.tensor for read in way.operands.values())))
-    seconds = max(operation_seconds(cfg.target, [way.whole]), memory_seconds(arrays))
-    if any(map(is_open, lengths.values())):
-        # Loops that are one would divide by what only calls know.
-        nest = {axis: lengths.get(axis, 1) for axis in shared}
-        task = share_open(cfg, stage, nest, seconds, way.whole)
-    else:
-        length = functools.reduce(operator.mul, (lengths.get(axis, 1) for axis in shared))
-        # Not plain: the same loops for any values of the knobs.
-        length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length
-        task = share(cfg, stage, stage.fuse(*shared), length, seconds)
-    for axis in ends[:-1] if is_last else ends[1:]:
-        stage.unroll(axis)
-    if is_last and panels.streams:
-        end = stage.op.output()
-        whole = max(way.lanes, LINE_BYTES // dtypes.itemsize(end.dtype))
-        lane = stage.split(ends[-1], factor=whole)[1]
-        stage.vectorize(lane)
-        if is_streamed(cfg, s, end, [way.whole], _LIGHT_SUMS):
-            stage.pragma(lane, "nontemporal_store")
-    elif is_last:
-        split_in_vectors(stage, ends[-1], way.lanes)
-    elif way.sums is not None:
-        stage.unroll(ends[0])
-    return task, middle[-1]
-
-
-def _is_wide(way: TiledContraction) -> bool:
-    """Whether the operands in vectors are larger than those that rows read."""
-    own = dict.fromkeys(way.operands.values())
-    sizes = [(way.uses(r, way.vector), bytes_of(r.tensor)) for r in own]
-    return sum(n for wide, n in sizes if wide) >= sum(n for wide, n in sizes if not wide)

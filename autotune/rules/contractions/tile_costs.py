@@ -183,7 +183,7 @@ class _Facts:
 
 
 def packings(way: TiledContraction, constants: Collection[te.Tensor]) -> list[frozenset[Read]]:
-    """Return what can be packed: what must be, and if that is different, all that is often read."""
+    """Return the possible sets of packed reads: those that must be, and all that may be packed."""
     must = frozenset(r for r in way.vector_reads if not way.along(r))
     may = must | {r for r in way.vector_reads if packs(way, r, constants)}
     return [must] if may == must else [may, must]
@@ -460,7 +460,7 @@ def _packing(way: TiledContraction, read: Read, registers: Registers) -> float:
 
 
 def packed_by_tasks(way: TiledContraction, read: Read, threads: int) -> bool:
-    """Whether each task packs what it reads of an operand: one has all rows that read it."""
+    """Whether each task packs its part of an operand, since it has all rows that read this part."""
     used, _ = way.panel_of(read)
     vectors = math.prod(g.size for g in way.batches) * way.vector.size // way.lanes
     return (

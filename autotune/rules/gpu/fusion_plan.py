@@ -76,9 +76,9 @@ class FusionPlan:
 
 
 def plan(outputs: Sequence[te.Tensor], apart: Collection[Operation] = ()) -> FusionPlan:
-    """Return the kernels of a computation, whose contractions are as they were written.
+    """Return the kernels of a computation, before its contractions are rewritten.
 
-    Scans and their cells are in none of them, nor is what stands `apart`.
+    Scans and their cells, and the operations in `apart`, belong to none of the kernels.
     """
     made = _Planner(outputs, apart)
     for tensor in reversed(made.stages):

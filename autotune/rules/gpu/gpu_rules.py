@@ -66,73 +66,94 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     - `scan_threads`, `scan_rows`, `scan_unroll`: of scans: threads of a block, columns of a block,
       unrolled steps or terms of sums.
     """
-    apart = [op for block in block_scans(outputs, cfg.target) for op in block.stages]
-    outputs, parts = split_sums(cfg, outputs, plan(outputs, apart))
-    series = GpuSeries(cfg, outputs)
-    outputs, blocks = series.outputs, block_scans(series.outputs, cfg.target)
-    for block in blocks:
-        block.define_knobs(StageKnobs(cfg, series.numbers[block.cell.scan]))
-    made = plan(outputs, series.stages.union(*(block.stages for block in blocks)))
-    knobs = GpuKnobs(cfg, made, parts, bool(parts or series.results), series.ends)
-    products: dict[te.Tensor, Tiled] = {}
-    flat = made.flat()
-    flattened: dict[te.Tensor, te.Tensor] = {}
-    old: dict[te.Tensor, te.Tensor] = {}
-    rewritten = _rewritten(made, knobs, old)
+    return _GpuKernels(cfg, outputs).schedule()
 
-    scans: dict[ScanOp, ScanOp] = {}
 
-    def refine(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
-        block = next((own for own in blocks if plain.op in own.cell.stages), None)
-        stages = refined(tensor, plain) if block is None else block.refined(tensor, plain)
-        old[stages[-1]] = plain
+class _GpuKernels:
+    """The kernels of a computation: their stages are rewritten, then their loops are written."""
+
+    def __init__(self, cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> None:
+        self.cfg = cfg
+        apart = [op for block in block_scans(outputs, cfg.target) for op in block.stages]
+        outputs, self.parts = split_sums(cfg, outputs, plan(outputs, apart))
+        self.series = GpuSeries(cfg, outputs)
+        self.outputs = self.series.outputs
+        self.blocks = block_scans(self.outputs, cfg.target)
+        for block in self.blocks:
+            block.define_knobs(StageKnobs(cfg, self.series.numbers[block.cell.scan]))
+        in_scans = self.series.stages.union(*(block.stages for block in self.blocks))
+        self.made = plan(self.outputs, in_scans)
+        splits = bool(self.parts or self.series.results)
+        self.knobs = GpuKnobs(cfg, self.made, self.parts, splits, self.series.ends)
+        self.flat = self.made.flat()
+        #: Products in tiles, by the last stages of their kernels.
+        self.products: dict[te.Tensor, Tiled] = {}
+        #: Reductions with one axis over all elements, by the reductions in their own shape.
+        self.flattened: dict[te.Tensor, te.Tensor] = {}
+        #: The stage that each rewritten one replaces.
+        self.old: dict[te.Tensor, te.Tensor] = {}
+        self.rewritten = _rewritten(self.made, self.knobs, self.old)
+        #: The rewritten scans, by those given.
+        self.scans: dict[ScanOp, ScanOp] = {}
+
+    def schedule(self) -> Schedule:
+        """Rewrite the stages, and return the schedule of their kernels."""
+        graph = rewrite(self.outputs, self._refine, self._refine_scan, self._refine)
+        s: Schedule = te.create_schedule(list(dict.fromkeys(t.op for t in graph.outputs)))
+        new = {old: stage for stage, old in graph.origin.items()}
+        present = {stage.op for stage in s.stages}
+        for plain in (t for t in self.made.hosts if new[t].op in present):
+            if plain not in self.made.kernels and not is_reduction(new[plain]):
+                s[new[plain]].compute_inline()
+        loops = _Loops(s, self.knobs, new, self.flattened)
+        for tail, kernel in self.made.kernels.items():
+            if tail in self.rewritten:
+                self.rewritten[tail].schedule(s, new[tail])
+            elif tail in self.products:
+                loops.product(self.products[tail], new[tail])
+            else:
+                loops.kernel(kernel, new[tail])
+        self._schedule_scans(s, new)
+        return s
+
+    def _schedule_scans(self, s: Schedule, new: dict[te.Tensor, te.Tensor]) -> None:
+        for block in self.blocks:
+            block.schedule(s, self.scans.pop(block.cell.scan), new[block.outside.output()])
+        self.series.schedule(s, new)
+        for plain, scan in self.scans.items():
+            if plain in self.series.numbers and plain not in self.series.stages:
+                schedule_scan(StageKnobs(self.cfg, self.series.numbers[plain]), s, scan)
+
+    def _refine(self, tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
+        """Return the stages that replace one; `plain`: the stage as it was given."""
+        block = next((own for own in self.blocks if plain.op in own.cell.stages), None)
+        stages = self._refined(tensor, plain) if block is None else block.refined(tensor, plain)
+        self.old[stages[-1]] = plain
         return stages
 
-    def refined(tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
-        kernels = [made.kernels[host] for host in made.hosts.get(plain, ())]
-        own = [rewritten[k.tail] for k in kernels if k.tail in rewritten]
+    def _refined(self, tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
+        """As `_refine`, for a stage that is in no scan whose steps are products."""
+        kernels = [self.made.kernels[host] for host in self.made.hosts.get(plain, ())]
+        own = [self.rewritten[k.tail] for k in kernels if k.tail in self.rewritten]
         if own:
             return own[0].refined(tensor, plain)
         if not is_reduction(plain) or not kernels or kernels[0].is_plain:
             return (tensor,)
         product = product_of(tensor) if kernels[0].product is not None else None
         if product is not None:
-            sums = [product.tensor.dtype] if parts else []  # which may be stored in parts
-            widths = lane_counts(cfg.target, _widest(kernels[0], product, sums))
-            made_tiles = tiled(product, knobs.tiles(kernels[0], product, widths))
-            products[kernels[0].tail] = made_tiles
+            sums = [product.tensor.dtype] if self.parts else []  # which may be stored in parts
+            widths = lane_counts(self.cfg.target, _widest(kernels[0], product, sums))
+            made_tiles = tiled(product, self.knobs.tiles(kernels[0], product, widths))
+            self.products[kernels[0].tail] = made_tiles
             return made_tiles.stages
-        if plain not in flat or not tensor.op.axis:
+        if plain not in self.flat or not tensor.op.axis:
             return (tensor,)
-        flattened[plain], result = _flattened(tensor)
-        return flattened[plain], result
+        self.flattened[plain], result = _flattened(tensor)
+        return self.flattened[plain], result
 
-    def refine_scan(scan: ScanOp, plain: ScanOp) -> Sequence[te.Tensor]:
-        scans[plain] = scan
+    def _refine_scan(self, scan: ScanOp, plain: ScanOp) -> Sequence[te.Tensor]:
+        self.scans[plain] = scan
         return scan.outputs
-
-    graph = rewrite(outputs, refine, refine_scan, refine)
-    s: Schedule = te.create_schedule(list(dict.fromkeys(t.op for t in graph.outputs)))
-    new = {old: stage for stage, old in graph.origin.items()}
-    present = {stage.op for stage in s.stages}
-    for plain in (t for t in made.hosts if new[t].op in present and t not in made.kernels):
-        if not is_reduction(new[plain]):
-            s[new[plain]].compute_inline()
-    loops = _Loops(s, knobs, new, flattened)
-    for tail, kernel in made.kernels.items():
-        if tail in rewritten:
-            rewritten[tail].schedule(s, new[tail])
-        elif tail in products:
-            loops.product(products[tail], new[tail])
-        else:
-            loops.kernel(kernel, new[tail])
-    for block in blocks:
-        block.schedule(s, scans.pop(block.cell.scan), new[block.outside.output()])
-    series.schedule(s, new)
-    for old_scan, scan in scans.items():
-        if old_scan in series.numbers and old_scan not in series.stages:
-            schedule_scan(StageKnobs(cfg, series.numbers[old_scan]), s, scan)
-    return s
 
 
 def _rewritten(

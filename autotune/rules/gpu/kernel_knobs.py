@@ -148,7 +148,7 @@ class GpuKnobs:
 
 
 class Defaults:
-    """Gives knobs the values of their defaults, where a kernel has none of its own."""
+    """Stands in for `KnobDefiner` where a kernel has no knobs: every knob is its default value."""
 
     def __init__(self, target: Target) -> None:
         self.target = target

@@ -76,7 +76,7 @@ def kept_rows(kernel: FusedKernel, made: FusionPlan) -> KeptRows | None:
 
 
 def _place_of(tensor: te.Tensor, rows: int) -> list[Any]:
-    """Return the axes over rows and along a row: of a reduction, those of what it reduces."""
+    """Return the axes over rows and along a row; of a reduction, along the row that it reduces."""
     axes = long_axes(tensor)
     return axes[:rows] + ([a for a in tensor.op.reduce_axis if extent(a) > 1] or axes[rows:])
 

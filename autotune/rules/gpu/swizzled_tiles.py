@@ -131,7 +131,7 @@ class SwizzledTiles:
         return te.bitwise_xor(chunk, row // self.found.lanes % self.chunks)
 
     def _tile(self, read: Read, place: int) -> te.Tensor:
-        """Return all tiles of a tensor, of which each block computes its own."""
+        """Return a stage with all tiles of a tensor; each block computes its own tile."""
         source, lanes, side = read.tensor, self.found.lanes, self.found.side
         sizes = [int(n) for n in source.shape]
         down, along = sizes[place], sizes[-1]

@@ -130,7 +130,7 @@ class RowLoops:
         lanes = 1 if alone else self.vector_of(root)
         front = [axes[n] for n in group.rows] if group.members else list(axes)
         within = [a for a in axes if not any(a is f for f in front)]
-        # The last loop has ends of its own if it is not one with the others.
+        # If the last loop is kept apart from the parallel loops, its tail can be split off.
         apart = all(map(is_one, within)) and (lanes > 1 or not group.members)
         apart = apart and math.prod(map(extent, front[:-1])) >= _ENOUGH
         if apart:
@@ -251,7 +251,7 @@ class RowLoops:
         return lanes if is_dense(tensor, self.reads[tensor], _SHORT) else 1
 
     def width(self, tensor: te.Tensor, lanes: int) -> Any:
-        """Define the length of a stage's vectors: that of the partial sums of what it computes."""
+        """Define the length of a stage's vectors; if partial sums read the stage, it is theirs."""
         for own in self.lanes.values():
             if any(read.tensor is tensor for read in self.reads[own.parts]):
                 return own.width  # both are computed in one loop then

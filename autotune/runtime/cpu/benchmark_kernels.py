@@ -1,4 +1,4 @@
-"""Kernels that tell what the processor can do at best and how noisy it is, and empty its caches."""
+"""Kernels that measure the peak performance and the noise of the processor, or flush its caches."""
 
 from __future__ import annotations
 

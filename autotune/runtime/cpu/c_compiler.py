@@ -317,8 +317,8 @@ class LoadedObject:
     ) -> Callable[[], float | None]:
         """Check the arrays once and return a call without arguments, for calls in a row.
 
-        The arrays must not be resized while the result is in use. It returns the milliseconds that
-        the function says it took, if it times itself.
+        The arrays must not be resized while the result is in use. The call returns the milliseconds
+        that the function has measured, if it times itself.
 
         `scratch`: copies of the inputs that it may overwrite; by default it makes some.
         """
@@ -347,7 +347,7 @@ class LoadedObject:
         ]
 
     def _run(self, given: Sequence[Any]) -> float | None:
-        """Call the function; return the milliseconds that it says it took, if it does."""
+        """Call the function; return the milliseconds that it has measured, if it times itself."""
         found: float | None = self._run_on_threads(given)
         if found is not None and not 0 < found < math.inf:
             raise UsageError(

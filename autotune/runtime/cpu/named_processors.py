@@ -1,6 +1,6 @@
 """Features that code for one of LLVM's named processors needs, found in a child process.
 
-LLVM ends the process where it is to write 64-bit code for a processor that has only 32 bits.
+A child, because LLVM ends the process when asked for 64-bit code for a 32-bit processor.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ def missing_features(needed: list[str]) -> list[str]:
 def unlisted_features(features: Mapping[str, bool]) -> list[str]:
     """Return the features that LLVM finds on this machine but Linux does not list, such as AVX10.
 
-    Code that may need one could not be told to run here. None where Linux lists nothing.
+    It could not be checked later whether code that needs one runs here. Empty if Linux lists no
+    features at all.
     """
     there = [name for name, has in features.items() if has and name in _LINUX_NAMES]
     return missing_features(there) if cpu_flags() else []

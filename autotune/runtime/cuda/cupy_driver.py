@@ -1,6 +1,6 @@
-"""NVIDIA GPUs through CuPy, whose only home is this file: devices, loaded kernels, launches.
+"""NVIDIA GPUs through CuPy: devices, loaded kernels, launches. Only this file imports CuPy.
 
-Every way in which driver, CuPy and device may be missing or not fit each other is one clear line.
+If the driver, CuPy or the device is missing, or they do not fit each other, the error is one line.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def limits_of(number: int) -> GpuLimits:
 def facts_of(number: int) -> dict[str, Any]:
     """Describe a GPU: "name", "arch", "multiprocessors", "l2_bytes" and "memory_bytes".
 
-    "max_mhz", its highest clock, is among it where the driver tells it.
+    There is also "max_mhz", its highest clock, if the driver reports it.
 
     Raises TargetError as `checked_device`.
     """
@@ -239,7 +239,7 @@ class LoadedKernel:
         #: As given.
         self.device = checked_device(device)
         self.symbol = symbol
-        #: What it takes, as the compiler tells.
+        #: Its resources, from the compiler's report.
         self.usage: Usage = cubin.kernels[symbol]
         self._dynamic_bytes = 0
         with cupy().cuda.Device(device) as used:

@@ -243,7 +243,7 @@ class _Binder:
             raise self.wrong(
                 name.span,
                 f"{name.text} has the shape {list(other.shape)}, {statement.target.text} "
-                f"{list(own.shape)}: what stands behind default has the shape of the result",
+                f"{list(own.shape)}: the tensor after default has the shape of the result",
             )
         return TensorType(own.shape, dtypes.promote(own.dtype, other.dtype))
 

@@ -176,14 +176,14 @@ class _Checker:
         rank = len(statement.output.indices)
         if kind.what != "tensor":
             raise self.scope.wrong(
-                name.span, f"{name.text} is a {kind.what}: what stands behind default is a tensor"
+                name.span, f"{name.text} is a {kind.what}: the name after default must be a tensor"
             )
         if not self.scope.has_rank(name.text, rank):
             raise self.scope.wrong(
                 name.span,
                 f"{name.text} has {counted(kind.rank.least, 'dimension')}, "
                 f"{statement.target.text} has {rank}",
-                "what stands behind default has the shape of the result",
+                "the tensor after default has the shape of the result",
             )
 
     def access(self, access: AccessExpr) -> None:

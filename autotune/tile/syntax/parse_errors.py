@@ -57,7 +57,7 @@ def _other_compilers(stop: ParseFailure) -> str:
     if stop.kind == "LSQB" and "RBRACE" in stop.expected and stop.after == "[":
         return "attributes in [[ ]] do not change what is computed: leave them out"
     if stop.before == "default" and stop.expected == {"NAME"}:
-        return "behind default stands the name of a tensor, as in default P"
+        return "default is followed by the name of a tensor, as in default P"
     return ""
 
 

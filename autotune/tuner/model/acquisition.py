@@ -91,7 +91,7 @@ class Acquisition:
         self._chances: _IncrementalPosterior | None = None
 
     def update(self, changed: bool) -> None:
-        """Update after the surrogate has learned; `changed` says that its parameters are new."""
+        """Update after the surrogate has learned; `changed`: whether its parameters are new."""
         surrogate = self._surrogate
         self._predicted: tuple[FloatVector, FloatVector] | None = None
         self._chance: FloatVector | None = None

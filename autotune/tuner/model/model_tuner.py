@@ -1,9 +1,9 @@
 """The model tuner: predicts every candidate and proposes those with the largest expected gain.
 
-A Gaussian process over the knobs guesses the time of each candidate and how sure that is, another
-one the chance that it works. Boosted trees over the features are a trend that the guess follows as
-far as the measurements bear it out. While the guesses are no better than chance, half of the
-proposals are moves that need no model.
+A Gaussian process over the knobs predicts the time of each candidate and its uncertainty; another
+one predicts the probability that it works. Scores of boosted trees over the features are a basis
+function (a trend) of the first one, with a weight that is fitted to the measurements. While
+predictions are no better than chance, half of the proposals are moves that need no model.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ def default_model(seed: int) -> CostModel:
 class ModelTuner(Tuner):
     """Proposes the candidates with the largest expected gain, as far as its model can be trusted.
 
-    `features`: what the trees read of a candidate; the knobs themselves by default.
-    `prior`: what other measurements say of the space: it proposes from the first measurement on,
-    its weight falls as own measurements come in, and it is dropped once they are predicted better
+    `features`: the features of candidates that the trees read; the knobs themselves by default.
+    `prior`: a prediction from other measurements. It is used from the first proposal on, its weight
+    falls as measurements of this space come in, and it is dropped once these are predicted better
     without it.
     `make_model`: makes an untrained cost model from a seed.
-    `candidates`: how many are judged.
+    `candidates`: how many are predicted.
     """
 
     estimates_gain = True

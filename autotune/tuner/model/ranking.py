@@ -1,4 +1,4 @@
-"""Which candidates are judged: all of a small space, of a large one those that models rank highest.
+"""Selects the candidates that are predicted: all of a small space, the best-ranked of a large one.
 
 One model scores every candidate, the others the best of those. In a very large space a population
 evolves towards high scores.

@@ -1,4 +1,4 @@
-"""What the model tuner learns: a process of times and one of failures, fitted to measurements.
+"""The surrogate of the model tuner: Gaussian processes of times and of failures.
 
 The online audit compares its predictions with the measurements that follow: a model fits its own
 training data even if it is bad, so only predictions made before count.
@@ -63,8 +63,8 @@ PRIOR_AUDIT_FROM = 12  # Working measurements from which on a prior is audited.
 FAILURE_NOISE = -3.0  # Logarithm of the noise expected in whether a candidate works.
 
 
-# The slowest share of what was measured tells little of what is fast: what lies beyond the others'
-# logarithmic times counts only by the factor `SQUEEZE`.
+# Differences between slow candidates hardly matter for finding fast ones: in the slowest share the
+# excess of a logarithmic time over the others counts only by the factor `SQUEEZE`.
 SLOW_SHARE, SQUEEZE = 0.5, 0.3
 
 STEPS = 20  # Steps of fitting the kernel's parameters.
@@ -84,8 +84,8 @@ LEAST_CHANCE = 0.01  # No candidate's chance of working counts as less.
 class Surrogate:
     """Gaussian processes for the logarithm of the time and for the chance of failure.
 
-    trends: what the times may follow; how much is learned.
-    prior: what the times are expected to follow before there is data.
+    trends: functions that the times may depend on linearly; their weights are learned.
+    prior: the expected times before there is data.
     """
 
     def __init__(
@@ -172,8 +172,8 @@ class Surrogate:
     def expected(self, indices: IndexVector) -> FloatVector:
         """Return the values that the prior expects of candidates; 0 without one.
 
-        It counts as :data:`PRIOR_WEIGHT` measurements that bear it out, beside the real ones, and
-        fades as these grow in number.
+        Its weight is as if :data:`PRIOR_WEIGHT` measurements agreed with it, besides the real
+        ones, and falls as their number grows.
         """
         if self.prior is None:
             return np.zeros(len(indices))

@@ -1,4 +1,8 @@
-"""Trends: predictions of boosted trees, which the Gaussian process takes as functions of time."""
+"""Trends: scores of boosted trees, as basis functions of the Gaussian process of times.
+
+In: features and measured candidates. Out: one score per candidate; candidates that were measured
+get theirs from a model that has not learned from them.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class BatchProposer:
 
     measurer: its builders get candidates ahead, if it is `SupportsPrebuild`.
     trials: what is measured so far.
-    copies: tells which candidates are not measured because they are the program of others.
+    copies: finds candidates that are not measured because another one has the same program.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class BatchProposer:
         return list(dict.fromkeys(indices + asked))
 
     def _legal(self, indices: Sequence[int]) -> list[MeasureInput]:
-        """Return the configurations that are to be built; none if there are no builders."""
+        """Return the configurations to build; none if there are no builders."""
         if self._builders is None:
             return []
         legal = [index for index in indices if not self._task.refusal(index)]

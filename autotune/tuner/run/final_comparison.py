@@ -358,7 +358,7 @@ def _costs_s(results: Mapping[int, MeasureResult]) -> dict[int, float]:
 
 
 def _timed_s(results: Mapping[int, MeasureResult], planned_s: float) -> float:
-    """Return how long a round has timed; as long as was planned if it does not say that."""
+    """Return how long a round has timed, in seconds; the planned time if the results lack it."""
     spans = [result.run_span for result in results.values() if result.run_span is not None]
     return max((end - begin for begin, end in spans), default=planned_s)
 

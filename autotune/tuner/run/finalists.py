@@ -239,8 +239,8 @@ def choose_finalists(
 ) -> list[int]:
     """Return the configurations to compare: the default, the champion, and the fastest trials.
 
-    A trial counts by its fastest repeat: what disturbs one makes it slower, and the round that
-    follows tells whether it was lucky.
+    A trial counts by its fastest repeat, because disturbances only make repeats slower; whether it
+    was fast by chance is seen in the next round.
 
     default: the default configuration; None if there is none.
     champion: who was chosen in an earlier comparison.

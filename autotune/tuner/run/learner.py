@@ -1,4 +1,7 @@
-"""The tuner's side of a session: it gets results, and works during the builds."""
+"""Runs the tuner of a session: passes results to it, and fits its models during builds.
+
+In: results of a batch. Out: the tuner's expected gain; its models are fitted in a thread.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ class BackgroundTask:
 
     Leaving the context waits for the thread, except at an interrupt, which ends the program.
 
-    work: the work. Its argument is a function that returns whether the caller waits for it.
-    in_thread: whether a thread does it; else `start` does what must be done, and a piece of the
-        rest.
+    work: called with a function that returns whether the caller waits for the end of the work.
+    in_thread: whether a thread does it; otherwise `start` does the necessary part, and a piece of
+        the rest.
     """
 
     def __init__(

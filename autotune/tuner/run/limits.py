@@ -1,4 +1,7 @@
-"""When enough has been measured: trials, time, a goal, or nothing more to gain; and the pace."""
+"""The limits of a tuning run, and the pace at which it approaches them.
+
+A limit is a number of trials, a time, a goal for the best speed, or too little expected gain.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class Goal:
     def parse(cls, text: str) -> Goal:
         """Read "0.9 of copy", "80% of peak", "200 GFLOPS", "50 GB/s" or "1.2 ms".
 
-        UsageError if it is none of these forms.
+        UsageError if the text has none of these forms.
         """
         found = _FORM.fullmatch(text)
         unit = _UNITS.get(found[4].lower()) if found else None

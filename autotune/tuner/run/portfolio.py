@@ -43,8 +43,8 @@ class Prospect:
     def expected_gain(self) -> float:
         """The tuner's estimate; without one, the gain of the latest doubling of the trials.
 
-        For the best of random draws that is about what the next doubling will gain. It is taken
-        to be one over the number of trials at least, Ansor's hope that time falls as 1/t.
+        For the best of random draws that is about the gain of the next doubling. It is at least one
+        over the number of trials, by Ansor's assumption that the time falls as 1/t.
         """
         if self.gain is not None:
             return self.gain
@@ -203,9 +203,10 @@ class Portfolio:
         return [session.summary for session in self._sessions if session.summary is not None]
 
     def _give_turn(self, number: int) -> set[int]:
-        """Let a workload have a batch; return which workloads have changed.
+        """Measure a batch of a workload; return which workloads have changed.
 
-        Of several devices, those that end what is left of the workload before begin with this one.
+        With several devices, each begins with this workload as soon as it has nothing left to do
+        for the previous one.
         """
         session, changed = self._sessions[number], {number}
         if self._before is not None and self._before != number:

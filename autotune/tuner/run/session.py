@@ -36,7 +36,7 @@ AT_A_TIME = 16  # Candidates that are claimed and built before the first of them
 # Candidates left of a batch when the next one is asked for, if the next can be built meanwhile.
 LATE = 4
 
-USUAL_PACE_S = 0.2  # Seconds that a trial is taken to need before there was one.
+USUAL_PACE_S = 0.2  # Assumed seconds of a trial, as long as none was measured.
 MAX_REFUSED = 1000  # Proposals refused in a row after which no legal one is expected any more.
 
 _log = logging.getLogger(__name__)
@@ -54,12 +54,12 @@ class Session:
         are never repeated, unless an earlier version of the template made them.
     seed: recorded with each measurement.
     job: what events call this workload.
-    weight: how much its time matters beside that of other workloads, > 0.
+    weight: weight of its time against those of other workloads, > 0.
     clock: returns monotonic seconds.
     any_device: whether records from other devices count as trials, too.
 
-    UsageError if the tuner has no estimate for patience, or the workload cannot be held against its
-    goal.
+    UsageError if the tuner has no estimate for patience, or the goal does not apply to the
+    workload.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class Session:
         self._no_finals = ""
         self._exhausted = False
         self._deferred: list[int] = []
-        # Proposals that were not built because they are the program of others, and those of them
-        # that wait for the results of these.
+        # Copies: proposals that were not built because another one has the same program; and the
+        # copies that wait for the result of an original, by its index.
         self._aside: set[int] = set()
         self._waiting: defaultdict[int, list[int]] = defaultdict(list)
         self._copies = Copies(task) if measurer.reuses_code else None
@@ -193,7 +193,7 @@ class Session:
         self._end_if_exhausted(known)
 
     def _propose(self) -> list[int]:
-        """Return the next batch; if the tuner has no more, claimed ones of other runs."""
+        """Return the next batch; without one, configurations that other runs have claimed."""
         batch = self._batches.next_batch()
         self._exhausted = not batch
         if self._exhausted:

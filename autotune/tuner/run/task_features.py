@@ -1,4 +1,4 @@
-"""The features of a task's candidates that a model reads: those of its loops, or of a user."""
+"""The features of candidates that a model reads: of their loops, or of a user's extractor."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ class _Draft(NamedTuple):
 
 
 class Trials:
-    """Records of a task's workload and target that hold, those of other runs included.
+    """The valid records of a task's workload and target, including those of other runs.
 
     policy: how measurements are taken now.
     seed: recorded with each of them.
     any_device: whether records from other devices count.
-    device: what it is measured on, as records say it; by default the device of the target.
-    versions: of what measures; by default those of this machine.
+    device: where it is measured, in the form of `Record.device`; by default the target's device.
+    versions: of packages where it is measured; by default those of this machine.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class TuningRequest:
     transfer: Sequence[str | PathLike[str]] = ()  # Logs of other workloads to learn from.
     storage: str | None = None  # URL of an Optuna storage that mirrors the trials.
     any_device: bool = False  # Whether records from other devices count as trials.
-    weight: float = 1.0  # How much its time matters beside that of others, > 0.
+    weight: float = 1.0  # Weight of its time against those of other workloads, > 0.
     label: str = ""  # What events call it; "" for a workload that is alone.
     cost_model: CostModelChoice = XGBOOST  # Of the model tuner.
     features: FeaturesChoice = LOOPS  # What it reads of candidates.
@@ -78,9 +78,9 @@ def check_fleet(
     if has_fleet and measurer != LOCAL:
         raise UsageError("a fleet and a measurer are given: give one of them")
     if devices is not None and not has_fleet:
-        raise UsageError("devices are those of a fleet, and there is none")
+        raise UsageError("devices can only be chosen in a fleet, and there is none")
     if compare_on != ONE and not has_fleet:
-        raise UsageError("finalists are compared on all devices of a fleet, and there is none")
+        raise UsageError("comparing finalists on all devices needs a fleet, and there is none")
 
 
 def check_each(devices: Wanted, any_device: bool) -> None:
@@ -156,9 +156,9 @@ def make_measurer(
 
 
 def make_prior(request: TuningRequest) -> TransferPrior | None:
-    """Return what other logs say of a workload's space; None if there are none.
+    """Return a prior learned from the logs in `transfer`; None if there are none.
 
-    TransferError if nothing can be learnt from them.
+    TransferError if nothing can be learned from them.
     """
     if not request.transfer:
         return None

@@ -1,4 +1,4 @@
-"""Searches that learn nothing, which every other has to beat: at random, and in order."""
+"""Baseline searches without learning, which any other search should beat: random and grid."""
 
 from __future__ import annotations
 

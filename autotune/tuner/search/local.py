@@ -17,8 +17,8 @@ LEAP_SHARE = 0.2  # Share of moves that change two knobs; the others change one.
 class LocalTuner(NeighbourTuner):
     """Moves from the best candidates to neighbours with good measurements around them.
 
-    What lies far from all measurements counts as better than it looks, so that the search leaves
-    a neighbourhood before it has exhausted it, and finds its way back.
+    Candidates far from all measurements get a bonus, so that the search leaves a neighbourhood
+    before it has tried all of it, and can return later.
     """
 
     START = 8

@@ -77,7 +77,7 @@ def test_show_prints_loops_expressions_or_code(
         ([*SIZES, "--shape", "Y"], "--shape 'Y': expected NAME=SIZE,SIZE, such as --shape X=4,5"),
         ([*SIZES[:-1], "X=4,,5"], "X=4,,5: a shape is sizes, whole numbers from 1, with commas"),
         ([*SIZES[:-2]], "net.tile needs --shape X=SIZE,SIZE"),
-        ([*SIZES, "--te", "--source"], "--te and --source cannot be asked for at once"),
+        ([*SIZES, "--te", "--source"], "--te and --source exclude each other"),
     ],
 )
 def test_mistakes_are_one_line(

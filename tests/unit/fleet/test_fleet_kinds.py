@@ -195,9 +195,9 @@ def test_a_cluster_without_such_devices_is_a_mistake(tmp_path):
 
 
 def test_calls_with_one_result_do_not_take_each_kind():
-    with pytest.raises(UsageError, match=r"tune: each kind .* call tune_job"):
+    with pytest.raises(UsageError, match=r"tune: there is one result .* call tune_job"):
         tune("matmul", SIZES, fleet="auto", devices="each")
-    with pytest.raises(UsageError, match=r"autotuned: each kind .* call tune_job"):
+    with pytest.raises(UsageError, match=r"autotuned: there is one result .* call tune_job"):
         check_options({"fleet": "auto", "devices": "each"}, "autotuned")
 
 

@@ -297,8 +297,8 @@ def test_words_and_job_files_say_the_same(has_ray, tmp_path):
     [
         ({"fleet": "head"}, "--fleet must be ray://HOST:PORT, HOST:PORT, auto, local or local:N"),
         ({"fleet": "auto", "measurer": "m:M"}, "a fleet and a measurer are given"),
-        ({"devices": "any"}, "devices are those of a fleet, and there is none"),
-        ({"compare-on": "all"}, "finalists are compared on all devices of a fleet, and there is"),
+        ({"devices": "any"}, "devices can only be chosen in a fleet, and there is none"),
+        ({"compare-on": "all"}, "comparing finalists on all devices needs a fleet, and there is"),
         ({"compare-on": "some"}, "--compare-on must be one or all, not 'some'"),
     ],
 )
@@ -325,7 +325,7 @@ def test_without_ray_one_line_says_how_to_install_it(has_ray):
     [
         ({"fleet": 3}, "fleet must be the address of a cluster of Ray, not 3"),
         ({"fleet": "x"}, "fleet must be ray://HOST:PORT"),
-        ({"devices": "any"}, "devices are those of a fleet"),
+        ({"devices": "any"}, "devices can only be chosen in a fleet"),
         ({"fleet": "auto", "devices": 3}, "devices must be part of a name"),
         ({"fleet": "auto", "compare_on": "x"}, "compare_on must be one or all, not 'x'"),
     ],

@@ -14,7 +14,7 @@ from support.fake_cluster import (
     until,
 )
 
-from autotune.fleet.peers import like_peers
+from autotune.fleet.peers import outliers
 from autotune.fleet.roster import LATE_S
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 
@@ -45,8 +45,8 @@ def warnings_of(caplog):
 def test_devices_like_their_peers_stay():
     times = {name: replace(STEADY, multiply_s=1e-3 * s) for name, s in zip("abc", (1, 1.05, 0.97),
                                                                           strict=True)}  # fmt: skip
-    assert like_peers.set_aside(times) == {}
-    assert like_peers.set_aside({"a": STEADY}) == {}
+    assert outliers.set_aside(times) == {}
+    assert outliers.set_aside({"a": STEADY}) == {}
 
 
 def test_slow_and_noisy_devices_are_set_aside_and_a_fast_one_sets_nobody_aside():
@@ -54,39 +54,39 @@ def test_slow_and_noisy_devices_are_set_aside_and_a_fast_one_sets_nobody_aside()
     times["b"] = replace(STEADY, multiply_s=1.2e-3)
     times["c"] = replace(STEADY, spread=0.3)
     times["d"] = replace(STEADY, multiply_s=0.5e-3)
-    found = like_peers.set_aside(times)
+    found = outliers.set_aside(times)
     assert set(found) == {"b", "c"}
     assert found["b"].startswith("it multiplies and adds 20% slower than its peers")
     assert found["c"].startswith("its times spread by 30%, 29% more than those of its peers")
 
 
 def test_the_slower_one_of_two_is_set_aside():
-    found = like_peers.set_aside({"a": STEADY, "b": replace(STEADY, copy_s=2e-3)})
+    found = outliers.set_aside({"a": STEADY, "b": replace(STEADY, copy_s=2e-3)})
     assert set(found) == {"b"}
 
 
 def test_by_each_measure_one_device_stays_whatever_all_of_them_take():
     slow, noisy = replace(STEADY, multiply_s=2e-3), replace(STEADY, spread=0.9)
-    found = like_peers.set_aside({"slow": slow, "noisy": noisy})
+    found = outliers.set_aside({"slow": slow, "noisy": noisy})
     assert set(found) == {"noisy"}
     each = {
         "a": replace(STEADY, multiply_s=2e-3),
         "b": replace(STEADY, copy_s=2e-3),
         "c": replace(STEADY, spread=0.5),
     }
-    assert set(like_peers.set_aside(each)) == {"a", "c"}
+    assert set(outliers.set_aside(each)) == {"a", "c"}
 
 
 def test_one_fast_device_of_three_sets_nobody_aside():
     times = {name: replace(STEADY, copy_s=1e-3 * s) for name, s in zip("abc", (0.7, 1.0, 1.0),
                                                                       strict=True)}  # fmt: skip
-    assert like_peers.set_aside(times) == {}
+    assert outliers.set_aside(times) == {}
 
 
 def test_the_best_of_a_device_s_times_of_the_default_counts():
     fast, slow = (MeasureResult(costs_s=(s,)) for s in (1.0, 1.5))
-    assert like_peers.set_aside_by_default({"a": [fast], "b": [slow, fast]}) == {}
-    assert like_peers.set_aside_by_default({"a": [fast], "b": [slow, slow]}) == {
+    assert outliers.set_aside_by_default({"a": [fast], "b": [slow, fast]}) == {}
+    assert outliers.set_aside_by_default({"a": [fast], "b": [slow, slow]}) == {
         "b": "the default is 50% slower than on its peers, 10% are allowed"
     }
 

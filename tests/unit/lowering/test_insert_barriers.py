@@ -76,7 +76,7 @@ def test_a_condition_that_changes_in_what_it_guards_is_refused() -> None:
             ),
         ),
     )
-    with pytest.raises(LoweringError, match="differs between threads and changes in what it"):
+    with pytest.raises(LoweringError, match="differs between threads and depends on values that"):
         insert_barriers(kernel(varying))
 
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import UsageError
-from autotune.measure.checks.check_cases import CheckSpec, answer_checks
+from autotune.measure.checks.check_cases import answer_checks
 from autotune.measure.checks.check_inputs import InputSpec
+from autotune.measure.checks.check_spec import CheckSpec
 from autotune.measure.checks.input_uses import InputUse
 from autotune.measure.checks.reference import Reference
 from autotune.runtime.signature import ArrayParameter

@@ -457,6 +457,25 @@ def test_what_is_timed_takes_prepared_constants():
     assert BuildBench(packed(())).build({}).code_hash != BuildBench(task).build({}).code_hash
 
 
+def test_kernels_shorter_than_the_check_of_arrays_are_compared_without_it(monkeypatch):
+    task = packed(())
+    bench = run_bench(task, QUICK)
+    loaded = bench.load(BuildBench(task).build({}).binary)
+    bench.enter(loaded)
+    called = []
+
+    def call_on(kernel, arrays):
+        called.append(kernel)
+        return kernel.bind(*arrays)
+
+    monkeypatch.setattr(run_bench_module, "_call_on", call_on)
+    monkeypatch.setattr(run_bench_module, "CHECK_S", 60.0)
+    assert len(bench.round([loaded], 0.01, 0).costs_s) == 1
+    monkeypatch.setattr(run_bench_module, "CHECK_S", 0.0)
+    assert len(bench.round([loaded, loaded], 0.01, 0).costs_s) == 2
+    assert called == [loaded, loaded]  # only where the check counts for nothing
+
+
 def test_constants_are_prepared_for_each_draw_of_inputs_and_wrong_ones_are_found():
     task, seen = packed(), []
     bench = run_bench(task, QUICK)

@@ -155,7 +155,7 @@ def test_an_object_without_a_text_is_named() -> None:
 def test_a_function_without_a_text_is_named() -> None:
     names: dict[str, Any] = {}
     exec("def typed(n: int):\n    return n", names)
-    with pytest.raises(UsageError, match="Python knows no text of function 'typed'"):
+    with pytest.raises(UsageError, match="the source of function 'typed' is not known"):
         self_contained(template_of(names["typed"]))
 
 

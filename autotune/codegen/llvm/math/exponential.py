@@ -82,7 +82,7 @@ def _by_polynomial(w: MathWriter, x: str) -> str:
 
 def exp_up_to_0(w: MathWriter, x: str) -> str:
     """Exponential of the lesser of x and 0, in fewer instructions than that of any x."""
-    x = w.at_most(x, 0.0)
+    x = w.at_most(x, -0.0)  # with 0 it would not be one instruction, but a comparison and a mask
     return _by_table(w, x) if w.has_avx512 else _not_positive(w, x)
 
 

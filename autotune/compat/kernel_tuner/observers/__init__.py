@@ -1,6 +1,6 @@
-"""Names of observers that programs import; none can be used, as `tune_kernel` says.
+"""Names of observers, so that programs can import them; `tune_kernel` refuses observers.
 
-In: nothing. Out: a base class. Read `observer.py`, which has its other name.
+In: nothing. Out: a base class. Read `observer.py`, its other module name in Kernel Tuner.
 """
 
 from __future__ import annotations

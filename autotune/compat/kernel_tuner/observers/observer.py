@@ -1,4 +1,4 @@
-"""The module that Kernel Tuner's observers are in."""
+"""`kernel_tuner.observers.observer`: the module name under which programs import observers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call that is answered by a cache: no compiler, no device, no folder, the search alone."""
+"""Runs only the search of a call: results come from a cache, without compiler, device or folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helpers of Kernel Tuner by the place that it has them in.
+"""Helpers under the module names that Kernel Tuner gives them.
 
 In: programs with marked regions. Out: texts of functions, and arguments for them. Read
 `directives.py`.

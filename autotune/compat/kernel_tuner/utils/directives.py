@@ -249,7 +249,7 @@ def generate_directive_function(
 
 
 def _with_present(code: str, sizes: Mapping[str, int]) -> str:
-    """Say of arrays in parallel regions that they are on the device, unless these say it."""
+    """Add ``present`` clauses for arrays to parallel regions, unless one has data clauses."""
     if any(_PARALLEL.search(line) and _DATA_CLAUSE.search(line) for line in code.split("\n")):
         return code
     present = "".join(f" present({name}[:{size}])" for name, size in sizes.items())

@@ -102,9 +102,9 @@ _OF_CUBLAS = frozenset({"float16", "float32", "float64"})
 
 
 class ChecksummedCopy:
-    """A copy of an array on the GPU, and a sum that tells if somebody has changed it.
+    """A copy of an array on the GPU, with a checksum that shows whether it was changed.
 
-    No page of a GPU can be sealed.
+    A checksum, because pages of GPU memory cannot be made read-only.
     """
 
     def __init__(self, xp: Any, array: DeviceArray) -> None:
@@ -132,7 +132,7 @@ class CudaDevice:
 
     `arch`: what kernels are compiled for.
     `facts`: as of `autotune.runtime.cuda.cupy_driver.facts_of`.
-    `stream`: CuPy's, the current one, which nobody shares.
+    `stream`: CuPy's current stream, which nothing else uses.
 
     Raises TargetError if the GPU cannot be used.
     """

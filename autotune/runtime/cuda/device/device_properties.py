@@ -1,8 +1,8 @@
-"""What is known of a GPU, as a child process finds it out.
+"""Reads the properties of a GPU in a child process.
 
 The child is ``python -m autotune.runtime.cuda.device.device_properties TARGET``.
-The tuning process itself never touches a device: whoever has, may not fork workers that use it,
-holds some of its memory, and lives or dies with it.
+The tuning process itself never opens a device. With a CUDA context it could not fork workers that
+use the device, would hold some of its memory, and could be ended by an error of the device.
 """
 
 from __future__ import annotations

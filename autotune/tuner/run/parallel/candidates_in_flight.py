@@ -7,9 +7,9 @@ import math
 from autotune.measure.measurer import SupportsParallelRuns
 from autotune.measure.result import MeasureInput, MeasureResult
 
-# Candidates in flight for each device. What is more than one of each waits in a queue, so that no
-# device waits for a proposal; but each was chosen without the results of all the others. With
-# `overlap` each device has one that is built while it runs another.
+# Candidates in flight for each device. Those beyond one per device wait in a queue, so that no
+# device waits for a proposal; the price is that each is chosen without the others' results. With
+# `overlap` each device has one candidate that is built while it runs another.
 FACTOR, WITH_OVERLAP = 1.25, 2.0
 
 # For so many devices one candidate is asked for at a time: a proposal takes as long for several.

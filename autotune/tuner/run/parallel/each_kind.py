@@ -15,11 +15,11 @@ from autotune.tuner.run.tuning_job import TuningRequest
 
 @contextlib.contextmanager
 def each_kind(requests: Sequence[TuningRequest]) -> Iterator[list[tuple[int, TuningRequest]]]:
-    """Give the requests of a run, those for "each" kind of device once for each kind there is.
+    """Expand the requests of a run: one for "each" kind of device becomes one per kind.
 
-    Each comes with its position among those given. The label of one of several kinds names it, and
-    its target says of the device what rules look at, where that is not as on this machine. The
-    fleet stays connected until the block ends.
+    Each comes with its position among the given requests. If there are several kinds, the label
+    names the kind. Facts by which rules choose schedules are added to the target, if they differ
+    from this machine's. The fleet stays connected until the block ends.
 
     UsageError if the fleet has no device for a target, or cannot be used.
     """

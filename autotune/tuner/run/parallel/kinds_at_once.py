@@ -15,8 +15,8 @@ from autotune.tuner.run.limits import Deadline
 from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.run.session import Session
 
-# What the other kinds have measured is learned anew when it has grown by this factor, while a
-# search has not measured so much itself that it would hardly look at it (see `Surrogate.expected`).
+# A search learns the other kinds' measurements again when their number has grown by `GROWTH`. After
+# `ENOUGH` trials of its own it stops, since their weight is small then (see `Surrogate.expected`).
 GROWTH, ENOUGH = 2, 200
 
 # Calls functions at the same time, of which each goes on until it waits; see `Fleet.run_together`.
@@ -78,9 +78,9 @@ def _is_other_kind(own: Session, other: Session) -> bool:
 
 
 class OtherKinds:
-    """What searches of the same workload on other kinds of devices say of it.
+    """Makes a prior from the searches of the same workload on other kinds of devices.
 
-    It is learned by ranks of throughput (`TransferPrior`), not by times.
+    The prior (`TransferPrior`) learns ranks of throughput, not times.
     """
 
     def __init__(self, own: Session, others: Sequence[Session]) -> None:

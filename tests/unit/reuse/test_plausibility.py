@@ -10,7 +10,7 @@ from support.measured import measured
 
 from autotune.errors import UsageError
 from autotune.reuse import Grade, choose
-from autotune.reuse.doubts import least_seconds
+from autotune.reuse.plausibility import least_seconds
 from autotune.runtime import environment
 from autotune.task.task import Task
 

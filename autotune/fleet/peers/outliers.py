@@ -1,8 +1,11 @@
-"""Which devices measure like their peers: those that are slower or noisier are set aside.
+"""Finds outliers among devices of one kind: devices that are slower or noisier than the others.
 
-By one measure after the other, each device is held against the median of the others that are left.
-The device with the least is never set aside, so one is left whatever they measure. Of an even
-number of others the upper median counts: a single fast device sets nobody aside.
+In: times of the reference kernels, or of the default configuration, per device. Out: the devices to
+set aside, and why.
+
+The measures are checked one after the other. Each device is compared with the median of the others
+that are left. The device with the least value is never set aside, so at least one is left. Of an
+even number of others the upper median is used, so a single fast device sets no other one aside.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from autotune.fleet.peers.reference_kernel import ReferenceTimes
 from autotune.measure.result import MeasureResult
 
-# By what share of its peers' time a device may be slower, in either of the reference kernels and
-# with the default configuration.
+# Largest share of its peers' time by which a device may be slower, in either of the reference
+# kernels and with the default configuration.
 SLOWER = 0.1
 
 # By how much the relative spread of a device's times may exceed that of its peers.
@@ -23,9 +26,9 @@ NOISIER = 0.1
 
 
 def set_aside(times: Mapping[str, ReferenceTimes]) -> dict[str, str]:
-    """Return the devices whose reference kernels are not like those of their peers, and why.
+    """Return the devices whose times of the reference kernels are outliers, and why.
 
-    times: what the reference kernels took, by the name of the device.
+    times: times of the reference kernels, by the name of the device.
     """
     found = _noisier({name: own.spread for name, own in times.items()}, "its times")
     for what, field in (("multiplies and adds", "multiply_s"), ("copies", "copy_s")):
@@ -35,10 +38,10 @@ def set_aside(times: Mapping[str, ReferenceTimes]) -> dict[str, str]:
 
 
 def set_aside_by_default(results: Mapping[str, Sequence[MeasureResult]]) -> dict[str, str]:
-    """Return the devices that do not measure the default like their peers, and why.
+    """Return the devices whose results of the default are outliers, and why.
 
-    Each is judged by the best of its results: what disturbs one makes it slower and noisier. Where
-    the default works on no device, it tells nothing of them.
+    The best result of each device counts, because a disturbance makes results slower and noisier.
+    If the default works on no device, none is an outlier.
 
     results: of the default configuration, by the name of the device; at least one of each.
     """

@@ -1,4 +1,7 @@
-"""The pending calls of one workload: how each ends, also those whose runner hangs or is lost."""
+"""The pending calls of one workload to runners of a fleet.
+
+In: calls. Out: how each has ended, also if its runner hangs or is lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a record claims is doubted: times that no device reaches, steps of another schedule."""
+"""Checks whether a record is plausible.
+
+In: a task and a record. Out: a lower bound of the time on such a device, and whether the recorded
+schedule steps are those that the template makes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from autotune.task.task import Task
 from records import Record
 from records.record import to_plain
 
-# More than any processor or GPU of today does, so that no honest record is doubted.
+# More than any present processor or GPU reaches, so that no correct record is rejected.
 _MAX_HZ = 8e9
 _VECTORS_PER_CYCLE = 4  # Multiply-adds of whole vectors that a core starts per cycle.
 _MATRIX_UNITS = 16  # Times as many operations as by vectors, with units for products of matrices.
@@ -23,7 +27,7 @@ _SHORTEST_LAUNCH_S = 1e-7  # The time between two kernels of a queue is several 
 
 
 def has_other_steps(task: Task, record: Record) -> bool:
-    """Whether a record tells of other schedule steps than the template makes of its configuration.
+    """Whether a record has other schedule steps than the template makes of its configuration.
 
     `task`: the workload of the record, whose space has the configuration.
     """
@@ -34,10 +38,10 @@ def has_other_steps(task: Task, record: Record) -> bool:
 
 
 def least_seconds(task: Task, device: Mapping[str, Any]) -> float:
-    """Return a time that no device like the one described can go below, in seconds.
+    """Return a lower bound of the workload's time on a device, in seconds.
 
-    The operations of the workload, and the bytes of its outputs, over peaks that are set far too
-    high on purpose. What is not known of the device does not limit it.
+    The bound is the number of operations, and the bytes of the outputs, divided by peaks that are
+    far too high on purpose. A peak that needs an unknown fact of the device is infinite.
     """
     arguments = task.arguments
     stored = sum(

@@ -1,4 +1,4 @@
-"""Lowering and building through the library's face: schedules, templates, records, mistakes."""
+"""Lowering and building by the public interface: schedules, templates, records, mistakes."""
 
 from __future__ import annotations
 
