@@ -206,6 +206,12 @@ def test_the_number_of_threads_of_a_serial_loop_is_refused():
         nest.s[nest.C].pragma(nest.axes[1], "num_threads", 2)
 
 
+def test_a_number_of_threads_that_may_be_negative_is_refused():
+    nest = Nest()
+    with pytest.raises(ScheduleError, match=r"give a number, a knob, or te.max\(0, \.\.\.\)$"):
+        nest.limit(nest.sizes[0] - 2)
+
+
 def test_steps_with_a_number_of_threads_are_replayed():
     nest = Nest().limit(3)
     again = te.create_schedule(nest.C.op, steps=nest.s.to_json())
