@@ -290,7 +290,11 @@ def _prefetches(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, Pre
             if isinstance(read.tensor.op, PlaceholderOp) and read.tensor in parameters:
                 distance = layout.distance(read.tensor, read.children, later)
                 if distance is not None:
-                    found[layout.buffers[read.tensor].name] = Prefetch(distance, level)
+                    name = layout.buffers[read.tensor].name
+                    other = found.get(name)
+                    if other is not None and other.level == level == 1:  # of another stage, perhaps
+                        distance = binary("max", other.distance, distance)
+                    found[name] = Prefetch(distance, level)
     return found
 
 
