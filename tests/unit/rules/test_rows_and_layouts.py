@@ -391,6 +391,9 @@ def _normed(X: te.Tensor) -> list[te.Tensor]:
     return [te.compute((*X.shape[:1], n), lambda i, j: X[i, j] / te.sqrt(squares[i]), name="N")]
 
 
-def test_a_row_that_is_read_once_is_not_prefetched() -> None:
-    task = task_of(row_sums, (20, 256))
+@pytest.mark.parametrize(("made", "columns"), [(row_sums, 256), (softmax, 127)])
+def test_a_row_that_is_read_once_or_short_is_not_prefetched(
+    made: Callable[..., Made], columns: int
+) -> None:
+    task = task_of(made, (20, columns))
     assert not any("prefetch" in name for name in task.space.config(task.default_index).values)
