@@ -353,6 +353,31 @@ def test_the_next_row_is_prefetched_once_while_the_exponentials_of_a_row_are_com
         np.testing.assert_allclose(y, want / want.sum(1, keepdims=True), rtol=1e-5)
 
 
-def test_a_row_that_is_read_once_is_not_prefetched() -> None:
-    task = task_of(row_sums, (20, 256))
+def test_the_rows_of_an_input_are_prefetched_if_any_of_its_readers_wants_it() -> None:
+    def twice(m: int, n: int) -> Made:
+        (X,), (Y,) = softmax(m, n)
+        return [X], [Y, *_normed(X)]
+
+    task = task_of(twice, (20, 256))
+    knobs = task.space.config(task.default_index).values
+    names = [name for name in knobs if name.startswith("prefetch_rows")]
+    assert len(names) == 2
+    for first, second in ((0, 0), (0, 1), (1, 0)):
+        chosen = {**knobs, names[0]: first, names[1]: second}
+        prefetches = task.prepared_of(chosen).main.info.prefetches
+        assert str(prefetches["X"].distance) == str(256 * max(first, second))
+
+
+def _normed(X: te.Tensor) -> list[te.Tensor]:
+    """Rows of X, each divided by its norm."""
+    n, r = X.shape[1], te.reduce_axis((0, X.shape[1]), name="s")
+    squares = te.compute(X.shape[:1], lambda i: te.sum(X[i, r] * X[i, r], axis=r), name="squares")
+    return [te.compute((*X.shape[:1], n), lambda i, j: X[i, j] / te.sqrt(squares[i]), name="N")]
+
+
+@pytest.mark.parametrize(("made", "columns"), [(row_sums, 256), (softmax, 127)])
+def test_a_row_that_is_read_once_or_short_is_not_prefetched(
+    made: Callable[..., Made], columns: int
+) -> None:
+    task = task_of(made, (20, columns))
     assert not any("prefetch" in name for name in task.space.config(task.default_index).values)
