@@ -333,7 +333,7 @@ STORAGE = [
         "`factor`. Rows then start at vector boundaries, or (with an offset) in different banks of "
         "shared memory.",
         "The axis is a dimension of the result and not a loop made by split; the offset is less "
-        "than the factor.",
+        "than the factor. If a layout stores the axis in parts, the first part is aligned.",
         "s[B].storage_align(i, 8, 8)",
     ),
     Primitive(

@@ -289,10 +289,7 @@ class Scheduler:
             stage.compute_root()
 
     def do_storage_align(self, stage: Stage) -> None:
-        whole = stage.op.axis
-        if stage.layout is not None:
-            whole = tuple(digits.axis for digits in stage.layout if digits.is_whole)
-        axes = [a for a in whole if a not in stage.alignments]
+        axes = [a for a in stage.op.axis if a not in stage.alignments]
         if axes and self.movable(stage):
             factor = self.factor()
             offset = self.pick(range(factor)) if isinstance(factor, int) else 0
