@@ -32,7 +32,7 @@ import numpy as np
 from corpus_report import ROOF
 
 from autotune.builder import BuiltFunction, build_task
-from autotune.cli.options.task_arguments import load_log, task_with, template_of
+from autotune.cli.options.task_arguments import task_with, template_of
 from autotune.ir import dtypes
 from autotune.measure.roofline import fastest
 from autotune.reuse import choose
@@ -42,6 +42,8 @@ from autotune.runtime.cpu.cpu_device import CpuDevice
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 from autotune.task.task import Task
+from records import RecordStore
+from records.formats import load_own
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = Callable[[], object]
@@ -82,34 +84,27 @@ class Contenders(Protocol):
 
     def clock(self, call: Call, number: int) -> float:
         """Return the seconds that so many calls in a row take."""
-        ...
 
     def ours(self, built: BuiltFunction) -> Call:
         """Return a call of a built function."""
-        ...
 
     def libraries(self) -> dict[str, Call | str]:
         """Return calls of the libraries by their names; for one that is left out, why."""
-        ...
 
     def roof(self) -> tuple[Call, float] | None:
         """Return what bounds the work (roofline): a call, and how many of it the work is.
 
         None if tuning measures it as well as it can be.
         """
-        ...
 
     def clear(self) -> None:
         """Spoil the outputs."""
-        ...
 
     def results(self, made: object) -> list[Array]:
         """Return copies of the results of a call that has returned `made`."""
-        ...
 
     def is_slow(self) -> bool:
         """Whether the device is slower now than it has been."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -160,7 +155,7 @@ def compare(request: Request) -> dict[str, Any]:
     target = Target.parse(request.target)
     template = template_of(request.template, target)
     task = task_with(template, request.template, *settings, target, constant=request.constant)
-    records = load_log(request.log)
+    records = load_own(RecordStore(request.log), must_exist=True)
     if choose(task, records) is None:
         raise LookupError("the log holds no valid record")
     inputs, outputs = arrays_of(task)

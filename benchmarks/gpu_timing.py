@@ -40,23 +40,18 @@ class Bench(Protocol):
 
     def call_of(self, built: BuiltFunction, given: Sequence[Array]) -> Call:
         """Return a call of a function on some arrays."""
-        ...
 
     def library(self, kernel: Kernel) -> Call:
         """Return a call of the library's function of the same arrays: a product, or sums."""
-        ...
 
     def copies(self, size: float) -> list[tuple[Call, float]]:
         """Return ways to copy, each with the bytes that it reads and writes: about `size`."""
-        ...
 
     def seconds(self, call: Call, number: int) -> float:
         """Return the seconds that so many calls in a row take."""
-        ...
 
     def clocks(self) -> dict[str, int] | None:
         """Return the present clocks of the device, if they are known."""
-        ...
 
 
 def target_of(facts: Mapping[str, Any], on_cpu: bool) -> str:

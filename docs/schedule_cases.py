@@ -172,8 +172,9 @@ HOW = [
         "loop. If that is too short for all threads, fuse it with the next one, or make the next "
         "one parallel too: threads then share the iterations of both, whose lengths may be known "
         "at the call only.",
-        "A reduction cannot be parallel. Inside a parallel loop only one of the same stage can be "
-        "parallel, which follows it directly.",
+        "An inner loop stays serial where its length depends on the outer one, or where another "
+        "stage is computed between the two. A reduction cannot be parallel. Inside a parallel loop "
+        "only one of the same stage can be parallel, which follows it directly.",
         "jo, ji = s[B].split(j, factor=4); s[B].parallel(i); s[B].parallel(ji)",
     ),
     Primitive(
@@ -332,7 +333,7 @@ STORAGE = [
         "`factor`. Rows then start at vector boundaries, or (with an offset) in different banks of "
         "shared memory.",
         "The axis is a dimension of the result and not a loop made by split; the offset is less "
-        "than the factor.",
+        "than the factor. If a layout stores the axis in parts, the first part is aligned.",
         "s[B].storage_align(i, 8, 8)",
     ),
     Primitive(
@@ -433,8 +434,8 @@ SCANS = [
         's[B].pragma(axis, "num_threads", n)',
         add_one,
         's[B].parallel(i)\ns[B].pragma(i, "num_threads", 2)',
-        "At most `n` threads share the iterations of a parallel loop; 0 and 1 leave it serial. The "
-        "loops do not change.",
+        "At most `n` threads share the iterations of a parallel loop, also if they share those of "
+        "other loops with it; 0 and 1 leave it serial. The loops do not change.",
         "The loop is parallel already; the value must be a whole number of at least 0, a knob, or "
         "depend on sizes that only calls know.",
         's[B].pragma(j, "num_threads", 2)',

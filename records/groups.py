@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from records.best_of_group import MOST_TRIALS, BestOfGroup
 from records.json_lines import canonical_json
+from records.outline import Outline
 from records.record import Record, to_plain, without_node
 
 
@@ -55,32 +56,8 @@ class RecordGroup:
         return group_key(self)
 
 
-class Grouped(Protocol):
-    """An object with the fields that identify a group: a record, its outline, or a group."""
-
-    @property
-    def template(self) -> str:
-        """Name of the template."""
-
-    @property
-    def args(self) -> Mapping[str, Any]:
-        """Arguments of the template."""
-
-    @property
-    def constant(self) -> tuple[int, ...]:
-        """Positions of the inputs that did not change."""
-
-    @property
-    def target(self) -> str:
-        """What it was compiled for."""
-
-    @property
-    def device(self) -> Mapping[str, Any]:
-        """What it ran on."""
-
-    @property
-    def fingerprint(self) -> str | None:
-        """Of the template."""
+# What tells of which group a record is.
+Grouped = Record | Outline | RecordGroup
 
 
 def identity(of: Grouped) -> dict[str, Any]:

@@ -6,11 +6,10 @@ In: a line of a log. Out: an `Outline`, without the cost of making and checking 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from records.record import Record
-from records.record_errors import RecordError
 
 
 class Outline(NamedTuple):
@@ -87,16 +86,3 @@ class Outline(NamedTuple):
             record.timestamp,
             record.seed,
         )
-
-
-def outlines(lines: Iterable[bytes]) -> Iterator[Outline | RecordError]:
-    """Yield the outline of each line that is not blank, or why it is no record."""
-    for line in lines:
-        if line.isspace():
-            continue
-        try:
-            yield Outline.of_line(line)
-        except RecordError as error:
-            yield error
-        except (ValueError, RecursionError) as error:
-            yield RecordError(str(error))

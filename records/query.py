@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from records.outline import Outline
 from records.record import Record, canonical, to_plain
 
 
@@ -44,31 +45,7 @@ def best(
     return next(iter(ranked(select(records, template, args, target, constant))), None)
 
 
-class Rankable(Protocol):
-    """What ranking asks of a record, or of its outline; see `Record`."""
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The configuration."""
-
-    @property
-    def cost_s(self) -> float | None:
-        """Median of the costs, in seconds."""
-
-    @property
-    def final(self) -> Mapping[str, Any] | None:
-        """Its place in a final comparison."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the measurement succeeded."""
-
-    @property
-    def timestamp(self) -> float:
-        """Unix time in seconds."""
-
-
-R = TypeVar("R", bound=Rankable)
+R = TypeVar("R", bound=Record | Outline)
 
 
 def finals(records: Iterable[R]) -> list[R]:
@@ -98,11 +75,11 @@ def ranked(records: Iterable[R]) -> list[R]:
     return [r for r in [*compared, *by_cost] if r.ok and _values_key(r) not in failed]
 
 
-def _values_key(record: Rankable) -> str:
+def _values_key(record: Record | Outline) -> str:
     return canonical(record.config["values"])
 
 
-def _failed_in_finals(records: Iterable[Rankable]) -> set[str]:
+def _failed_in_finals(records: Iterable[Record | Outline]) -> set[str]:
     """Return the configurations that failed in the latest final comparison that they were in."""
     in_finals = [record for record in records if record.final is not None]
     by_time = sorted(in_finals, key=lambda record: record.timestamp)

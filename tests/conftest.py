@@ -47,6 +47,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the user's folder of compiled code nor what other tests compiled is used."""
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    """A log that is not there yet."""
+    from records import RecordStore
+
+    return RecordStore(tmp_path / "log.jsonl")
+
+
+@pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Return a function that compares a text with a file in tests/golden, or writes the file."""
 
@@ -59,6 +73,15 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text()
 
     return compare
+
+
+@pytest.fixture(scope="module")
+def cupy() -> Any:
+    """CuPy, on a machine with a GPU."""
+    from autotune.runtime.cuda import cupy_driver
+
+    cupy_driver.device_count()
+    return cupy_driver.cupy()
 
 
 @pytest.fixture

@@ -23,25 +23,21 @@ class FeatureSource(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns, in order."""
-        ...
 
     def prepare(self, n: int) -> None:
         """Prepare to compute the features of `n` candidates, which takes long if they are many.
 
         It does not change any feature.
         """
-        ...
 
     def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
         """Return the features of the candidates at `indices`, float32 (n, len(names)).
 
         All columns, or only those in `names`, in that order.
         """
-        ...
 
     def preparations(self) -> Iterator[None]:
         """Do slow work ahead, a piece at each step; the rest is done when it is needed."""
-        ...
 
 
 class CostModel(ABC):

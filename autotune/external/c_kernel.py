@@ -126,7 +126,7 @@ class CKernel(ExternalKernel):
 
     def _mistake(self, name: str, wanted: str) -> UsageError:
         """Return the error of an argument that is something else."""
-        shown = _shown(getattr(self, name))
+        shown = one_line(reprlib.repr(getattr(self, name)))
         return UsageError(f"{self.what}: {name} must be {wanted}, got {shown}")
 
     def refusal(self, target: Target) -> str:
@@ -206,8 +206,3 @@ class CKernel(ExternalKernel):
         name = os.path.basename(path)
         text = with_included(read(path, self.what), name, os.path.dirname(path), self.what)
         return f'#line 1 "{name}"\n{text}'
-
-
-def _shown(value: Any) -> str:
-    """Return a value for a message, in one line."""
-    return one_line(reprlib.repr(value))

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from autotune.ir import dtypes
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.algebra.polynomials import exact_quotient, normal
-from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Select, Var
+from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Select, Var, is_const
 from autotune.ir.ops import binary, const, logical_not, select
 from autotune.lowering.nest.regions import as_index, is_knob_only
 
@@ -269,7 +269,7 @@ class Forms:
         for atom, scale in form.scales.items():
             outside[atom], inside[atom] = self._split(scale, divisor)
         whole, rest = binary("//", form.base, divisor), binary("%", form.base, divisor)
-        within = Form({a: s for a, s in inside.items() if not _is_zero(s)}, rest)
+        within = Form({a: s for a, s in inside.items() if not is_const(s, 0)}, rest)
         small = self._is_within(within, divisor)
         remains = select(small, ZERO, ONE)
         if op == "//":
@@ -361,10 +361,6 @@ def _frame(node: Expr) -> Expr:
 def _hole(dtype: str) -> Var:
     hole: Var = Var("", dtype)
     return hole
-
-
-def _is_zero(number: Expr) -> bool:
-    return isinstance(number, Const) and number.value == 0
 
 
 def _plus(a: Expr, b: Expr) -> Expr:

@@ -50,21 +50,18 @@ class Cluster(Protocol):
 
         ClusterLostError if it cannot be reached.
         """
-        ...
 
     def start_runner(self, node: ClusterNode, cpus: int, gpus: int, claims: int) -> Handle:
         """Start a `FleetRunner` on a node, without waiting; it owns so many CPUs and GPUs there.
 
         claims: CPUs that it needs for itself while it times, and leaves to builds in between.
         """
-        ...
 
     def call(self, runner: Handle, method: str, *args: Any) -> Ticket:
         """Let a runner answer a call, after the earlier ones; see `FleetRunner.answer`.
 
         args: a `Code` among them goes there from where it is.
         """
-        ...
 
     def build(self, request: BuildRequest, avoided: Collection[str]) -> tuple[Ticket, Code]:
         """Build a candidate on any node that has a CPU for it, without waiting.
@@ -74,26 +71,21 @@ class Cluster(Protocol):
 
         avoided: ids of nodes that do not build it.
         """
-        ...
 
     def wait(self, tickets: Sequence[Ticket], seconds: float) -> Collection[Ticket]:
         """Wait until a call has ended, at most so long; return those that have.
 
         ClusterLostError if the cluster cannot be reached.
         """
-        ...
 
     def result(self, ticket: Ticket) -> Any:
         """Return what a call that has ended returned.
 
         RunnerLostError if its runner was lost.
         """
-        ...
 
     def stop(self, runner: Handle) -> None:
         """End a runner at once, if it is still there."""
-        ...
 
     def close(self) -> None:
         """End all runners, and leave the cluster; end it if it was started for this run."""
-        ...

@@ -58,6 +58,9 @@ class FunctionInfo:
     copied_ahead: frozenset[str] = frozenset()
     #: Local buffers for values that are loaded ahead and stored later: their loads stay first.
     waiting: frozenset[str] = frozenset()
+    #: Loops to be written out for two iterations at a time: then it is known which half of a buffer
+    #: with two halves each of them uses.
+    in_pairs: frozenset[Var] = frozenset()
     #: Variables for the alignment of arrays: the number of elements of an array before the first
     #: one that begins a cache line. The results of the function do not depend on them.
     line_offsets: Mapping[SizeVar, Buffer] = field(default_factory=dict)

@@ -109,7 +109,6 @@ class SupportsPrebuild(Protocol):
 
     def prebuild(self, candidates: Iterable[MeasureInput]) -> None:
         """Begin to build candidates that are likely to be measured next; wait for nothing."""
-        ...
 
 
 @runtime_checkable
@@ -119,17 +118,14 @@ class SupportsComparison(Protocol):
     @property
     def opening_s(self) -> float | None:
         """Seconds that a new process takes to compute the right answers; None if unknown."""
-        ...
 
     @property
     def starting_s(self) -> float:
         """Seconds that it takes to start processes, where none are left; else 0."""
-        ...
 
     @property
     def built(self) -> Collection[int]:
         """Configurations that need not be built again."""
-        ...
 
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
@@ -146,7 +142,6 @@ class SupportsComparison(Protocol):
         check: whether a new process computes the right answers and checks each candidate once. The
             one process that owns a GPU always does, and is kept.
         """
-        ...
 
 
 @runtime_checkable
@@ -157,7 +152,6 @@ class SupportsComparisonOnDevices(SupportsComparison, Protocol):
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
     ) -> Sequence[Mapping[int, MeasureResult]]:
         """Return what `compare` does, of each device that compares: costs of one compare alone."""
-        ...
 
 
 @runtime_checkable
@@ -172,7 +166,6 @@ class SupportsParallelRuns(Protocol):
     @property
     def width(self) -> int:
         """Devices that can measure now, >= 1 while any is left; it may change during a run."""
-        ...
 
     def submit(self, candidate: MeasureInput) -> None:
         """Begin to build and run a candidate on any free device, without waiting.
@@ -180,18 +173,15 @@ class SupportsParallelRuns(Protocol):
         It is queued if no device is free. What was in flight on a device that is lost is run
         elsewhere by the measurer itself.
         """
-        ...
 
     def next_result(self) -> tuple[MeasureInput, MeasureResult]:
         """Wait for the next of the submitted candidates to end, in whatever order.
 
         AutotuneError if no device is left, or the workload cannot be measured at all.
         """
-        ...
 
     def withdraw(self) -> list[MeasureInput]:
         """Take back the submitted candidates that no device has begun; return them.
 
         A `Measurer` that cannot do that returns none, and all of them have results.
         """
-        ...

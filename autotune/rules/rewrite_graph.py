@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autotune import te
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Const, Expr, Read, Reduce
+from autotune.ir.expr import Expr, Read, Reduce, is_const
 from autotune.ir.visitor import ReadRewriter
 from autotune.rules.stage_graph import reduced_over
 from autotune.te.scan import ScanOp
@@ -101,7 +101,7 @@ def _from_zero(axis: IterVar) -> IterVar:
     """Return an axis, or if it does not start at 0, one of its length that does."""
     assert axis.dom is not None
     first = axis.dom.min
-    if isinstance(first, Const) and first.value == 0:
+    if is_const(first, 0):
         return axis
     return te.reduce_axis((0, axis.dom.extent), axis.name)
 

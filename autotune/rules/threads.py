@@ -176,5 +176,5 @@ def share_nest(
     most = te.max(0, te.min(threads, work // least * COUNTS[-1]))
     for axis in loops:
         stage.parallel(axis)
-        stage.pragma(axis, "num_threads", most)
+    stage.pragma(next(iter(loops)), "num_threads", most)
     return list(loops)[-1]

@@ -151,8 +151,9 @@ class AnnotationPrimitives(StageCore):
         reads, the vector that is read `value` iterations later is prefetched into the nearest cache
         of a CPU; 0 disables it.
 
-        "num_threads" (on a parallel loop): at most `value` threads share its iterations, which may
-        depend on sizes known at the call; 0 and 1 leave the loop serial.
+        "num_threads" (on a parallel loop): at most `value` threads share its iterations, also if
+        they share those of other loops with it; `value` may depend on sizes known at the call; 0
+        and 1 leave the loop serial.
         """
         self._leaf("pragma", axis)
         if kind not in PRAGMAS:

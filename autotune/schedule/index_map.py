@@ -33,12 +33,6 @@ class Digits(NamedTuple):
         rest = ceildiv(length, self.divisor)
         return rest if self.modulus is None else binary("min", self.modulus, rest)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is the axis itself."""
-        one = is_const(self.divisor, 1)
-        return one and self.modulus is None
-
 
 def index_map(axes: Sequence[IterVar], indices: Sequence[Any]) -> tuple[Digits, ...]:
     """Return the digits of a map's indices; indices that are always 0 are left out.

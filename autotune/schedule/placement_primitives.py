@@ -208,11 +208,12 @@ class PlacementPrimitives(StageCore):
         ::
 
             A[i*6 + j]    ->    A[i*9 + j]        storage_align(i, 8, 1)
+
+        If a layout stores the axis in parts, such as ``i // 2`` and ``i % 2``, this is the stride
+        of the first one.
         """
         self._refuse_stored("storage_align")
         self._dimension("storage_align", axis)
-        if self.layout is not None and not any(d.axis is axis and d.is_whole for d in self.layout):
-            self.fail("storage_align", "its layout stores it in parts; align another one", axis)
         if axis in self.alignments:
             self.fail("storage_align", "it is aligned already; align each dimension once", axis)
         size = self._size("storage_align", "factor", factor, axis)

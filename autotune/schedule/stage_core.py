@@ -310,10 +310,12 @@ class StageCore:
             if not isinstance(var, KnobVar):
                 is_size = isinstance(var, SizeVar)
                 why = "is known only when the program runs" if is_size else "is a loop's variable"
+                remedy = "give a number or a knob"
+                if may_be_open and is_size:
+                    remedy = f"give a number, a knob, or te.max({least}, ...)"
                 self.fail(
                     primitive,
-                    f"the {what} `{size}` depends on {var.name!r}, which {why}; give a number or "
-                    "a knob",
+                    f"the {what} `{size}` depends on {var.name!r}, which {why}; {remedy}",
                     axis,
                 )
         if isinstance(size, Const) and size.value < least:

@@ -55,15 +55,12 @@ class Trend(Protocol):
 
     def learn(self, told: Sequence[Observation]) -> None:
         """Learn from all observations so far, ordered by index."""
-        ...
 
     def fitted(self, indices: IndexVector) -> FloatVector:
         """Return the values at measured candidates, as judged without their own measurements."""
-        ...
 
     def at(self, indices: IndexVector) -> FloatVector:
         """Return the values at any candidates, (n,): greater is slower, about standardised."""
-        ...
 
 
 class Tuner(ABC):

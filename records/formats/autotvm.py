@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from records.formats.malformed import MALFORMED, as_list, as_number, as_object
+from records.formats.malformed import as_list, as_number, as_object
 from records.formats.outcomes import failure
 from records.formats.skipped import SkippedParts
 from records.json_lines import parse_json, parse_plain
@@ -61,18 +61,13 @@ def records_of(lines: Iterable[bytes], name: str) -> Iterator[Record]:
 
     Raises RecordError if none of the lines is a measurement.
     """
-    skipped, found = SkippedParts(name, "no AutoTVM measurement", "line"), 0
+    skipped = SkippedParts(name, "no AutoTVM measurement", "line")
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith(b"#"):
             continue
-        try:
-            record = _record(_entry(line))
-        except MALFORMED as error:
-            skipped.add(number, error)
-            continue
-        found += 1
-        yield record
-    skipped.tell(found)
+        with skipped.reading(number):
+            yield _record(_entry(line))
+    skipped.tell()
 
 
 def _entry(line: bytes) -> dict[str, Any]:

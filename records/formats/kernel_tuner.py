@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from records.formats.malformed import MALFORMED, as_number, as_object
+from records.formats.malformed import as_number, as_object
 from records.formats.one_workload import described, description, expanded, joined, shape_of
 from records.formats.outcomes import (
     is_number,
@@ -154,20 +154,15 @@ def records_of(document: Mapping[str, Any], name: str) -> Iterator[Record]:
         "device": {"name": str(document.get("device_name", ""))},
     }
     parts = joined(document.get("autotune"), knobs)
-    skipped, found = SkippedParts(name, "not as Kernel Tuner has them", "entry"), 0
+    skipped = SkippedParts(name, "not as Kernel Tuner has them", "entry")
     for key, why in getattr(cache, "left_out", ()):
         skipped.add(key, why)
     for key, entry in cache.items():
-        try:
+        with skipped.reading(key):
             entry = as_object(entry, "it")
             values = {knob: _value(knob, k, key, entry, parameters) for k, knob in enumerate(knobs)}
-            record = _record(common, found, parts(values), entry)
-        except MALFORMED as error:
-            skipped.add(key, error)
-            continue
-        found += 1
-        yield record
-    skipped.tell(found)
+            yield _record(common, skipped.found, parts(values), entry)
+    skipped.tell()
 
 
 def _value(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from records.formats.malformed import MALFORMED, as_list, as_number, as_object
+from records.formats.malformed import as_list, as_number, as_object
 from records.formats.outcomes import failure
 from records.formats.skipped import SkippedParts
 from records.json_lines import parse_json, parse_plain
@@ -75,15 +75,13 @@ def modules_of(lines: Iterable[bytes], name: str) -> list[Module | None]:
     """
     skipped, found = SkippedParts(name, "no MetaSchedule workload", "line"), list[Module | None]()
     for number, line in enumerate(lines, 1):
-        try:
+        found.append(None)
+        with skipped.reading(number):
             parsed = _parsed(line)
             if not is_workload(parsed):
                 raise ValueError("it is not a hash and a module")
-            found.append(Module(*parsed))
-        except MALFORMED as error:
-            skipped.add(number, error)
-            found.append(None)
-    skipped.tell(sum(module is not None for module in found))
+            found[-1] = Module(*parsed)
+    skipped.tell()
     return found
 
 
@@ -99,11 +97,11 @@ def records_of(
 
     Raises RecordError if none of the lines is a measurement.
     """
-    skipped, found = SkippedParts(name, "no MetaSchedule tuning record", "line"), 0
+    skipped = SkippedParts(name, "no MetaSchedule tuning record", "line")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
+        with skipped.reading(number):
             parsed = _parsed(line)
             if not is_record(parsed):
                 raise ValueError("it is not the number of a workload and four entries")
@@ -111,13 +109,8 @@ def records_of(
             module = modules[which] if 0 <= which < len(modules) else None
             if module is None:
                 raise ValueError(f"there is no workload {which} in the other file")
-            record = _record(found, module, *parts)
-        except MALFORMED as error:
-            skipped.add(number, error)
-            continue
-        found += 1
-        yield record
-    skipped.tell(found)
+            yield _record(skipped.found, module, *parts)
+    skipped.tell()
 
 
 def _parsed(line: bytes) -> Any:

@@ -47,9 +47,9 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def failure(code: str, message: str, stage: str | None = None) -> dict[str, Any]:
+def failure(code: str, message: str) -> dict[str, Any]:
     """Return the `error` of a record."""
-    stage = stage or STAGES.get(code, "run")
+    stage = STAGES.get(code, "run")
     return {"error": {"code": code, "stage": stage, "message": message[:_MAX_TEXT]}}
 
 

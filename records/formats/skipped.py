@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator
 
-from records.formats.malformed import describe_error
+from records.formats.malformed import MALFORMED, describe_error
 from records.record_errors import RecordError
 from records.skipped_lines import warn_and_log
 
@@ -31,6 +33,16 @@ class SkippedParts:
         self._places: list[str] = []
         self._first = ""
         self.reasons: Counter[str] = Counter()
+        self.found = 0  # Parts that were read.
+
+    @contextlib.contextmanager
+    def reading(self, place: object) -> Iterator[None]:
+        """Count a part that the block reads, or passes over because it is malformed."""
+        try:
+            yield
+            self.found += 1
+        except MALFORMED as error:
+            self.add(place, error)
 
     def add(self, place: object, why: Exception | str) -> None:
         """Count a part that is passed over; `place`: its number or key."""
@@ -42,15 +54,12 @@ class SkippedParts:
         if len(self._places) <= _PLACES_NAMED:
             self._places.append(str(place)[:60])
 
-    def tell(self, found: int) -> None:
-        """Warn of what was passed over; RecordError if nothing was read and something passed over.
-
-        `found`: the number of records that were read.
-        """
+    def tell(self) -> None:
+        """Warn of what was passed over; RecordError if that is all there is."""
         count = self.reasons.total()
         if not count:
             return
-        if not found:
+        if not self.found:
             raise RecordError(
                 f"{self._name}, {self._place} {self._places[0]}: {self._what}: {self._first}"
             )
@@ -62,7 +71,7 @@ class SkippedParts:
         ]
         rest = "; ..." if len(self.reasons) > _REASONS_NAMED else ""
         message = (
-            f"{self._name}: skipped {count} of {count + found} ({self._place} {places}): "
+            f"{self._name}: skipped {count} of {count + self.found} ({self._place} {places}): "
             f"{self._what}: {'; '.join(parts)}{rest}"
         )
         warn_and_log(message)

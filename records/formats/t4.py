@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from records.formats.malformed import MALFORMED, as_list, as_number, as_object
+from records.formats.malformed import as_list, as_number, as_object
 from records.formats.one_workload import described, description
 from records.formats.outcomes import (
     failure,
@@ -64,16 +64,11 @@ def records_of(document: Mapping[str, Any], name: str) -> Iterator[Record]:
         "target": "recorded",
     }
     per_s = _per_second(metadata.get("timeunit"), _MS)
-    skipped, found = SkippedParts(name, "not as T4 has them", "result"), 0
+    skipped = SkippedParts(name, "not as T4 has them", "result")
     for number, result in enumerate(results):
-        try:
-            record = _record(common, number, as_object(result, "it"), per_s)
-        except MALFORMED as error:
-            skipped.add(number, error)
-            continue
-        found += 1
-        yield record
-    skipped.tell(found)
+        with skipped.reading(number):
+            yield _record(common, number, as_object(result, "it"), per_s)
+    skipped.tell()
 
 
 def _record(

@@ -173,6 +173,46 @@ def test_through_registers_loads_come_before_the_use_and_stores_after(tmp_path: 
     assert places == sorted(places)
 
 
+def windows(lanes: int, side: int = 9) -> tuple[Schedule, list[Tensor]]:
+    """Sums over windows of images, which threads fetch in tiles, `lanes` elements together."""
+    A = te.placeholder((2, 3, side, side), name="A")
+    size, k = side * side, te.reduce_axis((0, 27), "k")
+
+    def element(step: Any, place: Any) -> Any:
+        y, x = place % size // side + step % 9 // 3 - 1, place % side + step % 3 - 1
+        inside = te.all(y >= 0, y < side, x >= 0, x < side)
+        return te.if_then_else(inside, A[place // size, step // 9, y, x], te.const(0, "float32"))
+
+    W = te.compute((27, 2 * size), element, name="W")
+    B = te.compute((2 * size,), lambda i: te.sum(W[k, i] * (k + 1), k), name="B")
+    s = te.create_schedule(B.op)
+    T = s.cache_write(B, "local")
+    block, thread = s[B].split(B.op.axis[0], factor=side)
+    s[B].bind(block, te.thread_axis("blockIdx.x"))
+    s[B].bind(thread, te.thread_axis("threadIdx.x"))
+    s[T].compute_at(s[B], thread)
+    outer, _ = s[T].split(T.op.reduce_axis[0], factor=lanes)
+    s[W].set_scope("shared")
+    s[W].compute_at(s[T], outer)
+    s[W].double_buffer("registers")
+    rest, vector = s[W].split(s[W].fuse(*W.op.axis), factor=lanes)
+    s[W].vectorize(vector)
+    s[W].bind(s[W].split(rest, factor=side)[1], te.thread_axis("threadIdx.x"))
+    return s, [A, B]
+
+
+@needs_host_compiler
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_addresses_that_need_divisions_are_computed_an_iteration_before_the_loads(
+    lanes: int, tmp_path: Path
+) -> None:
+    text = check(*windows(lanes), tmp_path).text
+    before, _, loop = text.partition("for (int k_o")
+    assert before.count(" W_at = ") == loop.count(" W_at = ") == 1
+    places = [loop.index(part) for part in ("? A[", "B_local +=", " W_at = ")]
+    assert places == sorted(places)
+
+
 @needs_host_compiler
 def test_copies_start_before_the_use_and_arrive_after_it(tmp_path: Path) -> None:
     source = check(*matmul(32, "float32", (1, 4, 4), 4, 4, "copies"), tmp_path)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.te_reference import random_array
+from support.slow_cases import slow
+from support.te_reference import convolved, random_array
 from support.verify import verify
 
 from autotune.runtime.cpu.llvm_compiler import compile_function
@@ -18,18 +19,9 @@ from autotune.task.task import Task
 STRUCTURES = Path(__file__).parents[2] / "benchmarks" / "structures.py"
 
 
-def _convolved(data: Any, weights: Any) -> Any:
-    height, width = weights.shape[2:]
-    border = ((0, 0), (0, 0), (height // 2,) * 2, (width // 2,) * 2)
-    windows = np.lib.stride_tricks.sliding_window_view(
-        np.pad(data, border), (height, width), axis=(2, 3)
-    )
-    return np.einsum("ncyxab,fcab->nfyx", windows, weights)
-
-
 CASES: dict[str, tuple[dict[str, int], Callable[..., Any]]] = {
     "matmul_cuda": ({"n": 24}, np.matmul),
-    "conv2d_cuda": ({"channels": 4, "size": 10, "filters": 6, "kernel": 3}, _convolved),
+    "conv2d_cuda": ({"channels": 4, "size": 10, "filters": 6, "kernel": 3}, convolved),
     "broadcast_add_cuda": ({"n": 100}, np.add),
 }
 
@@ -50,12 +42,7 @@ def check(name: str, count: int) -> None:
         np.testing.assert_array_equal(result, expected, err_msg=f"{name}, configuration {index}")
 
 
+@pytest.mark.parametrize("count", [4, slow(300)])
 @pytest.mark.parametrize("name", CASES)
-def test_configurations_compute_what_numpy_computes(name: str) -> None:
-    check(name, 4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_many_configurations_compute_what_numpy_computes(name: str) -> None:
-    check(name, 300)
+def test_configurations_compute_what_numpy_computes(name: str, count: int) -> None:
+    check(name, count)

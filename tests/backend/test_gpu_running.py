@@ -4,29 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.gpu_cases import bound
 
 import autotune
 from autotune import te
 from autotune.builder import BuiltFunction
 from autotune.errors import ArgumentError
-from autotune.runtime.cuda import cupy_driver
 from autotune.task.task import Task
 
 pytestmark = pytest.mark.gpu
 
 EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'raw_kernel.py'}:elementwise"
-
-
-@pytest.fixture(scope="module")
-def cupy():
-    cupy_driver.device_count()
-    return cupy_driver.cupy()
-
-
-def bound(stage, axis, threads: int) -> None:
-    block, thread = stage.split(axis, factor=threads)
-    stage.bind(block, te.thread_axis("blockIdx.x"))
-    stage.bind(thread, te.thread_axis("threadIdx.x"))
 
 
 def test_sizes_of_a_call_make_the_grid(cupy):

@@ -10,20 +10,9 @@ from support.scans import ColumnSums
 
 import autotune
 from autotune.builder import BuiltFunction
-from autotune.errors import TargetError
-from autotune.runtime.cuda import cupy_driver
 from autotune.task.task import Task
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def cupy() -> Any:
-    try:
-        cupy_driver.device_count()
-    except TargetError as none:
-        pytest.skip(str(none))
-    return cupy_driver.cupy()
 
 
 def inputs_of(task: Task) -> list[Any]:

@@ -122,7 +122,7 @@ def test_integers_divide_rounding_down(dtype: str, kind: LoopKind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", dtypes.INTEGERS)
 def test_integers_divide_by_constants(dtype: str, kind: LoopKind) -> None:
-    divisors = [d for d in (1, 3, 8, 127, -1, -5) if dtypes.fits(d, dtype)]
+    divisors = [d for d in (1, 2, 3, 8, 127, -1, -4, -5) if dtypes.fits(d, dtype)]
     cases = [
         lambda a, op=op, d=d: BinaryOp(op, a, Const(d, dtype))
         for op in ("//", "%")

@@ -59,27 +59,6 @@ def test_consecutive_lanes_load_as_one_vector() -> None:
     assert "load <4 x float>" in kernel.source
 
 
-@pytest.mark.parametrize("stride", [1, 2, -1])
-def test_vector_stores_of_every_stride(stride: int) -> None:
-    a, out = buffer("A", "int32", 8), buffer("out", "int32", 32)
-    clear = loop(32, SERIAL, lambda i: Store(out, i, i32(0)))
-    put = Store(out, Ramp(i32(10), i32(stride), 8), Load(a, Ramp(i32(0), i32(1), 8)))
-    x = values("int32", 8)
-    expected = np.zeros(32, "int32")
-    expected[10 + stride * np.arange(8)] = x
-    check(PrimFunc("scatter", (a, out), frozenset([out]), seq(clear, put)), [x], expected)
-
-
-def test_indices_may_come_from_an_array() -> None:
-    table, where, out = (
-        buffer("T", "float32", 16), buffer("W", "int32", 8), buffer("out", "float32", 8),
-    )  # fmt: skip
-    t, w = values("float32", 16), np.array([3, 0, 15, 7, 7, 2, 9, 1], "int32")
-    for kind in (SERIAL, VECTORIZED):
-        body = loop(8, kind, lambda i: Store(out, i, Load(table, Load(where, i))))
-        check(PrimFunc("take", (table, where, out), frozenset([out]), body), [t, w], t[w])
-
-
 @pytest.mark.parametrize("kind", [SERIAL, UNROLLED, VECTORIZED, PARALLEL])
 @pytest.mark.parametrize("divisor", [1, 2, 3, 8, -3])
 def test_loop_variables_divide_rounding_down(divisor: int, kind: LoopKind) -> None:

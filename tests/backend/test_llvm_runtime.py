@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,39 @@ def test_assembly_and_sources_can_be_read() -> None:
     assert "kernel_double:" in kernel.assembly()
     assert "kernel_double" in kernel.optimised()
     assert str(kernel.target) == "llvm"
+
+
+def test_instructions_keep_their_order_for_open_sizes_and_avx512_without_functions() -> None:
+    assert emit(doubled(), has_avx512=True).keeps_order
+    assert not emit(doubled(), has_avx512=False).keeps_order
+    for n, function in ((te.var("n"), te.exp), (8, te.abs)):
+        A = te.placeholder((n,), name="A")
+        B = te.compute((n,), lambda i, A=A, function=function: function(A[i]), name="B")
+        assert not emit(lower(te.create_schedule(B.op), [A, B]), has_avx512=True).keeps_order
+
+
+def test_the_order_of_instructions_is_an_option_for_one_module_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """LLVM has it for the whole process: no other thread may compile in the meantime."""
+    found = []
+
+    def set_option(_: str, option: str) -> None:
+        found.append((option, runtime._lock.locked()))
+
+    monkeypatch.setattr(runtime.llvm, "set_option", set_option)
+    plain = compile_function(doubled(), cache=ObjectCache(None))
+    found.clear()
+    cache, source = ObjectCache(None), replace(plain.module, keeps_order=True)
+    kernel = runtime.CompiledFunction(plain.function, source, plain.target, None, cache)
+    kernel.assembly()
+    assert found == [("-enable-misched=false", True), ("-enable-misched=true", True)] * 2
+    runtime.object_code(replace(source, keeps_order=False), plain.target, None, cache)
+    assert len(found) == 4
+    assert len(cache._memory) == 2
+    with pytest.raises(ZeroDivisionError), runtime._order_of(source):
+        raise ZeroDivisionError
+    assert found[-1][0] == "-enable-misched=true"
 
 
 def test_a_call_costs_little() -> None:

@@ -14,7 +14,6 @@ from autotune.ir.expr import Const, Expr, Load, SizeVar, Var
 from autotune.ir.stmt import Allocate, If, LoopKind, PrimFunc, Stmt, Store, seq
 
 SERIAL = LoopKind.SERIAL
-ZERO = Const(0.0, "float32")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from support.cuda_compiler import needs_nvrtc
@@ -23,9 +22,7 @@ extern "C" __global__ void scale(float* a, float by, int n) {
 """
 
 
-@pytest.fixture(autouse=True)
-def own_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 # -- compiling ---------------------------------------------------------------------------------

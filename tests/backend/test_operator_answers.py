@@ -64,6 +64,7 @@ WORKLOADS: list[tuple[str, dict[str, Any]]] = [
     ("lstm_cell", {"steps": 5, "batch": 3, "units": 21}),
     ("attention", {"b": 1, "heads": 2, "s": 77, "d": 9}),
     ("attention", {"b": 2, "heads": 1, "s": 40, "d": 16, "causal": True}),
+    ("attention", {"b": 1, "heads": 1, "s": 74, "d": 8}),  # one step of tiles
 ]
 OF_NUMBERS = (
     "matmul", "batch_matmul", "conv2d_nchw", "conv2d_nhwc", "pool2d", "reduce", "transpose",

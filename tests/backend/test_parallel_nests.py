@@ -15,7 +15,8 @@ import autotune
 from autotune import te
 from autotune.codegen.llvm import emit
 from autotune.errors import LoweringError, ScheduleError
-from autotune.lowering.finalise import finalise
+from autotune.ir.stmt import For, LoopKind
+from autotune.ir.visitor import walk
 from autotune.runtime.cpu.llvm_compiler import _linked, object_code
 from autotune.target import Target
 
@@ -49,10 +50,16 @@ class Nest:
 
 def parts(nest: Nest, sizes: tuple[int, ...], threads: int) -> list[list[int]]:
     """Return which elements each thread of a launch computes, in flat order; none: no launch."""
-    function = finalise(autotune.lower(nest.s, [nest.A, nest.C]))
-    source = emit(function)
+    return parts_of(nest.s, nest.A, nest.C, sizes, sizes, threads)
+
+
+def parts_of(
+    s: Any, A: Any, C: Any, shape: tuple[int, ...], sizes: tuple[int, ...], threads: int
+) -> list[list[int]]:
+    """Return the parts of any schedule of C = A + 1, by `parts`; `sizes` are those of the call."""
+    source = emit(autotune.lower(s, [A, C]))
     number, team = [0], [1]
-    before, after = np.zeros(sizes, "f4"), np.zeros(sizes, "f4")
+    before, after = np.zeros(shape, "f4"), np.zeros(shape, "f4")
     found: list[list[int]] = []
 
     def launch(body: int, context: int, asked: int, _: int) -> None:
@@ -70,7 +77,7 @@ def parts(nest: Nest, sizes: tuple[int, ...], threads: int) -> list[list[int]]:
     addresses = {n: ctypes.cast(c, ctypes.c_void_p).value or 0 for n, c in calls.items()}
     code = object_code(source, Target.of("llvm"), None, None)
     keep, symbols = _linked(code, [source.entry], addresses)
-    types = [ctypes.c_void_p] * 2 + [ctypes.c_int64] * 3 + [ctypes.c_int32]
+    types = [ctypes.c_void_p] * 2 + [ctypes.c_int64] * len(sizes) + [ctypes.c_int32]
     entry: Callable[..., int] = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(symbols[source.entry])
     assert entry(before.ctypes.data, after.ctypes.data, *sizes, threads) == 0
     np.testing.assert_array_equal(after, 1)
@@ -110,6 +117,68 @@ def test_the_number_of_threads_may_depend_on_sizes_of_the_call():
     assert not parts(nest, (1, 9, 1), 8)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("at", ["outer", "inner"])
+def test_one_limit_holds_for_a_whole_nest(axis, at):
+    nest = Nest()
+    nest.s[nest.C].pragma(nest.axes[axis], "num_threads", 2)
+    sizes = (1, 6, 2) if at == "inner" else (6, 1, 2)
+    assert len(parts(nest, sizes, 8)) == 2
+    fixed = te.placeholder((1, 6), name="A")
+    C = te.compute((1, 6), lambda i, j: fixed[i, j] + 1, name="C")
+    s = te.create_schedule(C.op)
+    for own in C.op.axis:
+        s[C].parallel(own)
+    s[C].pragma(C.op.axis[axis], "num_threads", 2)
+    assert len(parts_of(s, fixed, C, (1, 6), (), 8)) == 2
+
+
+def test_the_strictest_limit_of_a_nest_holds():
+    nest = Nest()
+    for axis, most in zip(nest.axes[:2], (5, 3), strict=True):
+        nest.s[nest.C].pragma(axis, "num_threads", most)
+    assert len(parts(nest, (5, 6, 2), 8)) == 3
+
+
+def test_a_loop_that_its_guard_shortens_keeps_its_limit():
+    nest = Nest(0)
+    inner = nest.s[nest.C].split(nest.axes[0], factor=64)[1]
+    nest.s[nest.C].parallel(inner)
+    nest.s[nest.C].pragma(inner, "num_threads", 3)
+    assert len(parts(nest, (7, 2, 1), 8)) == 3
+
+
+def test_parallel_loops_around_the_steps_of_a_scan_keep_their_limit():
+    X, state = te.placeholder((9, 64), name="X"), te.placeholder((9, 64), name="state")
+    init = te.compute((1, 64), lambda _, j: X[0, j], name="init")
+    update = te.compute((9, 64), lambda t, j: state[t - 1, j] + X[t, j], name="update")
+    result = te.scan(init, update, state, inputs=[X])
+    s = te.create_schedule(result.op)
+    for stage in (init, update):
+        outer, _ = s[stage].split(stage.op.axis[1], factor=16)
+        s[stage].parallel(outer)
+    s[update].pragma(outer, "num_threads", 3)
+    function = autotune.lower(s, [X, result])
+    (loop,) = (x for x in walk(function.body) if isinstance(x, For) and x.kind is LoopKind.PARALLEL)
+    assert str(function.info.num_threads[loop.var]) == "3"
+
+
+@pytest.mark.parametrize("size", [10, None])
+def test_guards_of_an_outer_loop_leave_the_next_one_directly_inside(size):
+    """Tiles of four rows, of which the last one is not whole, times columns."""
+    n = te.var("n") if size is None else size
+    A = te.placeholder((n, 12), name="A")
+    C = te.compute(A.shape, lambda i, j: A[i, j] + 1, name="C")
+    s = te.create_schedule(C.op)
+    outer, inner = s[C].split(C.op.axis[0], factor=4)
+    s[C].reorder(outer, C.op.axis[1], inner)
+    s[C].unroll(inner)
+    for axis in (outer, C.op.axis[1]):
+        s[C].parallel(axis)
+    found = parts_of(s, A, C, (10, 12), () if size else (10,), 18)
+    assert [len(part) for part in found] == [8] * 12 + [4] * 6
+
+
 def test_a_loop_whose_length_depends_on_the_loop_around_stays_serial_inside_it():
     A = te.placeholder((te.var("n"),), name="A")
     C = te.compute(A.shape, lambda i: A[i] + 1, name="C")
@@ -135,6 +204,12 @@ def test_the_number_of_threads_of_a_serial_loop_is_refused():
     nest = Nest(1)
     with pytest.raises(ScheduleError, match="'num_threads' is for a loop that is parallel already"):
         nest.s[nest.C].pragma(nest.axes[1], "num_threads", 2)
+
+
+def test_a_number_of_threads_that_may_be_negative_is_refused():
+    nest = Nest()
+    with pytest.raises(ScheduleError, match=r"give a number, a knob, or te.max\(0, \.\.\.\)$"):
+        nest.limit(nest.sizes[0] - 2)
 
 
 def test_steps_with_a_number_of_threads_are_replayed():

@@ -130,9 +130,7 @@ TEMPLATES: dict[str, tuple[list[str], Draw]] = {
 CASES = [(name, kind) for name, (kinds, _) in TEMPLATES.items() for kind in kinds]
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def refused(name: str, target: str, args: dict[str, Any], rng: np.random.Generator) -> list[str]:

@@ -5,29 +5,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from support.dtype_values import converted
+from support.dtype_values import random_values
 from support.rtc_variants import NINE
 
 from autotune.errors import ArgumentError, LaunchError
 from autotune.ir import dtypes
 from autotune.rtc import UNARY, get_function, launch, unary
-from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.gpu_arrays import GpuArray
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def cupy():
-    cupy_driver.device_count()
-    return cupy_driver.cupy()
-
-
-def values(dtype: str, size: int, seed: int = 0) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    if dtypes.is_float(dtype):
-        return converted(rng.normal(size=size) * 3, dtype)
-    return rng.integers(0, 2 if dtype == "bool" else 50, size).astype(dtype)
 
 
 def on_gpu(cupy, array: np.ndarray, start: int) -> tuple[GpuArray, Callable[[], np.ndarray]]:
@@ -52,7 +38,7 @@ def test_the_unary_kernel_computes_what_numpy_does(cupy, input, operator):
         NINE, ("null", "write", "add"), (False, True), (0, 1, 3)
     ):
         for size in (1, 203, 100_003):
-            x, old = values(input, size), values(output, size, 1)
+            x, old = random_values(input, size), random_values(output, size, 1)
             source, _ = on_gpu(cupy, x, start)
             target, read = on_gpu(cupy, old, start)
             made(source, target, request=request, vectorized=vectorized)
@@ -69,7 +55,7 @@ def test_the_unary_kernel_computes_what_numpy_does(cupy, input, operator):
 def test_every_operator_computes_what_numpy_does(cupy, name):
     made = unary(name)
     for dtype in ("float16", "float32", "float64", "int8", "int64"):
-        x = values(dtype, 1000)
+        x = random_values(dtype, 1000)
         found = made(cupy.asarray(x)).get()
         expected = made.operator(x)
         assert found.dtype == expected.dtype

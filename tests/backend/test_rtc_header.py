@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from support.dtype_values import assert_same, converted, edges
+from support.dtype_values import assert_same, converted, edges, random_values
 from support.host_cuda import compile_host, needs_host_compiler
 from support.rtc_variants import NINE, Variant, joined, variants
 
@@ -198,13 +198,6 @@ def at_element(values: np.ndarray, start: int) -> np.ndarray:
     view = raw[begin : begin + values.nbytes].view(values.dtype)
     view[...] = values
     return view
-
-
-def random_values(dtype: str, size: int, seed: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    if dtypes.is_float(dtype):
-        return converted(rng.normal(size=size) * 3, dtype)
-    return rng.integers(0, 2 if dtype == "bool" else 50, size).astype(dtype)
 
 
 def check_variants(found: list[Variant], folder, starts=(0, 1, 3), sizes=(1, 5, 64, 203)) -> None:

@@ -6,7 +6,6 @@ import pytest
 from support.command_line import QUICK, SMALL, Ended, run_process
 
 from autotune.task.task import Task
-from records import RecordStore
 
 PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"
 
@@ -29,8 +28,3 @@ def task() -> Task:
 @pytest.fixture(autouse=True)
 def _quick(quick_fork_servers: None) -> None:
     """Let no measurer of the tests' own process start its fork server anew."""
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> RecordStore:
-    return RecordStore(tmp_path / "log.jsonl")

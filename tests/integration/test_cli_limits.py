@@ -4,7 +4,6 @@ import json
 import re
 import time
 
-import pytest
 from support.command_line import QUICK, SMALL
 from support.logged import trials_in
 
@@ -42,28 +41,6 @@ def broken(cfg, n: int):
 
 def events_of(done):
     return [json.loads(line) for line in done.out.splitlines()]
-
-
-def test_a_file_with_one_workload_does_what_the_same_words_do(call, tmp_path):
-    (tmp_path / "words").mkdir()
-    (tmp_path / "file").mkdir()
-    (tmp_path / "file" / "job.yaml").write_text(
-        "seed: 5\n"
-        "workload:\n"
-        "  - {template: matmul, set: {m: 16, n: 16, k: 16}, trials: 5, tuner: random,\n"
-        "     repeats: 2, min-repeat-ms: 1}\n"
-    )
-    words = ["--trials", 5, "--seed", 5, "--tuner", "random"]
-    one = call("run", "matmul", *SMALL, *words, *QUICK, cwd=tmp_path / "words")
-    other = call("run", "--job", "job.yaml", cwd=tmp_path / "file")
-    assert (one.code, one.err) == (other.code, other.err) == (0, "")
-    assert one.out.splitlines()[:3] == other.out.splitlines()[:3]
-    logs = [trials_in(tmp_path / name / "matmul.jsonl") for name in ("words", "file")]
-    for mine, theirs in zip(*logs, strict=True):
-        assert (mine.index, mine.policy, mine.workload, mine.seed) == (
-            theirs.index, theirs.policy, theirs.workload, theirs.seed,
-        )  # fmt: skip
-    assert logs[0][0].policy["repeats"] == 2
 
 
 def test_several_workloads_are_tuned_and_resumed_each_in_its_log(call, tmp_path):
@@ -130,15 +107,4 @@ def test_a_workload_that_cannot_be_measured_leaves_the_others_their_time(call, t
     )
     assert len(trials_in(tmp_path / "matmul.jsonl")) == 2
     assert len(trials_in(tmp_path / "other.jsonl")) == 2
-    assert not (tmp_path / "broken.jsonl").exists()
-
-
-@pytest.mark.parametrize("words", [["--until", "5 GFLOPS"], ["--until", "0.9 of peak"]])
-def test_a_goal_that_does_not_suit_the_template_is_refused_before_anything_is_measured(
-    call, tmp_path, words
-):
-    (tmp_path / "broken.py").write_text(BROKEN)
-    done = call("run", "broken.py:broken", "--set", "n=8", *words)
-    assert done.code == 2
-    assert re.fullmatch(r"autotune: goal .* does not say how many operations.*\n", done.err)
     assert not (tmp_path / "broken.jsonl").exists()

@@ -50,14 +50,6 @@ def test_a_build_uses_what_the_command_logged(tuned):
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
 
 
-def test_records_summary_counts_by_workload(call, tuned):
-    log, _ = tuned
-    (row,) = json.loads(call("records", "summary", log, "--json").out)
-    assert (row["template"], row["target"], row["trials"], row["ok"]) == ("matmul", "llvm", 4, 4)
-    text = call("records", "summary", log).out
-    assert "  4 trials, 4 ok\n" in text
-
-
 def test_records_summary_prints_a_moment_that_no_calendar_reaches(call, tuned, tmp_path):
     line, *_ = tuned[0].read_text().splitlines()
     log = tmp_path / "far.jsonl"
@@ -120,12 +112,6 @@ def test_what_a_template_prints_stays_out_of_what_was_asked_for(call, tmp_path):
     done = call("show", "wrong.py:wrong", "--set", "n=8", "--ir")
     assert done.out.startswith("produce B")
     assert "a template may print" not in done.out
-
-
-def test_several_arguments_may_follow_one_set(call):
-    apart = call("show", "matmul", "--set", "m=8", "--set", "n=8", "--set", "k=9")
-    together = call("show", "matmul", "--set", "m=8", "n=8", "k=9")
-    assert (together.code, together.out) == (0, apart.out)
 
 
 def test_several_constants_may_follow_one_option(call, tmp_path):

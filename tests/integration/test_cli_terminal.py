@@ -48,13 +48,5 @@ def test_a_dumb_terminal_gets_plain_lines(call):
     assert "2/2  best" in written
 
 
-def test_a_mistake_on_a_terminal_is_one_plain_line(call):
-    code, written, _ = call("run", "matmul", "--trails", "3", terminal=True)
-    assert code == 2
-    assert "\x1b" not in written
-    assert written.count("\n") == 1
-    assert written.startswith("autotune: No such option: --trails")
-
-
 def test_the_help_is_plain_text(call):
     assert "\\" not in call("--help").out

@@ -3,6 +3,8 @@
 import io
 import time
 
+from support.fake_measurer import tune
+
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.report.display.live_region import LiveRegion
@@ -12,7 +14,6 @@ from autotune.report.progress import RunProgress, WorkloadInfo
 from autotune.report.units import Work
 from autotune.task.task import Task
 from autotune.tuner.run.events import Measured
-from autotune.tuner.run.tuning_loop import tune
 from autotune.tuner.search.baselines import RandomTuner
 from records import RecordStore
 

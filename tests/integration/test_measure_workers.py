@@ -21,9 +21,7 @@ QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)
 QUARTER_SECOND = TimingPolicy(repeats=5, min_repeat_ms=50, budget_ms=1000)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def inputs(args, indices=None):

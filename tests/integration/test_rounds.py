@@ -15,9 +15,7 @@ FAULTY = str(Path(__file__).parent / "faulty_templates" / "faulty.py")
 QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def opened(template, args, timeout_s=20.0):

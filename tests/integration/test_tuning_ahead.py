@@ -242,13 +242,3 @@ def test_a_long_run_prepares_its_tuner_while_it_builds_and_not_while_it_runs(tas
         run(task, other, trials, PatientBuilder(course, batches), Preparer(task.space, course))
         steps = re.sub("p+", "p", "".join(step[0] for step in course))
         assert re.fullmatch(pattern, steps)
-
-
-def test_what_a_tuner_raises_when_it_thinks_ends_the_run(task, store):
-    class Fails(GridTuner):
-        def think(self):
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        run(task, store, 16, Builder([]), Fails(task.space, 0))
-    assert store.load() == []

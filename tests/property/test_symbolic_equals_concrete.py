@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.written_loops import conditions
 
 from autotune import te
 from autotune.errors import InstantiationError
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.stmt import Allocate, For, If, PrimFunc
+from autotune.ir.stmt import Allocate, For, PrimFunc
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
@@ -186,10 +187,6 @@ def _loops(function: PrimFunc) -> list[str]:
     return lines
 
 
-def _guards(function: PrimFunc) -> list[str]:
-    return [str(stmt.condition) for stmt in walk(function.body) if isinstance(stmt, If)]
-
-
 def _run(function: PrimFunc, seed: int) -> list[Any]:
     rng = np.random.default_rng(seed)
     arrays = []
@@ -231,7 +228,7 @@ def test_substituting_knobs_in_a_trace_equals_running_the_template(
             continue
         traced, concrete = structures.instantiate(values), _concrete(recipe, values)
         assert _loops(traced) == _loops(concrete)
-        assert _guards(traced) == _guards(concrete)
+        assert conditions(traced) == conditions(concrete)
         assert str(traced) == str(concrete)
         assert code_hash(finalise(traced)) == code_hash(finalise(concrete))
         arrays = _run(finalise(traced), seed)

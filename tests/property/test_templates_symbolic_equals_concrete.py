@@ -16,10 +16,11 @@ import pytest
 from support.processors import AVX2, HAS_AVX2
 from support.slow_cases import slow
 from support.verify import verify
+from support.written_loops import conditions
 
 from autotune.extract.to_loop_nest import LoopNestPlan
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.stmt import Allocate, For, If, PrimFunc
+from autotune.ir.stmt import Allocate, For, PrimFunc
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
@@ -113,17 +114,13 @@ def extents(function: PrimFunc) -> list[str]:
     return found
 
 
-def guards(function: PrimFunc) -> list[str]:
-    return [str(stmt.condition) for stmt in walk(function.body) if isinstance(stmt, If)]
-
-
 def test_listings_and_code_agree(task: Task, indices: list[int]) -> None:
     for index in indices:
         about = task.space.config(index)
         traced = verify(task.function(index))
         concrete = verify(analyse(run_concretely(task, index)))
         assert extents(traced) == extents(concrete), about
-        assert guards(traced) == guards(concrete), about
+        assert conditions(traced) == conditions(concrete), about
         assert str(traced) == str(concrete), about
         assert code_hash(finalise(traced)) == code_hash(finalise(concrete)), about
 

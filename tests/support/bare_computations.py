@@ -8,6 +8,7 @@ from typing import Any
 from autotune import rules, te
 from autotune.ir import dtypes
 from autotune.rules.apply_rules import scheduled_outputs
+from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template
 from autotune.trace.template_knobs import Knobs
@@ -20,15 +21,21 @@ Made = tuple[list[Any], list[Any]]
 Make = Callable[[str, str], Made]
 
 
-def task_of(make: Callable[[], Made]) -> Task:
-    """Return the task of a computation, which the rules schedule."""
+def template_of(make: Callable[[], Any], kind: str = "llvm") -> Template:
+    """Return the template of a computation, inputs and outputs, which the rules schedule."""
 
     def instance(cfg: Knobs) -> Any:
-        inputs, outputs = make()
+        inputs, outputs, *_ = make()
         schedule = rules.schedule(cfg, outputs)
         return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
 
-    return Task(Template("computation", "llvm", instance), {}, "llvm")
+    return Template("computation", kind, instance)
+
+
+def task_of(make: Callable[[], Any], target: str | Target = "llvm") -> Task:
+    """Return the task of such a template."""
+    parsed = Target.of(target)
+    return Task(template_of(make, parsed.kind), {}, parsed)
 
 
 def one(make: Callable[..., Any], *inputs: Any) -> Made:

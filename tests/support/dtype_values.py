@@ -62,3 +62,11 @@ def assert_same(actual: Array, expected: Array, signed_zeros: bool = True) -> No
             signs = np.signbit(actual), np.signbit(expected)
             np.testing.assert_array_equal(signs[0][numbers], signs[1][numbers])
     np.testing.assert_array_equal(actual, expected)
+
+
+def random_values(dtype: str, size: int, seed: int = 0) -> Array:
+    """Return normally distributed floats, integers from 0 to 49, or bools."""
+    rng = np.random.default_rng(seed)
+    if dtypes.is_float(dtype):
+        return converted(rng.normal(size=size) * 3, dtype)
+    return rng.integers(0, 2 if dtype == "bool" else 50, size).astype(dtype)

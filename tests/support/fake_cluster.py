@@ -262,14 +262,13 @@ def measurer_on(cluster, devices=None, fleet=None, compares_on="one", **args):
 
 def measured(measurer, count):
     """Submit candidates 0 to `count` - 1; return their results by index, each once."""
-    for index in range(count):
+    submit(measurer, range(count))
+    return until(measurer, count)
+
+
+def submit(measurer, indices):
+    for index in indices:
         measurer.submit(candidate(index))
-    found = {}
-    for _ in range(count):
-        each, result = measurer.next_result()
-        assert each.config.index not in found
-        found[each.config.index] = result
-    return found
 
 
 def all_measured(cluster):
@@ -277,12 +276,19 @@ def all_measured(cluster):
     return sorted(index for runner in cluster.runners for index in runner.measured)
 
 
-def until(measurer, wanted, found):
-    """Add results by index to those found, each once, until there are as many as wanted."""
+def until(measurer, wanted, found=None):
+    """Return the results found and more by index, each once, as many as wanted."""
+    found = {} if found is None else found
     while len(found) < wanted:
         each, result = measurer.next_result()
         assert each.config.index not in found
         found[each.config.index] = result
+    return found
+
+
+def mixed(runner):
+    """Let nodes whose names begin with x be of another kind."""
+    runner.device = XEON if runner.node.name.startswith("x") else ZEN
 
 
 def failing(node: str, method: str) -> Callable[[FakeRunner], None]:

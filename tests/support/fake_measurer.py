@@ -5,7 +5,10 @@ from __future__ import annotations
 from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.tuner.run.tuning_loop import tune
+from autotune.tuner.run.events import ignore_event
+from autotune.tuner.run.limits import BATCH, Deadline, Limits
+from autotune.tuner.run.parallel.parallel_session import new_session
+from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.search.baselines import GridTuner
 
 
@@ -50,6 +53,17 @@ class FakeMeasurer(Measurer):
             raise KeyboardInterrupt
         self.asked.append(index)
         return self.timed(index)
+
+
+def tune(
+    task, measurer, tuner, store, trials, seed, on_event=ignore_event, batch=BATCH, patience=None,
+    goal=None, time_s=None,
+):  # fmt: skip
+    """Tune one workload, and compare its finalists; return the summary."""
+    deadline = Deadline(time_s)
+    session = new_session(task, measurer, tuner, store, seed, Limits(trials, goal, patience, batch))
+    (summary,) = Portfolio([session], on_event, deadline).run()
+    return summary
 
 
 def run(task, store, trials, measurer=None, tuner=None, **kwargs):

@@ -20,7 +20,6 @@ Array = npt.NDArray[Any]
 SERIAL, PARALLEL = LoopKind.SERIAL, LoopKind.PARALLEL
 UNROLLED, VECTORIZED = LoopKind.UNROLLED, LoopKind.VECTORIZED
 LANES = 8
-FLOATS = ("float32", "float64")
 INTEGERS = ("int32", "int64")
 
 

@@ -14,13 +14,16 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from autotune import dataset
+from autotune.cli.record_commands.records_list import ascii_json, line_text
 from autotune.cli.record_commands.records_summary import log_summary_text
+from autotune.cli.record_commands.records_tables import RECORD_COLUMNS, record_row
 from autotune.errors import AutotuneError
 from autotune.measure.recorded_measurer import recordings
 from autotune.reuse import choose
@@ -30,11 +33,59 @@ from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.replay.replay_tuner import replay
 from records import Journal, Record, RecordError, RecordStore, RecordWarning, summary
-from records.formats import parse_any, read_any, stream_any
+from records.formats import read_any, stream_any
+from records.groups import group_key
 from records.record_errors import NewerSchemaError
+from records.tools.append import append_new
+from records.tools.best_lines import BestLines, best_first
+from records.tools.compact import Compaction
+from records.tools.diff import LogDiff
+from records.tools.line_filter import LineFilter
+from records.tools.log_lines import LogFile, LogLine, every_line, records_of
+from records.tools.merge import merge
+from records.tools.new_logs import new_log, write_lines
+from records.tools.prune import Pruning
 from search_spaces import SpaceError
 from support.fake_measurer import FakeMeasurer, run
-from support.log_tools_fuzz import use_tools
+
+
+def use_tools(paths: Sequence[Path], folder: Path) -> int:
+    """Do with logs what the tools do; return the number of their records.
+
+    RecordError if they are refused.
+    """
+    logs = [LogFile(path) for path in paths]
+    lines = list(records_of(every_line(logs)))
+    _print(lines)
+    merged = folder / "merged.jsonl"
+    with new_log(merged, replace=True) as file:
+        done = merge(lines, file, folder)
+    assert done.records + done.duplicates == len(lines)
+    (folder / "appended.jsonl").unlink(missing_ok=True)
+    assert append_new(lines, folder / "appended.jsonl").added == done.records
+    again = LogFile(merged)
+    assert len(list(records_of(again.lines()))) == done.records
+    difference = LogDiff(lambda: lines, lambda: records_of(again.lines()))
+    assert difference.only == (0, 0)
+    with new_log(folder / "small.jsonl", replace=True) as file:
+        compaction = Compaction(again.lines, 2)
+        write_lines(file, compaction)
+        write_lines(file, Pruning(every_line(logs), LineFilter(ok=False)))
+    assert compaction.counts.kept + compaction.counts.dropped == done.records
+    return len(lines)
+
+
+def _print(lines: Sequence[LogLine]) -> None:
+    best = BestLines[LogLine](2, partial(group_key, any_version=True))
+    for line in lines:
+        best.add(line.outline, line)
+        assert "\n" not in line_text(line)
+        Record.from_line(ascii_json(line.data).encode())
+        json.loads(ascii_json(line.data))
+        assert len(record_row(line)) == len(RECORD_COLUMNS)
+    for group in best.each():
+        best_first(group, 2)
+
 
 TOLD = (AutotuneError, RecordError, SpaceError)
 """What the command line tells in one line; anything else is a leak."""
@@ -301,12 +352,3 @@ def _replay(records: list[Record]) -> None:
         found = recordings(largest, "name")
     for recording in found[:2]:
         replay(recording, make_tuner("random", recording.space, 0), 8)
-
-
-def parses(data: bytes) -> bool:
-    """Return whether the content of a file is measurements."""
-    try:
-        parse_any(data, "file")
-    except RecordError:
-        return False
-    return True

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+import autotune
 from autotune import te
+from autotune.builder import BuiltFunction
 
 
 class ColumnSums:
@@ -33,6 +35,17 @@ class ColumnSums:
             self.s[part].bind(xo, block_x)
             self.s[part].bind(xi, thread_x)
         return self
+
+    def build(self, target: str) -> BuiltFunction:
+        """Return the function of an array and its sums."""
+        return autotune.build(self.s, self.tensors, target)
+
+
+def assert_sums(built: BuiltFunction, x: Any) -> None:
+    """Check that a function computes the sums along the first dimension of an array."""
+    out = np.full_like(x, 77)
+    built(x, out)
+    np.testing.assert_array_equal(out, np.cumsum(x, axis=0, dtype=x.dtype))
 
 
 class TwoStages:

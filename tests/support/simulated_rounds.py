@@ -12,6 +12,7 @@ from autotune.tuner.search.baselines import GridTuner
 
 LUCKY, FASTER = 1, 2
 TRUTH = {0: 1.0e-3, LUCKY: 1.1e-3, FASTER: 0.8e-3}
+ALIKE = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
 
 
 class Simulated(Measurer):
@@ -62,6 +63,11 @@ class Simulated(Measurer):
 
 def failure(code=MeasureErrorNo.WRONG_ANSWER):
     return MeasureResult(error=MeasureError(code, "check", "it is wrong"))
+
+
+def failing(index, code=MeasureErrorNo.WRONG_ANSWER):
+    """Return what lets a configuration fail in every round."""
+    return lambda number, found: found | {index: failure(code)} if index in found else found
 
 
 def run(task, store, measurer, trials=40, seconds=None, events=None, **limits):

@@ -153,7 +153,9 @@ class Scheduler:
     def do_reorder(self, stage: Stage) -> None:
         order = self.draw(st.permutations(stage.leaf_axes))
         # Loops with stages in them stay where they are: what was inside could come to lie outside.
-        if not self.attached_to.intersection(order):
+        # So do parallel loops that directly follow each other.
+        nests = list(stage.loop_kinds.values()).count(LoopKind.PARALLEL) > 1
+        if not nests and not self.attached_to.intersection(order):
             stage.reorder(*order)
 
     def do_tile(self, stage: Stage) -> None:
@@ -181,8 +183,20 @@ class Scheduler:
         self.annotate(stage, "unroll", reductions=True)
 
     def do_parallel(self, stage: Stage) -> None:
-        if not self.is_parallel(stage) and not self.holds_parallel(stage):
-            self.annotate(stage, "parallel")
+        """Make a loop parallel, and perhaps those that directly follow it."""
+        if self.is_parallel(stage) or self.holds_parallel(stage):
+            return
+        self.annotate(stage, "parallel")
+        parallel = [a for a in stage.leaf_axes if stage.loop_kinds.get(a) is LoopKind.PARALLEL]
+        for axis in stage.leaf_axes[stage.leaf_axes.index(parallel[0]) :] if parallel else ():
+            if axis is not parallel[0]:
+                if self.annotated(stage, axis) or axis.kind is not AxisKind.SPATIAL:
+                    break
+                stage.parallel(axis)
+            if self.pick((True, False)):
+                stage.pragma(axis, "num_threads", self.pick((0, 1, 2, 5)))
+            if self.pick((True, False)):
+                break
 
     def is_parallel(self, stage: Stage) -> bool:
         """Whether one of the loops around a stage's body is parallel."""
@@ -275,10 +289,7 @@ class Scheduler:
             stage.compute_root()
 
     def do_storage_align(self, stage: Stage) -> None:
-        whole = stage.op.axis
-        if stage.layout is not None:
-            whole = tuple(digits.axis for digits in stage.layout if digits.is_whole)
-        axes = [a for a in whole if a not in stage.alignments]
+        axes = [a for a in stage.op.axis if a not in stage.alignments]
         if axes and self.movable(stage):
             factor = self.factor()
             offset = self.pick(range(factor)) if isinstance(factor, int) else 0
@@ -315,6 +326,8 @@ class Scheduler:
             stage.pragma(axis, "auto_unroll_max_step", self.factor())
             if self.pick((True, False)):
                 stage.pragma(axis, "unroll_explicit", self.pick((True, False)))
+            if any(axis is own for own in stage.op.axis) and self.pick((True, False)):
+                stage.pragma(axis, "prefetch", self.factor())
 
     def do_store_predicate(self, stage: Stage) -> None:
         """Store where it makes no difference: every dimension starts at 0."""

@@ -148,10 +148,7 @@ def _ways(knob: Knob | None, fixed: Values) -> dict[str, Values]:
     """Return the knobs to set, by name of the way; one without a name if no knob makes any."""
     if knob is None:
         return {"": fixed}
-    values = [knob.value(i) for i in range(len(knob))]
-    if knob.numeric:
-        values.sort()
-    return {_label(knob.name, value): {**fixed, knob.name: value} for value in values}
+    return {_label(knob.name, value): {**fixed, knob.name: value} for value in along_axis(knob)}
 
 
 def _label(knob: str, value: KnobValue) -> str:

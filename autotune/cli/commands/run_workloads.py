@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autotune.cli.options.job_files import RunOptions
-from autotune.cli.options.run_plans import WorkloadPlan, make_plans, workload_errors
+from autotune.cli.options.run_plans import make_requests, workload_errors
 from autotune.cli.options.search_checks import transfer_errors
 from autotune.cli.terminal.output import MISTAKE, NOTHING_FOUND, StopError, print_raw
 from autotune.cli.terminal.signals import exit_code
@@ -43,7 +43,7 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
     UsageError if a template or a log is not what it should be.
     """
     deadline = Deadline(options.time_s, begin=begin)
-    plans = make_plans(options, deadline)
+    asked = make_requests(options, deadline)
     chosen = secrets.randbelow(2**31) if options.seed is None else None
     seed = options.seed if chosen is None else chosen
     assert seed is not None
@@ -51,7 +51,7 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
     try:
         with contextlib.ExitStack() as around:
             display = make_display(View(options.view), progress, print_raw)
-            numbered = around.enter_context(each_kind([_request(plan) for plan in plans]))
+            numbered = around.enter_context(each_kind(asked))
             requests = [request for _, request in numbered]
             fork_servers = [fork_server, *[None] * (len(requests) - 1)]
             measurers = [
@@ -73,7 +73,7 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
                         of = counted(prior.sources, "workload")
                         display.note(f"learned from {prior.measurements} measurements of {of}")
                     sessions.append(make_session(request, measurer, seed, prior))
-            fleet = plans[0].options.fleet
+            fleet = asked[0].fleet
             together = None if fleet is None else fleet.run_together
             summaries = tune_sessions(sessions, display.on_event, deadline, together)
             display.conclude()
@@ -82,30 +82,6 @@ def run_workloads(options: RunOptions, begin: float, fork_server: ForkServerProc
             raise
         raise _interrupted(progress, requests, measurers, exit_code(interrupt)) from None
     _exit_code(requests, sessions, summaries)
-
-
-def _request(plan: WorkloadPlan) -> TuningRequest:
-    """Return what is tuned, and how."""
-    own = plan.options
-    return TuningRequest(
-        plan.task,
-        plan.store,
-        own.limits,
-        own.policy,
-        own.timeout_s,
-        own.tuner,
-        own.transfer,
-        own.storage,
-        own.any_device,
-        own.weight,
-        plan.label,
-        own.cost_model,
-        own.features,
-        own.measurer,
-        own.fleet,
-        own.devices,
-        own.compare_on,
-    )
 
 
 def _require_feasible(task: Task) -> None:

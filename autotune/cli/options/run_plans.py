@@ -1,11 +1,10 @@
-"""From options to the plan of each workload; errors are found before anything starts."""
+"""From options to the request for each workload; errors are found before anything starts."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.cli.options.input_files import check_log, open_log
@@ -19,24 +18,14 @@ from autotune.system.available_cpus import thread_count
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.tuner.run.limits import Deadline
+from autotune.tuner.run.tuning_job import TuningRequest
 from autotune.tuner.run.workload_labels import check_distinct, labels
-from records import RecordStore
 from records.log_set import log_name
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class WorkloadPlan:
-    """The plan of one workload of a run."""
-
-    options: WorkloadOptions
-    task: Task  # Not traced yet.
-    store: RecordStore  # Its log.
-    label: str  # What it is called; "" if it is the only one.
-
-
-def make_plans(options: RunOptions, deadline: Deadline) -> list[WorkloadPlan]:
+def make_requests(options: RunOptions, deadline: Deadline) -> list[TuningRequest]:
     """Return the workloads of a run; a log that is locked is waited for until the deadline.
 
     UsageError or RecordError if a template, target, argument or log is not what it should be, or
@@ -52,8 +41,26 @@ def make_plans(options: RunOptions, deadline: Deadline) -> list[WorkloadPlan]:
     paths = dict.fromkeys(path for _, path in found)
     stores = {path: open_log(path, lambda: deadline.left_s) for path in paths}
     return [
-        WorkloadPlan(workload, task, stores[path], name)
-        for workload, (task, path), name in zip(options.workloads, found, names, strict=True)
+        TuningRequest(
+            task,
+            stores[path],
+            own.limits,
+            own.policy,
+            own.timeout_s,
+            own.tuner,
+            own.transfer,
+            own.storage,
+            own.any_device,
+            own.weight,
+            name,
+            own.cost_model,
+            own.features,
+            own.measurer,
+            own.fleet,
+            own.devices,
+            own.compare_on,
+        )
+        for own, (task, path), name in zip(options.workloads, found, names, strict=True)
     ]
 
 

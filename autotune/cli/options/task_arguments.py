@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from autotune.cli.options.input_files import check_logs, check_readable
+from autotune.cli.options.input_files import check_logs
 from autotune.cli.options.shared_options import parse_settings
 from autotune.errors import UsageError
 from autotune.operators.template_lookup import BUILTIN, find_template, names_tile
@@ -14,8 +14,6 @@ from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template
 from autotune.trace.isolate_user_code import run_isolated
-from records import Record, RecordStore
-from records.formats import load_own
 from records.groups import RecordSource
 from records.log_set import open_logs
 
@@ -92,14 +90,6 @@ def task_with(
         trace_timeout_s=max(_MIN_TRACE_S, timeout_s),
         constant=constant,
     )
-
-
-def load_log(path: str) -> list[Record]:
-    """Return the records of a log.
-
-    UsageError or RecordError if there is no such file, or it is no log.
-    """
-    return load_own(RecordStore(check_readable(path)), must_exist=True)
 
 
 def logs_of(paths: Sequence[str]) -> RecordSource:

@@ -109,15 +109,12 @@ def _print_diff(found: LogDiff, names: tuple[str, str], brief: bool) -> None:
             print_line(f"{sign} {line_text(line)}")
     devices = told_apart(change.row.device for change in found.best)
     for change, device in zip(found.best, devices, strict=True):
-        workload = f"{_workload(change.row)} on {change.row.target}"
+        row = change.row
+        workload = f"{Workload(row.template, row.args, row.constant)} on {row.target}"
         print_line(wrap(f"{workload}, {device}", width(), "    "))
         print_line(f"  best {_best(change.before)} -> {_best(change.after)}")
     only = (f"{count} only in {name}" for count, name in zip(found.only, names, strict=True))
     print_line(wrap(f"{counted(found.same, 'record')} in both, {', '.join(only)}", width(), "  "))
-
-
-def _workload(row: SummaryRow) -> Workload:
-    return Workload(row.template, row.args, row.constant)
 
 
 def _best(row: SummaryRow | None) -> str:

@@ -105,7 +105,8 @@ def line_text(line: LogLine) -> str:
     outcome = _failure(found) if found.cost_s is None else time_text(found.cost_s)
     config = f"config {found.config['index']}"
     final = "" if found.final is None else f", final {found.final['rank']}"
-    what = f"{_workload(found)} on {found.target}, {device_text(found.device)}"
+    workload = Workload(found.template, found.args, found.constant)
+    what = f"{workload} on {found.target}, {device_text(found.device)}"
     why = "" if found.error is None else f": {one_line(found.error['message'])}"
     text = f"{moment_text(found.timestamp)}  {outcome:>9}  {config:<13}  {what}{final}{why}"
     return " ".join(text.split("\n"))
@@ -117,11 +118,6 @@ def ascii_json(line: bytes) -> str:
         return line.decode()
     text = line.decode("utf-8-sig", "surrogatepass")
     return json.dumps(json.loads(text), separators=(",", ":")).replace("\x7f", "\\u007f")
-
-
-def _workload(found: Outline) -> Workload:
-    workload = found.workload
-    return Workload(workload["template"], workload["args"], tuple(workload.get("constant") or ()))
 
 
 def _failure(found: Outline) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from autotune.cli.terminal.signals import ending_signals
 from autotune.errors import UsageError
 from autotune.system.words import counted
 from records import SummaryRow
+from records.outline import Outline
 from records.record_errors import TableError
 from records.tables.table import Field, Values, as_text, new_table
 from records.tools.log_lines import LogLine
@@ -105,11 +106,10 @@ def _column(field: Field, values: Sequence[Any]) -> Values:
 def record_row(line: LogLine) -> tuple[Any, ...]:
     """Return the values of `RECORD_COLUMNS` of a record."""
     found = line.outline
-    final, workload = found.final, found.workload
-    constant = workload.get("constant") or []
+    final = found.final
     return (
         found.timestamp,
-        *_workload(workload["template"], workload["args"], constant, found.target, found.device),
+        *_workload(found),
         found.fingerprint,
         str(found.seed),
         str(found.config["index"]),
@@ -126,7 +126,7 @@ def record_row(line: LogLine) -> tuple[Any, ...]:
 def summary_row(row: SummaryRow, gone: bool) -> tuple[Any, ...]:
     """Return the values of `SUMMARY_COLUMNS` of a row."""
     return (
-        *_workload(row.template, row.args, row.constant, row.target, row.device),
+        *_workload(row),
         row.trials,
         row.ok,
         json.dumps(row.failures),
@@ -140,19 +140,13 @@ def summary_row(row: SummaryRow, gone: bool) -> tuple[Any, ...]:
     )
 
 
-def _workload(
-    template: str,
-    args: Mapping[str, Any],
-    constant: Sequence[int],
-    target: str,
-    device: Mapping[str, Any],
-) -> tuple[Any, ...]:
-    name, threads = device.get("name"), device.get("threads")
+def _workload(of: Outline | SummaryRow) -> tuple[Any, ...]:
+    name, threads = of.device.get("name"), of.device.get("threads")
     return (
-        template,
-        json.dumps(args),
-        json.dumps(constant),
-        target,
+        of.template,
+        json.dumps(of.args),
+        json.dumps(of.constant),
+        of.target,
         name if isinstance(name, str) else None,
         float(threads) if type(threads) is int and threads < 1 << 31 else _NAN,
     )

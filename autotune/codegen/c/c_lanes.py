@@ -49,6 +49,8 @@ class LaneExtractor(Rewriter):
 class RampRewriter(Rewriter):
     """Writes indices of vectors as ramps if their lanes have a constant distance.
 
+    So does it with quotients and remainders elsewhere, which are costly for each lane.
+
     `simplify`: simplifies the index of the first lane.
     """
 
@@ -63,6 +65,19 @@ class RampRewriter(Rewriter):
         if found is not None and found[1] == 0:
             return Broadcast(Load(node.buffer, self.simplify(found[0])), index.lanes)
         return Load(node.buffer, self.index(index))
+
+    def visit_BinaryOp(self, node: BinaryOp) -> Expr:
+        """Divide once for all lanes."""
+        made = self.rebuild(node)
+        if node.op not in ("//", "%") or node.lanes == 1 or not dtypes.is_integer(node.dtype):
+            return made
+        found = _progression(made)
+        if found is None:
+            return made
+        first = self.simplify(found[0])
+        if found[1] == 0:
+            return Broadcast(first, node.lanes)
+        return Ramp(first, const(found[1], first.dtype), node.lanes)
 
     def index(self, index: Expr) -> Expr:
         """Return an index as a ramp if its lanes are known to have one constant distance."""

@@ -205,6 +205,11 @@ class _Body(Statements):
         self.stmt(body)
         self.copying = False
 
+    def _loop(self, loop: For) -> None:
+        if loop.var in self.kernel.function.info.in_pairs:
+            self.line("#pragma unroll 2")
+        super()._loop(loop)
+
     def arrive(self) -> str:
         """Return the statement that waits for the copies that a thread has started."""
         return f"{self.helper('await_copies')}();"

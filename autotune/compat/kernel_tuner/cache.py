@@ -64,7 +64,7 @@ class RecordedCache:
         Raises UsageError if one is not of this problem.
         """
         found: dict[str, Result] = {}
-        skipped, count = SkippedParts(str(self.path), "no results", "entry"), 0
+        skipped = SkippedParts(str(self.path), "no results", "entry")
         choices = {n: {str(v): v for v in own} for n, own in self._problem.parameters.items()}
         for name, entry in self._entries().items():
             try:
@@ -75,7 +75,7 @@ class RecordedCache:
             except MALFORMED as error:
                 skipped.add(name, error)
                 continue
-            count += 1
+            skipped.found += 1
             if any(text not in choices[n] for n, text in texts.items()):
                 continue
             values = {n: choices[n][text] for n, text in texts.items()}
@@ -83,7 +83,8 @@ class RecordedCache:
                 key = key_of(values)
                 self._check_source(key, row.pop(SOURCE, None))
                 found[key] = {**row, **values}
-        skipped.tell(max(1, count))
+        skipped.found = max(1, skipped.found)  # it need not have any
+        skipped.tell()
         return found
 
     def _check_source(self, key: str, source: Any) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Buffer, Call, Const, Expr, Var
+from autotune.ir.expr import Buffer, Call, Const, Expr, Var, is_const
 from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import (
@@ -129,7 +129,7 @@ class _Axes:
         """Yield the axes that are longer than 1."""
         for tag in tags:
             extent = self.extents.get(tag)
-            if extent is not None and not (isinstance(extent, Const) and extent.value == 1):
+            if extent is not None and not is_const(extent, 1):
                 yield tag
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from autotune.errors import CodegenError
 from autotune.ir.evaluate.warp_reductions import lower_warp_reductions
-from autotune.ir.expr import Buffer, Const, Expr, Ramp
+from autotune.ir.expr import Buffer, Const, Expr, Ramp, is_const
 from autotune.ir.ops import binary, const
 from autotune.ir.printer import excerpt
 from autotune.ir.stmt import (
@@ -81,7 +81,7 @@ class _Blocks(StmtRewriter):
         if node.kind not in _BOUND:
             return self.rebuild_stmt(node)
         kind = LoopKind.SERIAL
-        unit = isinstance(node.extent, Const) and node.extent.value == 1
+        unit = is_const(node.extent, 1)
         if node.kind is LoopKind.THREAD and not (self.in_parallel or unit):
             kind = LoopKind.PARALLEL
         outer = self.in_parallel

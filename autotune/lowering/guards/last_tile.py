@@ -83,8 +83,9 @@ class _LastTiles:
 
     def _split(self, body: Stmt, tile: Expr, last: int) -> Stmt:
         """Return the body with a branch for the last tile."""
-        if isinstance(body, (Allocate, Produce)):
-            return replace(body, body=self._split(body.body, tile, last))
+        match body:
+            case Allocate() | Produce() | For(kind=LoopKind.PARALLEL):  # they stay directly inside
+                return replace(body, body=self._split(body.body, tile, last))
         nodes = self._sizes.of(body)
         if nodes > self._left or any(isinstance(stmt, Allocate) for stmt in walk(body)):
             return body

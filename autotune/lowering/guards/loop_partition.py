@@ -197,6 +197,8 @@ class _Partition(Splitter):
 
     def _versions(self, body: Stmt, guards: Guards) -> Stmt:
         """Choose by a test between the smallest statement with the guards and a copy without."""
+        if isinstance(body, For) and body.kind is LoopKind.PARALLEL:  # stays directly inside
+            return body.with_body(self._versions(body.body, guards))
         whole = self.smallest(body, guards)
         rest = self.without(guards, whole)
         if not self._may_copy(rest):

@@ -272,8 +272,10 @@ class Splitter:
             return self._replaced(loop.var, part.low, part.body)
         if extent is loop.extent:
             return For(loop.var, extent, loop.kind, part.body)
-        # A variable of its own: a condition on it means this loop alone.
-        var = Var(loop.var.name, loop.var.dtype)
+        # A variable of its own: a condition on it means this loop alone. A parallel loop is never
+        # two, and its number of threads is found by its variable.
+        is_parallel = loop.kind is LoopKind.PARALLEL
+        var = loop.var if is_parallel else Var(loop.var.name, loop.var.dtype)
         self.simplifier.bind(var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))
         if is_const(part.low, 0):
             return For(var, extent, loop.kind, substitute_stmt(part.body, {loop.var: var}))

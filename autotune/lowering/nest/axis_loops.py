@@ -15,7 +15,7 @@ from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import AxisKind, IterVar, same_index
 from autotune.ir.expr import Expr, Var
-from autotune.ir.ops import binary
+from autotune.ir.ops import binary, chain
 from autotune.ir.stmt import For, LoopKind, Stmt
 from autotune.ir.visitor import Rewriter, substitute_stmt
 from autotune.lowering.nest.axis_guards import guarded
@@ -51,6 +51,8 @@ class AxisLoops:
         self.requirements: list[tuple[Expr, str]] = []
         #: Pragmas by the variable of the loop.
         self.unroll_pragmas: dict[Var, Mapping[str, Expr]] = {}
+        #: Most threads that share a parallel loop, by its variable.
+        self.num_threads: dict[Var, Expr] = {}
         #: Stage and axis of each loop that opens a thread axis, by its variable.
         self.bound_axes: dict[Var, tuple[str, str]] = {}
         self._bounds = bounds
@@ -120,6 +122,8 @@ class AxisLoops:
         if thread is None:
             self._note_pragmas(stage, leaf, leaf.var)
             kind = stage.loop_kinds.get(leaf, LoopKind.SERIAL)
+            if kind is LoopKind.PARALLEL:
+                self._note_num_threads(stage, leaf)
             return For(leaf.var, extent, kind, body)
         var = threads.variables[thread]
         self._threads[leaf.var] = var
@@ -141,6 +145,12 @@ class AxisLoops:
         if leaf in stage.pragmas:
             self.unroll_pragmas[var] = stage.pragmas[leaf]
 
+    def _note_num_threads(self, stage: Stage, leaf: IterVar) -> None:
+        """Note the most threads of a loop: one limit holds for all that share their iterations."""
+        limits = [own["num_threads"] for own in stage.pragmas.values() if "num_threads" in own]
+        if limits:
+            self.num_threads[leaf.var] = chain("min", limits[1:], limits[0])
+
     def once_more(self, stage: Stage, leaves: Sequence[IterVar], nest: Stmt) -> Stmt:
         """Return second loops over axes, with new variables."""
         fresh = {
@@ -149,6 +159,8 @@ class AxisLoops:
         for var, other in fresh.items():
             if var in self.unroll_pragmas:
                 self.unroll_pragmas[other] = self.unroll_pragmas[var]
+            if var in self.num_threads:
+                self.num_threads[other] = self.num_threads[var]
         return _Rename(fresh).stmt(nest) if fresh else nest
 
     def with_threads(self, body: Stmt) -> Stmt:

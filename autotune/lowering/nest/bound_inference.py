@@ -180,7 +180,7 @@ class Bounds:
         readers = list(self._reads_of(stage))
         needs = [self._needed(stage, reader, tensor) for reader, tensor in readers]
         begin = any(map(_begins_before, (reader for reader, _ in readers)))
-        found = self._needed_parts(whole, needs, begin)
+        found = self._needed_parts(whole, needs, begin, stage.cell)
         if stage.attach is not Attach.ROOT or self._for_autotvm08:
             return found
         # What tiles of the readers need is all of it: its axes keep lengths that are known.
@@ -211,10 +211,13 @@ class Bounds:
         whole: Sequence[Range],
         needs: Sequence[Sequence[Interval | None]],
         from_before: bool = False,
+        scan: Stage | None = None,
     ) -> list[Range]:
         """Return the part of a tensor that its readers need; the whole tensor if it is unknown.
 
         It begins at 0 or later, unless readers begin before that, where a vector begins.
+
+        `scan`: the one in each step of which the part is computed, if there is one.
         """
         regions = []
         for position, span in enumerate(whole):
@@ -224,13 +227,23 @@ class Bounds:
                 regions.append(span)
                 continue
             low, extent = found.low, _at_least_zero(normal(found.width + 1), self._simplifier)
-            if self._simplifier.bounds(low)[0] < 0:
+            if self._may_be_negative(low, scan):
                 if from_before and not isinstance(low, Const):
                     regions.append(Range(low, extent))
                     continue
                 low = binary("max", low, const(0, low.dtype))
             regions.append(Range(low, self._clipped(extent, span.extent)))
         return regions
+
+    def _may_be_negative(self, low: Expr, scan: Stage | None) -> bool:
+        """Whether the start of a region may be below 0; a step of a scan is not."""
+        if self._simplifier.bounds(low)[0] >= 0:
+            return False
+        if scan is None:
+            return True
+        assert isinstance(scan.op, ScanOp)
+        away = add(to_poly(low), to_poly(self.step(scan)), -1)
+        return bool(set(away) - {()}) or scan.op.first + away.get((), 0) < 0
 
     def _clipped(self, extent: Expr, size: Expr) -> Expr:
         """Return min(extent, size): no region is larger than its tensor.

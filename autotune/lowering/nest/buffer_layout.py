@@ -156,7 +156,7 @@ class StorageLayout:
         if stage is not None and stage.layout is not None:
             lengths = dict(zip(stage.op.axis, shape, strict=True))
             shape = tuple(digits.extent(lengths[digits.axis]) for digits in stage.layout)
-            axes = [digits.axis if digits.is_whole else None for digits in stage.layout]
+            axes = [digits.axis if digits.modulus is None else None for digits in stage.layout]
         for axis, length in zip(reversed(axes), reversed(shape), strict=True):
             if axis is not None and axis in alignments:
                 stride = alignments[axis].of(stride)

@@ -255,11 +255,7 @@ def function_info(loops: AxisLoops, layout: StorageLayout, parameters: Set[Tenso
         requirements=tuple(loops.requirements),
         bound_axes=loops.bound_axes,
         unroll_pragmas=loops.unroll_pragmas,
-        num_threads={
-            var: pragmas["num_threads"]
-            for var, pragmas in loops.unroll_pragmas.items()
-            if "num_threads" in pragmas
-        },
+        num_threads=loops.num_threads,
         least_extents=tuple(
             (op.update[0].extents[0], op.first)
             for op in (stage.op for stage in stages)
@@ -294,7 +290,11 @@ def _prefetches(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, Pre
             if isinstance(read.tensor.op, PlaceholderOp) and read.tensor in parameters:
                 distance = layout.distance(read.tensor, read.children, later)
                 if distance is not None:
-                    found[layout.buffers[read.tensor].name] = Prefetch(distance, level)
+                    name = layout.buffers[read.tensor].name
+                    other = found.get(name)
+                    if other is not None and other.level == level == 1:  # of another stage, perhaps
+                        distance = binary("max", other.distance, distance)
+                    found[name] = Prefetch(distance, level)
     return found
 
 

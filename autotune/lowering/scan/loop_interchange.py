@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from autotune.ir.expr import Var
+from autotune.ir.expr import Expr, Var
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Seq, Stmt, Store
 from autotune.ir.visitor import (
     all_written,
@@ -35,13 +35,14 @@ from autotune.lowering.dependence.dependence_test import DependenceTest
 def interchange_parallel_loops(function: PrimFunc) -> PrimFunc:
     """Return an analysed function with loops over steps inside parallel loops where it is legal."""
     states = function.info.scan_states
-    change = _Scans(states).interchanged
+    change = _Scans(states, function.info.num_threads).interchanged
     return function.with_body(transform(function.body, before=change)) if states else function
 
 
 class _Scans:
-    def __init__(self, states: Mapping[str, bool]) -> None:
+    def __init__(self, states: Mapping[str, bool], num_threads: Mapping[Var, Expr]) -> None:
         self.states = states
+        self.num_threads = num_threads
 
     def interchanged(self, node: Stmt) -> Stmt | None:
         """Return a scan with its parallel loops around its steps; None where that may not be."""
@@ -66,7 +67,8 @@ class _Scans:
             return None
         if not _covers(body):
             return None
-        var, extent = Var(loops[0].var.name, loops[0].var.dtype), loops[0].extent
+        var, extent = loops[0].var, loops[0].extent
+        var = next((loop.var for loop in loops if loop.var in self.num_threads), var)
 
         def without_loop(node: Stmt) -> Stmt | None:
             return node.body if isinstance(node, For) and node in loops else None

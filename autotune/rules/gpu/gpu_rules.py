@@ -176,7 +176,8 @@ def _rewritten(
         inline = {t for t in made.inline if tail in made.hosts[t]}
         turned = transposed_reads(written_out(tail, inline), knobs.target.vector_bytes)
         if turned is not None:
-            tiles = knobs.of(kernel).define_knob("tiles", [4, 1, 2, 8])
+            usual = turned.usual_tiles(tail)
+            tiles = knobs.of(kernel).define_knob("tiles", [4, 1, 2, 8], usual)
             found[tail] = SwizzledTiles(turned, tail, tiles, inlined, old)
     return found
 

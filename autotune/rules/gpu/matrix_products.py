@@ -7,6 +7,7 @@ of its weights and its windows, which are formed while they are loaded.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,10 @@ from autotune.rules.stage_graph import extent, reads_in, reduction_of
 
 #: Rows, columns and steps of the smallest product with tiles.
 LEAST: Final = 8
+
+#: Elements of a matrix, not of windows, that is read once, in tiles, even if there are fewer rows
+#: of the other.
+_LARGE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,11 @@ def product_of(tensor: te.Tensor, apart: Collection[Any] = ()) -> Product | None
     batch = tuple(a for a in tensor.op.axis if users.get(a, dependent) == dependent)
     sides = tuple((r, int(r in last)) for r in found)
     product = Product(tensor, batch, kinds[first], kinds[last], steps_of(body), sides)
-    return product if min(product.sizes) >= LEAST else None
+    m, n, k = product.sizes
+    is_large = product.count * max(m, n) * k >= _LARGE
+    if k < LEAST or (min(m, n) < LEAST and not (is_large and _is_flat(product, found))):
+        return None
+    return product
 
 
 def reads_of(body: Reduce) -> list[Read]:
@@ -280,7 +289,23 @@ def _operand(
     batch = [extent(axis) for axis in product.batch]
     name = f"{product.tensor.name}_{read.tensor.name}{number}.shared"
     tensor = te.compute((*batch, *shape), body, name=name)
-    return Operand(tensor, way, steps_last, _run(product, read, way) % 2 == 0), kept
+    in_vectors = _run(product, read, way) % 2 == 0
+    in_windows = not (steps_last or in_vectors or _is_flat(product, [read]))
+    return Operand(tensor, way, steps_last, in_vectors, in_windows), kept
+
+
+def _is_flat(product: Product, found: Sequence[Read]) -> bool:
+    """Whether the steps, as one number, are multiplied by a number in the addresses of reads."""
+    steps = [axis for axis in product.steps if extent(axis) > 1]
+    for read in found:
+        at: Poly = {}
+        for index, size in zip(read.children, read.tensor.shape, strict=True):
+            at = add({term: scale * int(size) for term, scale in at.items()}, to_poly(index))
+        strides = [at.get((axis.var,), 0) for axis in steps]
+        pairs = zip(itertools.pairwise(strides), steps[1:], strict=True) if steps else ()
+        if any(outer != inner * extent(axis) for (outer, inner), axis in pairs):
+            return False
+    return True
 
 
 def _within(product: Product, read: Read, guards: Iterable[Expr]) -> list[Expr]:
@@ -321,9 +346,11 @@ def _run(product: Product, read: Read, way: int) -> int:
     loops = list(product.steps if product.is_steps_last(read, way) else own)
     if not loops or _within(product, read, conjuncts(body.condition)):
         return 1
+    zeros = {axis.var for axis in (*product.tensor.op.axis, *body.axes) if extent(axis) == 1}
     run = 1
     for index, size in zip(reversed(read.children), reversed(read.tensor.shape), strict=True):
         start = add(to_poly(index), to_poly(loops[-1].var), -1) if loops else {}
+        start = {term: scale for term, scale in start.items() if zeros.isdisjoint(term)}
         if not loops or any(loops[-1].var in set(free_vars(x)) for term in start for x in term):
             break
         length = extent(loops.pop())

@@ -118,6 +118,8 @@ class Operand:
     steps_last: bool
     #: Whether several elements are fetched together.
     in_vectors: bool = True
+    #: Whether neighbours of a step are computed together, as their addresses have much in common.
+    in_windows: bool = False
     #: Whether they lie in shared memory already.
     is_shared: bool = False
 
@@ -197,7 +199,11 @@ def _caches(
         stage = s[operand.tensor]
         stage.set_scope("shared")
         stage.compute_at(s[total], outer)
-        _fetched(stage, tiles.threads, tiles.fetch if operand.in_vectors else 1)
+        lanes: Any = tiles.fetch if operand.in_vectors else 1
+        if operand.in_windows:
+            size = (tiles.rows, tiles.columns)[operand.way] * tiles.depth
+            lanes = te.max(1, te.min(tiles.widest, size // tiles.threads))
+        _fetched(stage, tiles.threads, lanes)
         if tiles.ahead != "no":
             stage.double_buffer(None if tiles.ahead == "shared" else tiles.ahead)
     for operand, cache in zip(operands, registers, strict=True):

@@ -6,14 +6,17 @@ a reduction of any kind.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from autotune import te
+from autotune.ir.algebra.polynomials import to_poly
+from autotune.ir.expr import Expr, Var
 from autotune.ir.visitor import free_vars
 from autotune.rules.gpu.matrix_products import reads_of, steps_of
-from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, before_row, bind
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, before_row, bind
 from autotune.rules.stage_graph import reduction_of
 from autotune.schedule.schedule import Schedule
 
@@ -26,11 +29,24 @@ _ALONG: Final = 256
 
 
 def goes_along(tensor: te.Tensor) -> bool:
-    """Whether adjacent steps of a reduction are adjacent in memory, and its elements are not."""
+    """Whether adjacent steps of a reduction are adjacent in memory, and its elements are not.
+
+    The largest tensor that it reads decides.
+    """
     body = reduction_of(tensor)
     step, elements = steps_of(body)[-1].var, {axis.var for axis in tensor.op.axis}
-    last = [set(free_vars(r.children[-1])) for r in reads_of(body) if r.children]
-    return any(step in own and elements.isdisjoint(own) for own in last)
+    found = [r for r in reads_of(body) if r.children]
+    if not found:
+        return False
+    largest = max(found, key=lambda read: math.prod(map(int, read.tensor.shape)))
+    index = to_poly(largest.children[-1])
+    return any(step in _variables(term) for term in index) and all(
+        abs(n) >= WARP for term, n in index.items() if elements & _variables(term)
+    )
+
+
+def _variables(term: Sequence[Expr]) -> set[Var]:
+    return {var for atom in term for var in free_vars(atom)}
 
 
 def most_threads(tensor: te.Tensor) -> int:

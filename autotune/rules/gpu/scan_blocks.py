@@ -35,12 +35,13 @@ from autotune.rules.gpu.matrix_products import (
     tiled,
 )
 from autotune.rules.gpu.product_loops import Tiles, schedule_product
-from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, bind, lane_counts
+from autotune.rules.gpu.thread_loops import BANKS, MULTIPROCESSORS, bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.reductions.split_reductions import joined, partial_results
 from autotune.rules.scans.cells import Cell, cell_of, is_contraction
-from autotune.rules.stage_graph import extent
+from autotune.rules.stage_graph import extent, reads_in
 from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Stage
 from autotune.target import Target
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, producers_first
@@ -150,7 +151,7 @@ class BlockScan:
         parts = min(self.threads // elements, extent(tensor.op.reduce_axis[0]) // _LEAST_STEPS)
         if parts < 2:
             return tensor, self._copied(tensor)
-        part = partial_results(tensor, 1 << (parts.bit_length() - 1), 1)
+        part = partial_results(tensor, 1 << (parts.bit_length() - 1), 1, in_turns=True)
         stored = self._copied(part)
         total = joined(tensor, stored)
         return part, stored, total, self._copied(total)
@@ -247,6 +248,21 @@ class BlockScan:
         schedule_product(
             s, tail, (rows, columns), made.total, made.operands, made.tiles, batch, in_blocks=False
         )
+        if tail not in self.cell.scan.update:
+            self._spread(s[tail], made)
+
+    def _spread(self, stage: Stage, made: Tiled) -> None:
+        """Pad short rows of a product behind those of a thread, whose neighbours store at once.
+
+        Otherwise the rows of all threads would begin in the same banks.
+        """
+        own, banks = made.tiles.own[0], BANKS // dtypes.itemsize(made.result.dtype)
+        *_, row, column = made.product.tensor.op.axis
+        length = self._length(stage.op, stage.op.axis[-1])
+        is_plain = made.product.rows[-1] is row and made.product.columns[-1] is column
+        if is_plain and length < banks and own * length % banks == 0:
+            stage.transform_layout(lambda *i: (*i[:-2], i[-2] // own, i[-2] % own, i[-1]))
+            stage.storage_align(stage.op.axis[-2], banks, length)
 
     def _over_threads(
         self, s: Schedule, tensor: te.Tensor, axes: Sequence[Any], has_sums: bool = False
@@ -265,10 +281,14 @@ class BlockScan:
         return thread
 
     def _lanes(self, tensor: te.Tensor) -> int:
-        """Return the elements of a vector, of which each thread has one at least."""
+        """Return the elements of a vector, of which each thread has one at least.
+
+        Those that it is computed from move together, too.
+        """
         last, op = tensor.op.axis[-1], tensor.op
+        widest = max((tensor.dtype, *(r.dtype for r in reads_in(op))), key=dtypes.itemsize)
         length = math.gcd(self._length(op, last), extent(last))
         elements = math.prod(self._length(op, axis) for axis in self._own(op))
-        counts = lane_counts(self.target, tensor.dtype)
+        counts = lane_counts(self.target, widest)
         usable = (n for n in counts if length % n == 0 and n * self.threads <= elements)
         return max(usable, default=1)

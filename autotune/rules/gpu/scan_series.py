@@ -308,8 +308,9 @@ class RowTiles:
             return
         stage.set_scope("shared")
         thread = axes[-1]
-        if tensor is self.totals:  # threads that add up groups read side by side
-            stage.storage_align(axes[-2], WARP, 1)
+        if tensor is self.totals:
+            if self.threads >= WARP:  # threads that add up groups read side by side
+                stage.storage_align(axes[-2], WARP, 1)
             thread = stage.fuse(*axes[-2:])
         bind(stage, {"threadIdx.x": thread})
         if has_rows:

@@ -13,6 +13,7 @@ vectors stay whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,13 +23,15 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Expr, Read
 from autotune.ir.visitor import ReadRewriter, free_vars
 from autotune.rules.gpu.fusion_plan import long_axes
-from autotune.rules.gpu.thread_loops import bind
+from autotune.rules.gpu.thread_loops import BANKS, MULTIPROCESSORS, bind
 from autotune.rules.stage_graph import extent, reads_in, written_out
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp
 
-#: Bytes of all banks of shared memory.
-_BANKS: Final = 128
+#: Blocks that occupy nearly all multiprocessors.
+_ALL: Final = 0.95 * MULTIPROCESSORS
+#: Banks of shared memory.
+_BANKS: Final = 32
 #: Threads of a block.
 _THREADS: Final = 256
 #: Least length of a transposed axis, in vectors.
@@ -47,6 +50,14 @@ class Transposed:
     side: int
     #: What it reads along the axis.
     sources: frozenset[te.Tensor]
+
+    def usual_tiles(self, tail: te.Tensor) -> int:
+        """Return the tiles of a block, up to four, with which all multiprocessors have a block."""
+        lengths = list(map(extent, tail.op.axis))
+        down, along = lengths[self.down], lengths[-1]
+        others = math.prod(lengths) // (down * along) * -(-along // self.side)
+        blocks = {n: others * -(-down // (self.side * n)) for n in (4, 2, 1)}
+        return next((n for n in blocks if blocks[n] >= _ALL), 1)
 
 
 def transposed_reads(tail: te.Tensor, vector_bytes: int) -> Transposed | None:
@@ -72,7 +83,7 @@ def transposed_reads(tail: te.Tensor, vector_bytes: int) -> Transposed | None:
                 and not any(length % n for length in lengths))  # fmt: skip
     if min(lengths) < _LEAST * lanes:
         return None
-    return Transposed(down, lanes, _BANKS // size, frozenset(sources))
+    return Transposed(down, lanes, BANKS // size, frozenset(sources))
 
 
 class SwizzledTiles:
@@ -98,6 +109,8 @@ class SwizzledTiles:
         self.inlined = inlined
         self.old = old
         self.chunks = found.side // found.lanes
+        #: Vectors that lie in one bank.
+        self.of_bank = max(1, found.side // (found.lanes * _BANKS))
         self.made: dict[Read, te.Tensor] = {}
 
     def refined(self, tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
@@ -128,7 +141,8 @@ class SwizzledTiles:
         return (ComputeOp(tail.op.name, axes, (value,)).output(),)
 
     def _swizzled(self, chunk: Any, row: Any) -> Any:
-        return te.bitwise_xor(chunk, row // self.found.lanes % self.chunks)
+        number = row // self.found.lanes * self.of_bank
+        return te.bitwise_xor(chunk, number % self.chunks)
 
     def _tile(self, read: Read, place: int) -> te.Tensor:
         """Return a stage with all tiles of a tensor; each block computes its own tile."""

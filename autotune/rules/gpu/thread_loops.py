@@ -17,6 +17,9 @@ WARP = 32
 #: Multiprocessors of a GPU, for defaults: those of the largest one of sm_90.
 MULTIPROCESSORS = 132
 
+#: Bytes of all banks of shared memory.
+BANKS = 128
+
 #: Least length of rows, in vectors, whose vectors begin where those of the array begin.
 _LEAST_ALIGNED = 8
 

@@ -37,8 +37,10 @@ from autotune.te.tensor import PlaceholderOp
 _UNROLLED: Final = 32
 _SHORT: Final = 16
 
-#: Longest row whose successor the nearest cache has room for beside it.
+#: Longest row whose successor the nearest cache has room for beside it, and the shortest that may
+#: be prefetched: shorter ones stay in registers, and the processor loads several ahead by itself.
 _NEXT_ROW_BYTES: Final = 8192
+_SHORTEST_ROW_BYTES: Final = 512
 
 #: Rows from which on threads share rows and not their elements.
 _ENOUGH: Final = 64
@@ -184,8 +186,10 @@ class RowLoops:
         for member, rows in ((member, rows) for member, rows in group.members if rows):
             used = [read.tensor for read in self.reads[member] if read.tensor in again]
             if used and any(rows[-1] is leaf for leaf in self.schedule[member].leaf_axes):
-                count = math.prod(map(extent, rows))
-                fits = max(map(bytes_of, used)) <= _NEXT_ROW_BYTES * count
+                row_bytes = max(map(bytes_of, used)) / math.prod(map(extent, rows))
+                if row_bytes < _SHORTEST_ROW_BYTES:
+                    return
+                fits = row_bytes <= _NEXT_ROW_BYTES
                 likely = int(fits and self.cfg.target.vector_bytes >= 64)
                 ahead = self.knobs(group.root).define_knob("prefetch_rows", [0, 1], likely)
                 self.schedule[member].pragma(rows[-1], "prefetch", ahead)

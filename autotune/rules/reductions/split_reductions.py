@@ -107,7 +107,12 @@ def column_tasks(tensor: te.Tensor) -> int:
 
 
 def partial_results(
-    tensor: te.Tensor, parts: Any, unit: int, is_even: bool = False, along: IterVar | None = None
+    tensor: te.Tensor,
+    parts: Any,
+    unit: int,
+    is_even: bool = False,
+    along: IterVar | None = None,
+    in_turns: bool = False,
 ) -> te.Tensor:
     """Return the results of the parts of a reduction: an axis for the parts, then its own.
 
@@ -116,6 +121,8 @@ def partial_results(
     `unit`: what the length of each part is a multiple of.
     `is_even`: whether all parts are known to have this length.
     `along`: the axis that is divided; by default the first one.
+    `in_turns`: whether steps are dealt out to the parts in turns, so that parts side by side read
+    steps side by side; otherwise a part has steps in a row.
     """
     reduced = reduction_of(tensor)
     first = reduced.axes[0] if along is None else along
@@ -128,7 +135,7 @@ def partial_results(
     def part(p: Any, *place: Any) -> Any:
         values = {a.var: i for a, i in zip(tensor.op.axis, place, strict=True)}
         values |= {a.var: copy.var for a, copy in zip(rest, copies, strict=True)}
-        at = p * chunk + step.var
+        at = step.var * parts + p if in_turns else p * chunk + step.var
         values[first.var] = at
         return reduced_over(reduced, [step, *copies], values, None if is_even else at < size)
 

@@ -139,10 +139,11 @@ class CompiledFunction(LoadedBinary):
 
     def assembly(self) -> str:
         """Return the machine's assembly text that the optimiser arrives at."""
-        machine = _machine(self.target.mcpu)
-        module = _optimised(self.module.text, machine, self._level)
-        with _order_of(self.module):
-            text: str = machine.emit_assembly(module)
+        with _lock:
+            machine = _machine(self.target.mcpu)
+            module = _optimised(self.module.text, machine, self._level)
+            with _order_of(self.module):
+                text: str = machine.emit_assembly(module)
         return text
 
     def optimised(self) -> str:
@@ -321,7 +322,7 @@ def _optimised(source: str, machine: Any, level: int | None) -> Any:
 def _order_of(source: LLVMSource) -> Iterator[None]:
     """Within it LLVM's scheduler of machine instructions runs only if the module lets it.
 
-    The option is one of the process: outside it has LLVM's own value.
+    The option is one of the process, so the caller holds the lock: outside it has LLVM's own value.
     """
     if source.keeps_order:
         llvm.set_option("", "-enable-misched=false")

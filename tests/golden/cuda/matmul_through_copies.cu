@@ -60,6 +60,7 @@ extern "C" __global__ void __launch_bounds__(16) matmul_through_copies_kernel(
   }
   pack<4>(&A_shared[thread]) = pack<4>(&A[at_1]);
   pack<4>(&B_shared[thread]) = pack<4>(&B[ty * 32 + bx * 16 + tx * 4]);
+  #pragma unroll 2
   for (int k_o = 0; k_o < 7; ++k_o) {
     const int k = (k_o + 1) % 2 * 64 + ty * 16 + tx * 4;
     const int k_1 = k_o % 2 * 64;

@@ -205,8 +205,6 @@ def _patch() -> None:
 
 _patch()
 
-KERNEL_FAULTS = ("wrong", "wrong_once", "nan", "endless", "huge", "far_read", *_CALLS)
-
 
 def computed(fault: str, A: Any, variant: int) -> Any:
     """Return B = A + 1 as the fault has it; variants are equal in value, not in code."""

@@ -9,6 +9,7 @@ import pytest
 
 ray = pytest.importorskip("ray")
 
+from support.fake_cluster import until  # noqa: E402
 from support.ray_nodes import QUICK, SIZES  # noqa: E402
 
 from autotune.errors import AutotuneError, UsageError  # noqa: E402
@@ -45,15 +46,6 @@ def candidates(task, count):
     return [MeasureInput(space.config(index)) for index, _ in zip(legal, range(count))]  # noqa: B905
 
 
-def results(measurer, count):
-    found = {}
-    while len(found) < count:
-        each, result = measurer.next_result()
-        assert each.config.index not in found
-        found[each.config.index] = result
-    return found
-
-
 @pytest.mark.parametrize("nodes", [2, 4], indirect=True)
 def test_candidates_are_measured_on_all_nodes_each_once(nodes, task):
     wanted = candidates(task, 24)
@@ -61,7 +53,7 @@ def test_candidates_are_measured_on_all_nodes_each_once(nodes, task):
         assert measurer.width == len(nodes.nodes)
         for each in wanted:
             measurer.submit(each)
-        found = results(measurer, len(wanted))
+        found = until(measurer, len(wanted))
         configs = [each.config for each in wanted[:2]]
         compared = measurer.compare(configs, 0.1, 0, fresh=True, check=True)
         on_all = measurer.compare_on_devices(configs, 0.1, 1, fresh=True, check=False)
@@ -87,17 +79,17 @@ def test_a_node_that_is_killed_loses_nothing_and_one_that_joins_measures(nodes, 
     with measurer_of(nodes, task) as measurer:
         for each in wanted:
             measurer.submit(each)
-        found = results(measurer, 6)
+        found = until(measurer, 6)
         nodes.kill("n1")
         late = nodes.add()
-        found |= results(measurer, len(wanted) - 6)
+        until(measurer, len(wanted), found)
         assert set(found) == {each.config.index for each in wanted}
         # All of them may have ended before the new node is there.
         while late not in {result.device["node"] for result in found.values()}:
             assert more, "the new node measures nothing"
             for each in more[:4]:
                 measurer.submit(each)
-            found |= results(measurer, len(more[:4]))
+            until(measurer, len(found) + len(more[:4]), found)
             more = more[4:]
 
 
@@ -107,14 +99,14 @@ def test_a_runner_that_dies_is_started_anew(nodes, task, caplog):
     with measurer_of(nodes, task) as measurer:
         for each in wanted:
             measurer.submit(each)
-        found = results(measurer, 2)
+        found = until(measurer, 2)
         device = measurer._roster.ready[0]
         ray.kill(device.runner)
-        found |= results(measurer, len(wanted) - 2)
+        until(measurer, len(wanted), found)
         while measurer.width < 2:  # the other one may have measured all of them before it is up
             assert more, "the new runner does not start"
             measurer.submit(more.pop())
-            results(measurer, 1)
+            until(measurer, 1)
     assert set(found) == {each.config.index for each in wanted}
     assert "its runner is started anew" in caplog.text
 
@@ -125,7 +117,7 @@ def test_nothing_is_built_on_a_node_while_a_candidate_is_timed_there(nodes, task
     with measurer_of(nodes, task) as measurer:
         for each in wanted:
             measurer.submit(each)
-        found = results(measurer, len(wanted)).values()
+        found = until(measurer, len(wanted)).values()
     builds = [result.build_span for result in found if result.build_span]
     runs = [result.run_span for result in found if result.run_span]
     assert len(runs) > len(wanted) / 2
@@ -141,7 +133,7 @@ def test_a_process_that_builds_and_is_killed_costs_no_candidate(nodes, task):
     with measurer_of(nodes, task) as measurer:
         for each in wanted:
             measurer.submit(each)
-        found = results(measurer, 2)
+        found = until(measurer, 2)
         ours = [each for each in psutil.Process().children(recursive=True) if _task(each)]
         killed = []
         while not killed and len(found) < len(wanted):
@@ -149,8 +141,8 @@ def test_a_process_that_builds_and_is_killed_costs_no_candidate(nodes, task):
             for process in killed:
                 process.kill()
             if not killed:
-                found |= results(measurer, 1)
-        found |= results(measurer, len(wanted) - len(found))
+                until(measurer, len(found) + 1, found)
+        until(measurer, len(wanted), found)
         assert measurer.width == 2
     assert killed
     assert set(found) == {each.config.index for each in wanted}
@@ -236,8 +228,8 @@ def test_all_nodes_gone_is_an_error_that_names_them(nodes, task, monkeypatch):
         many = candidates(task, 300)  # they do not end before the nodes do
         for each in many:
             measurer.submit(each)
-        results(measurer, 1)
+        until(measurer, 1)
         nodes.kill("n0")
         nodes.kill("n1")
         with pytest.raises(AutotuneError, match=r"no device of the fleet is left: n\d"):
-            results(measurer, len(many) - 1)
+            until(measurer, len(many) - 1)

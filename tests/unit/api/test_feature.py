@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from support.seed_table import SEED_TABLE, SERIAL
+from support.seed_table import SEED_TABLE
 
 from autotune import te
 from autotune.errors import LoweringError, UsageError
@@ -32,27 +32,6 @@ def test_functions_count_nothing_but_their_arguments_do():
     y = te.compute((64,), body, name="Y")
     ((_, _, arithmetic, *_),) = get_itervar_feature(te.create_schedule(y.op), [x, y])
     assert arithmetic == ("_arith_", 3, 1, 0)
-
-
-def test_flat_features_and_their_names_follow_the_rows():
-    rows = get_itervar_feature(*gemm())
-    names = get_flatten_name(rows)
-    flat = dict(zip(names, flatten_itervar_feature(rows), strict=True))
-    assert len(flat) == len(names) == 3 * (14 + 3) + (5 + 5 + 4) * 6
-    assert flat["0/x/attr/bottomup"] == 2097152
-    assert flat["2/k/B_0/stride"] == 128
-
-
-def test_take_log_leaves_nest_level_and_one_hot_code_alone():
-    rows = get_itervar_feature(*gemm(127), take_log=True)
-    assert rows[1][1] == (
-        "_attr_",
-        7.0,
-        2,
-        pytest.approx(13.9774, abs=1e-4),
-        pytest.approx(13.9774, abs=1e-4),
-        *SERIAL,
-    )
 
 
 def test_a_loop_of_unknown_length_is_minus_one():

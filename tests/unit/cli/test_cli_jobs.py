@@ -331,32 +331,3 @@ def test_a_mistake_in_a_yaml_file_is_one_line(text, said, tmp_path, monkeypatch,
     (tmp_path / "jobs.yaml").write_text(text)
     assert main(["run", "--job", "jobs.yaml"]) == 2
     assert re.search(said, one_line(capsys))
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["run"], "TEMPLATE"),
-        (["run", "--job", "missing.toml"], "--job missing.toml: No such file"),
-        (["run", "--job", "jobs.json"], "a job file ends in .toml, .yaml or .yml"),
-        (["run", "--job", "jobs.toml", "matmul"], "--job and TEMPLATE cannot be given together"),
-        (["run", "--job", "jobs.toml", "--set", "n=3"], "--job and --set cannot be given together"),
-        (["run", "--job", "jobs.toml", "--until", "soon"], "until: a goal is"),
-        (["run", "matmul", "--time", "30"], "--time must be a time > 0"),
-        (["run", "matmul", "--until", "0.9 of my hopes"], "--until: a goal is"),
-        (["run", "matmul", "--until", "3 of peak"], "--until.*at most 1"),
-        (["run", "matmul", "--batch", "0"], "--batch"),
-        (["run", "matmul", "--repeats", "0"], "--repeats"),
-        (["run", "matmul", "--warmup", "-1"], "--warmup"),
-        (["run", "matmul", "--min-repeat-ms", "-1"], "--min-repeat-ms must be a number >= 0"),
-        (["run", "matmul", "--min-repeat-ms", "nan"], "--min-repeat-ms must be a number"),
-        (["run", "matmul", "--flush", "sometimes"], "--flush must be off or repeats"),
-        (["run", "matmul", "--race", "0.5"], "race must be a factor > 1"),
-    ],
-)
-def test_a_mistake_in_words_is_one_line(words, said, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "jobs.toml").write_text(ONE)
-    (tmp_path / "jobs.json").write_text("{}")
-    assert main(words) == 2
-    assert re.search(said, one_line(capsys))

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import re
 import warnings
 
@@ -12,7 +11,7 @@ from support.report_events import record
 from autotune.cli.commands.show import show
 from autotune.cli.options.shared_options import parse_settings
 from autotune.cli.record_commands.records_summary import log_summary_text
-from autotune.cli.terminal.output import Messages, print_error, print_line, width
+from autotune.cli.terminal.output import Messages, print_error, width
 from autotune.errors import UsageError
 from autotune.report.space_text import legal_lines, space_text
 from autotune.report.text_tables import TableColumn, cells_of, fitted, table, wrap, wrap_clauses
@@ -36,16 +35,6 @@ def test_complaints_name_the_program(capsys):
 
 def test_width_is_80_where_there_is_no_terminal():
     assert width() == 80
-
-
-def test_a_full_device_is_a_mistake_and_not_a_crash(monkeypatch):
-    from autotune.errors import UsageError
-
-    with open(os.open("/dev/full", os.O_WRONLY), "w") as full:
-        monkeypatch.setattr("sys.stdout", full)
-        with pytest.raises(UsageError, match="No space left"):
-            print_line("text")
-        print_line("what comes later vanishes")
 
 
 def test_warnings_become_one_line_and_a_logged_one_is_said_once(capsys):

@@ -125,13 +125,6 @@ def test_the_first_and_the_last_dates_are_dates(log, said, date, count, zone, mo
     assert (code, len(out.splitlines())) == (0 if count else 3, count)
 
 
-@pytest.mark.parametrize("words", [["--template", "no"], ["--since", "1s"], ["--conflicts"]])
-def test_nothing_that_is_asked_for_is_exit_code_3(log, said, words):
-    code, out, err = said("list", log, *words)
-    assert (code, out) == (3, "")
-    assert "no record is what the options ask for" in err
-
-
 def test_tables_have_a_row_for_each_record_or_workload(log, said, tmp_path):
     assert said("list", log, "--csv", "list.csv")[:2] == (0, "list.csv: 6 rows\n")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "list.csv").read_text())))
@@ -409,14 +402,6 @@ def test_an_export_of_what_is_no_log_says_so(said):
     code, _, err = said("export", "notes.jsonl", "--format", "autotune", "--out", "out.jsonl")
     assert code == 2
     assert "none of its lines is one" in err
-    assert not Path("out.jsonl").exists()
-
-
-def test_an_export_of_nothing_writes_nothing(log, said):
-    form = ["--format", "autotune", "--out", "out.jsonl"]
-    code, _, err = said("export", log, "--template", "unknown", *form)
-    assert code == 3
-    assert "no record is what the options ask for" in err
     assert not Path("out.jsonl").exists()
 
 

@@ -35,9 +35,7 @@ N = 10
 X, Y = (te.placeholder((N,), name=name) for name in "XY")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def axpy(time: Any = "0.5f", **changed: Any) -> autotune.CKernel:

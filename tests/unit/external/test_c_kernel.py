@@ -20,10 +20,7 @@ from autotune.measure.build_bench import BuildBench
 from autotune.task.task import Task
 from autotune.template import Knobs, template
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @needs_cc

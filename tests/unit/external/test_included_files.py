@@ -24,9 +24,7 @@ from autotune.trace.fingerprint import function_lines
 X = np.arange(10, dtype=np.float32)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def arrays(n: int) -> dict[str, Any]:

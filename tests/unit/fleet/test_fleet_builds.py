@@ -2,12 +2,13 @@
 
 import pytest
 from support.fake_cluster import (
-    XEON,
     FakeCluster,
     all_measured,
     candidate,
     measured,
     measurer_on,
+    mixed,
+    submit,
     until,
 )
 
@@ -77,10 +78,7 @@ def test_what_is_built_first_is_measured_first():
 
 
 def test_code_for_two_kinds_of_devices_is_built_for_each():
-    def prepare(runner):
-        runner.device = XEON if runner.node.name == "x" else runner.device
-
-    cluster = FakeCluster("a", "x", prepare=prepare)
+    cluster = FakeCluster("a", "x", prepare=mixed)
     for_whom, build = {}, cluster.build
 
     def noted(request, avoided):
@@ -96,15 +94,10 @@ def test_code_for_two_kinds_of_devices_is_built_for_each():
 
 
 def test_code_for_a_kind_of_which_no_device_is_left_is_built_for_the_others():
-    def prepare(runner):
-        runner.device = XEON if runner.node.name == "x" else runner.device
-
-    cluster = FakeCluster("a", "x", prepare=prepare)
+    cluster = FakeCluster("a", "x", prepare=mixed)
     with measurer_on(cluster, "any") as measurer:
-        for index in range(8):
-            measurer.submit(candidate(index))
-        found = {}
-        until(measurer, 3, found)
+        submit(measurer, range(8))
+        found = until(measurer, 3)
         cluster.kill("x")
         until(measurer, 8, found)
     assert sorted(found) == list(range(8))
@@ -188,12 +181,10 @@ def test_a_node_that_vanishes_during_builds_loses_these_alone():
     cluster = FakeCluster("a", "b")
     cluster.build_s = 3.0
     with measurer_on(cluster) as measurer:
-        for index in range(6):
-            measurer.submit(candidate(index))
+        submit(measurer, range(6))
         cluster.now += 2.0
         cluster.kill("a")  # all of them are built there
-        found = {}
-        until(measurer, 6, found)
+        found = until(measurer, 6)
     assert sorted(found) == all_measured(cluster) == list(range(6))
     assert len(cluster.built) == 7  # the cluster has begun them anew, we have not
 
@@ -212,10 +203,8 @@ def test_a_build_that_loses_its_process_again_and_again_is_one_labelled_result()
 def test_code_that_was_lost_with_its_device_is_built_again():
     cluster = FakeCluster("a", "b")
     with measurer_on(cluster) as measurer:
-        for index in range(8):
-            measurer.submit(candidate(index))
-        found = {}
-        until(measurer, 2, found)
+        submit(measurer, range(8))
+        found = until(measurer, 2)
         cluster.kill("b")
         until(measurer, 8, found)
     assert sorted(found) == list(range(8))
@@ -234,10 +223,7 @@ def test_a_node_that_cannot_build_is_named_once_and_others_do(caplog):
 
 
 def test_a_node_that_cannot_build_for_one_kind_of_device_builds_for_the_other(caplog):
-    def prepare(runner):
-        runner.device = XEON if runner.node.name == "x" else runner.device
-
-    cluster = FakeCluster("a", "x", prepare=prepare)
+    cluster = FakeCluster("a", "x", prepare=mixed)
     build, own = cluster._built, {"a": "Zen 4", "x": "Xeon"}
 
     def built(request, avoided, at, node):
@@ -295,10 +281,7 @@ def test_a_busy_device_builds_nothing():
     cluster = FakeCluster("a", prepare=lambda runner: setattr(runner, "takes", 10.0))
     cluster.build_s = 8.0
     with measurer_on(cluster) as measurer:
-        for index in range(3):
-            measurer.submit(candidate(index))
-        found = {}
-        until(measurer, 3, found)
+        measured(measurer, 3)
     assert cluster.of("a").built == [0]  # the first: nothing else was there to do
 
 

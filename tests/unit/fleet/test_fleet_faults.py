@@ -8,6 +8,7 @@ from support.fake_cluster import (
     failing,
     measured,
     measurer_on,
+    submit,
     until,
 )
 
@@ -21,10 +22,8 @@ from autotune.measure.result import MeasureErrorNo
 def test_what_is_in_flight_at_a_loss_is_measured_elsewhere_and_nothing_twice(node):
     cluster = FakeCluster("a", "b")
     with measurer_on(cluster) as measurer:
-        for index in range(12):
-            measurer.submit(candidate(index))
-        found = {}
-        until(measurer, 4, found)
+        submit(measurer, range(12))
+        found = until(measurer, 4)
         before = all_measured(cluster)
         cluster.kill("b", node)
         until(measurer, 12, found)
@@ -49,8 +48,7 @@ def test_a_runner_that_hangs_is_replaced_and_its_candidate_measured_elsewhere(ca
 def test_nodes_that_vanish_and_join_all_the_time_lose_nothing():
     cluster = FakeCluster("n0", "n1")
     with measurer_on(cluster) as measurer:
-        for index in range(200):
-            measurer.submit(candidate(index))
+        submit(measurer, range(200))
         found = {}
         for round_ in range(2, 30):
             until(measurer, min(200, 7 * round_), found)
@@ -74,8 +72,7 @@ def test_failures_that_are_not_in_a_row_retire_nobody():
     cluster = FakeCluster("a", "b")
     with measurer_on(cluster) as measurer:
         found = {}
-        for index in range(40):
-            measurer.submit(candidate(index))
+        submit(measurer, range(40))
         for wanted in range(5, 40, 5):
             until(measurer, wanted, found)
             cluster.kill("b", node=False)
@@ -86,8 +83,7 @@ def test_failures_that_are_not_in_a_row_retire_nobody():
 def test_without_any_device_the_run_ends_with_the_reasons():
     cluster = FakeCluster("a", "b")
     with measurer_on(cluster) as measurer:
-        for index in range(8):
-            measurer.submit(candidate(index))
+        submit(measurer, range(8))
         measurer.next_result()
         cluster.kill("a")
         cluster.kill("b")
@@ -113,13 +109,11 @@ def test_nodes_that_vanish_while_runners_start_are_waited_for_while_others_join(
 def test_without_any_device_a_node_that_joins_soon_goes_on():
     cluster = FakeCluster("a")
     with measurer_on(cluster) as measurer:
-        for index in range(4):
-            measurer.submit(candidate(index))
+        submit(measurer, range(4))
         measurer.next_result()
         cluster.kill("a")
         cluster.join("b")
-        found = {}
-        until(measurer, 3, found)
+        until(measurer, 3)
 
 
 @pytest.mark.parametrize("names", ["a", "abcd"])

@@ -4,7 +4,6 @@ import logging
 
 import pytest
 from support.fake_cluster import (
-    XEON,
     FakeCluster,
     all_measured,
     candidate,
@@ -12,6 +11,8 @@ from support.fake_cluster import (
     fleet_on,
     measured,
     measurer_on,
+    mixed,
+    submit,
     until,
 )
 
@@ -110,8 +111,7 @@ def test_what_no_device_was_given_is_taken_back():
     cluster = FakeCluster("a")
     with measurer_on(cluster) as measurer:
         measurer.run(candidate(9))
-        for index in range(5):
-            measurer.submit(candidate(index))
+        submit(measurer, range(5))
         assert measurer.next_result()[0].config.index == 0
         assert [each.config.index for each in measurer.withdraw()] == [2, 3, 4]
         assert measurer.next_result()[0].config.index == 1
@@ -121,12 +121,8 @@ def test_what_no_device_was_given_is_taken_back():
 # -- which devices --------------------------------------------------------------------------------
 
 
-def _mixed(runner):
-    runner.device = XEON if runner.node.name == "x" else runner.device
-
-
 def test_only_the_kind_of_most_devices_measures_and_the_others_are_told(caplog):
-    cluster = FakeCluster("x", "a", "b", prepare=_mixed)
+    cluster = FakeCluster("x", "a", "b", prepare=mixed)
     with measurer_on(cluster) as measurer:
         measured(measurer, 6)
         assert measurer.device["name"] == "Zen 4"
@@ -136,7 +132,7 @@ def test_only_the_kind_of_most_devices_measures_and_the_others_are_told(caplog):
 
 @pytest.mark.parametrize(("wanted", "nodes"), [("xeon", {"x"}), ("any", {"x", "a"})])
 def test_devices_are_chosen_by_name_or_all_are(wanted, nodes):
-    cluster = FakeCluster("x", "a", prepare=_mixed)
+    cluster = FakeCluster("x", "a", prepare=mixed)
     with measurer_on(cluster, wanted) as measurer:
         found = measured(measurer, 4)
     assert {result.device["node"] for result in found.values()} == nodes
@@ -145,7 +141,7 @@ def test_devices_are_chosen_by_name_or_all_are(wanted, nodes):
 
 
 def test_times_of_one_kind_are_not_known_to_another():
-    cluster = FakeCluster("x", "a", prepare=_mixed)
+    cluster = FakeCluster("x", "a", prepare=mixed)
     with measurer_on(cluster, "any") as measurer:
         measured(measurer, 8)
     others = {f"{index:x}" for index in cluster.of("x").measured}
@@ -339,10 +335,8 @@ def test_a_loss_that_two_workloads_see_counts_once(monkeypatch):
             one.submit(candidate(index))
             other.submit(candidate(index))
         cluster.kill("b", node=False)
-        found = {}
-        until(one, 4, found)
-        found = {}
-        until(other, 4, found)
+        until(one, 4)
+        until(other, 4)
         assert one.width == other.width == 2
 
 

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 from support.fake_cluster import (
     STEADY,
-    XEON,
     FakeCluster,
     all_measured,
     candidate,
     measured,
     measurer_on,
+    mixed,
+    submit,
     until,
 )
 
@@ -185,7 +186,7 @@ def test_devices_of_other_kinds_are_no_peers():
 
     def prepare(runner):
         own(runner)
-        runner.device = XEON if runner.node.name == "x" else runner.device
+        mixed(runner)
 
     cluster.prepare = prepare
     with measurer_on(cluster, "any") as measurer:
@@ -211,8 +212,7 @@ def test_of_two_devices_the_slower_one_is_set_aside_also_if_one_joins_late(late,
         cluster.join("late")
         cluster.now += 10.0
         found = {}
-        for index in range(3, 20):
-            measurer.submit(candidate(index))
+        submit(measurer, range(3, 20))
         until(measurer, 17, found)
         assert [device.name for device in measurer._roster.ready] == [stays]
     assert sorted(found) == list(range(3, 20))
@@ -245,8 +245,7 @@ def test_what_a_device_is_at_when_a_faster_one_joins_is_measured_there():
         cluster.join("late")
         cluster.now += 10.0
         found = {}
-        for index in range(3, 12):
-            measurer.submit(candidate(index))
+        submit(measurer, range(3, 12))
         until(measurer, 9, found)
         assert [device.name for device in measurer._roster.ready] == ["late"]
     assert {found[index].device["node"] for index in range(6, 12)} == {"late"}

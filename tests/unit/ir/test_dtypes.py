@@ -188,13 +188,6 @@ def test_integer_division_rounds_down(dtype: str) -> None:
     assert computed("%", x, y).tolist() == [r for _, r in exact]
 
 
-@pytest.mark.parametrize("dtype", dtypes.SIGNED)
-def test_the_smallest_integer_by_minus_one_wraps(dtype: str) -> None:
-    least, minus_one = array(dtype, dtypes.min_value(dtype)), array(dtype, -1)
-    assert computed("//", least, minus_one) == least
-    assert computed("%", least, minus_one) == 0
-
-
 @pytest.mark.parametrize("dtype", dtypes.INTEGERS)
 @pytest.mark.parametrize("op", ["//", "%"])
 def test_division_by_zero_is_an_error(op: str, dtype: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.te_reference import Reference, random_array
+from support.gpu_cases import bound
+from support.te_reference import Reference, convolved, random_array
 from support.verify import verify
 
 from autotune import te
@@ -74,9 +75,7 @@ def reversed_in_shared(n: int, readers: int) -> tuple[Schedule, list[Tensor]]:
     copy = te.compute((n,), lambda i: A[i] + 0.0, name="S")
     B = te.compute((n,), lambda i: copy[n - 1 - i], name="B")
     s = te.create_schedule(B.op)
-    bx, tx = s[B].split(B.op.axis[0], factor=readers)
-    s[B].bind(bx, te.thread_axis("blockIdx.x"))
-    s[B].bind(tx, te.thread_axis("threadIdx.x"))
+    bx = bound(s[B], B.op.axis[0], readers)
     s[copy].set_scope("shared")
     s[copy].compute_at(s[B], bx)
     s[copy].bind(copy.op.axis[0], te.thread_axis("threadIdx.x"))
@@ -113,9 +112,7 @@ def test_a_stage_that_fewer_threads_compute_is_guarded() -> None:
     B = te.compute((16,), lambda i: twice[i % 4], name="B")
     s = te.create_schedule(B.op)
     s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
-    bx, tx = s[twice].split(twice.op.axis[0], factor=4)
-    s[twice].bind(bx, te.thread_axis("blockIdx.x"))
-    s[twice].bind(tx, te.thread_axis("threadIdx.x"))
+    bound(s[twice], twice.op.axis[0], 4)
     function = kernels_of(s, [A, B])
     one, two = split_kernels(function)
     assert [str(extent) for extent in (*one.block, *two.block)] == ["4", "1", "1", "16", "1", "1"]
@@ -148,13 +145,6 @@ def test_storage_of_a_kernel_does_not_reach_other_kernels(scope: str) -> None:
     s[S].set_scope(scope)
     with pytest.raises(LoweringError, match=f"'S' is in {scope} storage, which lasts as long as"):
         finalise_kernels(analyse(lower_schedule(s, [A, B])))
-
-
-def convolved(data: Any, weights: Any) -> Any:
-    border = weights.shape[-1] // 2
-    padded = np.pad(data, ((0, 0), (0, 0), (border, border), (border, border)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape[2:], (2, 3))
-    return np.einsum("nchwyx,fcyx->nfhw", windows, weights)
 
 
 @pytest.mark.parametrize(

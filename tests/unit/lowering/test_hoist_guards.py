@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from support.verify import verify
+from support.written_loops import changed, loop
 
 from autotune.ir import ops
-from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.ops import const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
@@ -17,23 +16,13 @@ DATA = Buffer("data", "int32", (const(24),))
 X, Y = Var("i"), Var("j")
 
 
-def loop(var: Var, extent: int, body: Stmt, kind: LoopKind = LoopKind.SERIAL) -> For:
-    return For(var, const(extent), kind, body, "threadIdx.x" if kind is LoopKind.THREAD else "")
-
-
 def store(index: Expr, value: int = 1) -> Store:
     return Store(OUT, index, const(value))
 
 
 def hoisted(body: Stmt) -> str:
     """Hoist, check that nothing else changes, and return the listing."""
-    function = verify(PrimFunc("f", (DATA, OUT), frozenset({OUT}), body))
-    after = verify(hoist_guards(function))
-    data = np.arange(24, dtype="int32") % 3
-    results = [np.zeros(24, "int32"), np.zeros(24, "int32")]
-    for form, out in zip((function, after), results, strict=True):
-        interpret(form, [data, out])
-    np.testing.assert_array_equal(*results)
+    after = changed(hoist_guards, body, (DATA, OUT), np.arange(24, dtype="int32") % 3)
     assert hoist_guards(after).body is after.body, "a second pass finds something"
     return str(after)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from support.agreement import assert_computes
-from support.verify import verify
+from support.written_loops import changed, conditions, loop
 
 from autotune import te
 from autotune.ir import ops
-from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.ops import const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, seq
@@ -22,29 +20,18 @@ OUT = Buffer("out", "int32", (const(672),))
 UNROLLED, VECTOR, PARALLEL = LoopKind.UNROLLED, LoopKind.VECTORIZED, LoopKind.PARALLEL
 
 
-def loop(var: Var, extent: int, body: Stmt, kind: LoopKind = LoopKind.SERIAL) -> For:
-    return For(var, const(extent), kind, body)
-
-
 def add(index: Expr) -> Store:
     return Store(OUT, index, ops.binary("+", Load(OUT, index), ops.convert(1)))
 
 
 def split(body: Stmt, finish: bool = False) -> PrimFunc:
     """Apply the pass, perhaps those after it; check that the same is computed."""
-    function = verify(PrimFunc("f", (OUT,), frozenset({OUT}), body))
-    after = verify(split_last_tiles(function))
-    if finish:
-        after = verify(shorten(partition(after)))
-    results = [np.zeros(672, "int32"), np.zeros(672, "int32")]
-    for form, out in zip((function, after), results, strict=True):
-        interpret(form, [out], {})
-    np.testing.assert_array_equal(*results)
-    return after
+    after = changed(split_last_tiles, body, (OUT,))
+    return changed(finished, after.body, (OUT,)) if finish else after
 
 
-def conditions(function: PrimFunc) -> list[str]:
-    return [str(stmt.condition) for stmt in walk(function.body) if isinstance(stmt, If)]
+def finished(function: PrimFunc) -> PrimFunc:
+    return shorten(partition(function))
 
 
 def rows_of_tiles(end: int, tiles: int = 7, kind: LoopKind = LoopKind.SERIAL) -> For:
@@ -110,17 +97,12 @@ def test_guards_that_leave_nothing_of_an_iteration_end_the_loop_before_it() -> N
     body = loop(
         Z, 2, loop(R, 3, loop(Y, 2, loop(V, 8, If(likely(at < 5), add(at)), VECTOR), UNROLLED))
     )
-    function = verify(PrimFunc("f", (OUT,), frozenset({OUT}), body))
-    after = verify(shorten(partition(function)))
+    after = changed(finished, body, (OUT,))
     assert conditions(after) == []
     assert [f"{s.var.name}<{s.extent}" for s in walk(after.body) if isinstance(s, For)] == [
         "r<3",
         "v<5",
     ]
-    results = [np.zeros(672, "int32"), np.zeros(672, "int32")]
-    for form, out in zip((function, after), results, strict=True):
-        interpret(form, [out], {})
-    np.testing.assert_array_equal(*results)
 
 
 # -- copies of a loop that are shorter than it ---------------------------------------------------

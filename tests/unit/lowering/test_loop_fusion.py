@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.verify import verify
+from support.written_loops import changed, loop
 
-from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store, seq
 from autotune.ir.visitor import walk
 from autotune.lowering.loop_fusion import fuse_loops
 
@@ -19,10 +18,6 @@ OUT = Buffer("out", "float32", (const(LENGTH),))
 ROW = Buffer("B", "float32", (const(LENGTH),))
 SUMS = Buffer("S", "float32", (const(LANES),))
 SERIAL, UNROLLED, VECTOR = LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.VECTORIZED
-
-
-def loop(var: Var, extent: int, body: Stmt, kind: LoopKind = SERIAL) -> For:
-    return For(var, const(extent), kind, body)
 
 
 def at(*terms: tuple[int, Expr]) -> Expr:
@@ -58,15 +53,9 @@ def loops_after(*stmts: Stmt) -> int:
     copied = loop(c, LANES, Store(OUT, c, Load(SUMS, c)), UNROLLED)
     first, *others = stmts
     body = Allocate(ROW, Allocate(SUMS, seq(first, zeros, *others, copied)))
-    function = verify(PrimFunc("f", (IN, OUT), frozenset({OUT}), body))
-    changed = verify(fuse_loops(function))
     data = np.random.default_rng(0).standard_normal(LENGTH).astype("float32")
-    results = [np.zeros(LENGTH, "float32") for _ in range(2)]
-    for form, out in zip((function, changed), results, strict=True):
-        interpret(form, [data, out])
-    np.testing.assert_array_equal(*results)
-    assert any(results[0])
-    return sum(isinstance(s, For) and s.kind is SERIAL for s in walk(changed.body))
+    after = changed(fuse_loops, body, (IN, OUT), data)
+    return sum(isinstance(s, For) and s.kind is SERIAL for s in walk(after.body))
 
 
 @pytest.mark.parametrize("length", [96, 100, 92, 97, 3])

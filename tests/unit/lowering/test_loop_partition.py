@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.agreement import assert_computes
 from support.verify import verify
+from support.written_loops import changed, conditions, loop
 
 from autotune import te
 from autotune.ir import ops
@@ -27,11 +28,6 @@ OUT = Buffer("out", "int32", (const(64),))
 VECTOR, UNROLLED, PARALLEL = LoopKind.VECTORIZED, LoopKind.UNROLLED, LoopKind.PARALLEL
 
 
-def loop(var: Var, extent: int | Expr, body: Stmt, kind: LoopKind = LoopKind.SERIAL) -> For:
-    tag = "threadIdx.x" if kind is LoopKind.THREAD else ""
-    return For(var, ops.convert(extent), kind, body, tag)
-
-
 def store(index: Expr, value: int | Expr = 1) -> Store:
     return Store(OUT, index, ops.binary("+", Load(OUT, index), ops.convert(value)))
 
@@ -39,14 +35,8 @@ def store(index: Expr, value: int | Expr = 1) -> Store:
 def split(body: Stmt, rule: Callable[[PrimFunc], PrimFunc] = partition) -> PrimFunc:
     """Partition, check that every size still computes the same, and return the function."""
     symbolic = any(N in _variables(stmt) for stmt in walk(body))
-    function = verify(PrimFunc("f", (OUT,), frozenset({OUT}), body, (N,) if symbolic else ()))
-    after = verify(rule(function))
-    for n in (0, 1, 5, 37, 48) if symbolic else (0,):
-        results = [np.zeros(64, "int32"), np.zeros(64, "int32")]
-        for form, out in zip((function, after), results, strict=True):
-            interpret(form, [out], {N: n} if symbolic else {})
-        np.testing.assert_array_equal(*results)
-    return after
+    sizes = [{N: n} for n in (0, 1, 5, 37, 48)] if symbolic else [{}]
+    return changed(rule, body, (OUT,), sizes=sizes)
 
 
 def _variables(stmt: Stmt) -> set[Var]:
@@ -59,10 +49,6 @@ def size(stmt: Stmt) -> int:
     return Sizes().of(stmt)
 
 
-def guards(function: PrimFunc) -> list[str]:
-    return [str(stmt.condition) for stmt in walk(function.body) if isinstance(stmt, If)]
-
-
 def loops(function: PrimFunc) -> list[str]:
     """Return variable and extent of each loop, in order."""
     return [f"{s.var.name}<{s.extent}" for s in walk(function.body) if isinstance(s, For)]
@@ -70,28 +56,28 @@ def loops(function: PrimFunc) -> list[str]:
 
 def test_a_guard_around_a_whole_body_shortens_its_loop_and_copies_nothing() -> None:
     after = split(loop(X, 6, If(likely(X < 4), store(X))))
-    assert (loops(after), guards(after)) == (["x<4"], [])
+    assert (loops(after), conditions(after)) == (["x<4"], [])
 
 
 def test_a_lower_bound_starts_the_loop_later() -> None:
     after = split(loop(X, 6, If(likely(X >= 2), store(X))))
-    assert (loops(after), guards(after)) == (["x<4"], [])
+    assert (loops(after), conditions(after)) == (["x<4"], [])
     assert "out[(x + 2)]" in str(after)
 
 
 def test_a_shortened_loop_may_be_parallel_and_depend_on_the_loops_around() -> None:
     inner = loop(Y, 4, If(likely(X * 4 + Y < 10), store(X * 4 + Y)), PARALLEL)
     after = split(loop(X, 3, inner))
-    assert (loops(after), guards(after)) == (["x<3", "y<min((10 - (x*4)), 4)"], [])
+    assert (loops(after), conditions(after)) == (["x<3", "y<min((10 - (x*4)), 4)"], [])
 
 
 def test_vectors_keep_their_length_and_the_loop_around_is_split_before_its_end() -> None:
     inner = loop(Y, 16, If(likely(X * 16 + Y < 37), store(X * 16 + Y)), VECTOR)
     after = split(loop(X, 3, inner))
     assert loops(after) == ["x<2", "y<16", "y<16"]
-    assert guards(after) == ["likely((y < 5))"]
+    assert conditions(after) == ["likely((y < 5))"]
     assert loops(shorten(after)) == ["x<2", "y<16", "y<5"]
-    assert guards(shorten(after)) == []
+    assert conditions(shorten(after)) == []
 
 
 def test_bounds_known_only_at_run_time_are_split_too() -> None:
@@ -99,7 +85,7 @@ def test_bounds_known_only_at_run_time_are_split_too() -> None:
     after = split(loop(X, (N + 7) // 8, inner))
     main, rest = (s for s in walk(after.body) if isinstance(s, For) and s.kind is not VECTOR)
     assert not any(isinstance(s, If) for s in walk(main.body))
-    assert len(guards(after)) == 1
+    assert len(conditions(after)) == 1
     assert str(main.extent) == "floordiv(n, 8)"
     assert rest.var is not main.var
 
@@ -118,7 +104,7 @@ def test_steps_written_out_are_a_short_loop_in_a_tail_whose_copy_would_be_too_la
     after = split(short_of_copies(monkeypatch, loop(X, (N + 3) // 4, inner)))
     main, rest = (s for s in walk(after.body) if isinstance(s, For) and s.var.name == "y")
     assert (main.kind, rest.kind) == (UNROLLED, LoopKind.SERIAL)
-    assert guards(after) == []
+    assert conditions(after) == []
 
 
 def test_steps_that_store_in_places_of_their_own_stay_written_out(
@@ -141,7 +127,7 @@ def test_lengths_known_only_at_run_time_are_split_by_their_bound() -> None:
 def test_what_only_runs_where_the_guard_holds_is_not_copied_for_the_rest() -> None:
     last = loop(Y, 4, If(likely(X * 4 + Y < 10), store(X * 4 + Y)))
     after = split(loop(X, 5, seq(If(likely(X < 3), store(X)), If(likely(X < 3), store(X)), last)))
-    assert guards(after) == []
+    assert conditions(after) == []
     assert loops(shorten(after)) == ["x<3", "y<min((10 - (x*4)), 4)"]
 
 
@@ -170,13 +156,13 @@ def test_a_parallel_loop_stays_one_and_its_body_tests_first() -> None:
     inner = loop(Y, 16, If(likely(X * 16 + Y < 37), store(X * 16 + Y)), VECTOR)
     after = split(loop(X, 3, inner, PARALLEL))
     assert loops(after) == ["x<3", "y<16", "y<16"]
-    assert guards(after) == ["likely(((x*16) <= 21))", "likely((((x*16) + y) < 37))"]
+    assert conditions(after) == ["likely(((x*16) <= 21))", "likely((((x*16) + y) < 37))"]
 
 
 def test_a_guard_on_parts_of_a_fused_loop_is_tested_before_the_loops_inside() -> None:
     inner = loop(Y, 4, If(likely(X % 3 * 4 + Y < 10), store(X % 3 * 4 + Y)), VECTOR)
     after = split(loop(X, 6, inner))
-    assert guards(after)[0] == "likely(((floormod(x, 3)*4) <= 6))"
+    assert conditions(after)[0] == "likely(((floormod(x, 3)*4) <= 6))"
     assert loops(after) == ["x<6", "y<4", "y<4"]
 
 
@@ -203,7 +189,7 @@ def test_the_main_part_of_several_guards_has_none_of_them() -> None:
     after = split(loop(X, 3, middle))
     first = next(s for s in walk(after.body) if isinstance(s, For) and s.kind is VECTOR)
     assert isinstance(first.body, Store)
-    assert guards(after) == ["likely((z < 3))"]
+    assert conditions(after) == ["likely((z < 3))"]
 
 
 def test_copies_stay_within_the_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +209,7 @@ def test_a_guard_on_threads_stays_where_some_threads_fail_it() -> None:
     guarded = If(likely(X * 4 + thread < 10), store(X * 4 + thread))
     after = split(loop(thread, 4, loop(X, 3, guarded), LoopKind.THREAD))
     assert loops(after) == ["threadIdx.x<4", "x<2"]
-    assert guards(after) == ["likely((threadIdx.x < 2))"]
+    assert conditions(after) == ["likely((threadIdx.x < 2))"]
 
 
 def test_a_loop_in_which_threads_share_memory_is_not_split_by_them() -> None:
@@ -277,7 +263,7 @@ def test_listings_and_features_are_of_the_loops_as_scheduled() -> None:
     s[B].vectorize(s[B].split(B.op.axis[0], factor=16)[1])
     analysed = analyse(lower_schedule(s, [A, B]))
     assert loops(analysed) == ["i.outer<3", "i.inner<16"]
-    assert len(guards(analysed)) == 1
+    assert len(conditions(analysed)) == 1
 
 
 def test_an_unrolled_loop_around_an_allocation_stays_one() -> None:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from support.guards import Guards
 from support.verify import verify
+from support.written_loops import changed, conditions, loop
 
 from autotune import te
 from autotune.ir import ops
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, KnobVar, Load, SizeVar, Var
 from autotune.ir.ops import const, likely
-from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt, Store, seq
-from autotune.ir.visitor import walk
+from autotune.ir.stmt import If, PrimFunc, Stmt, Store, seq
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.guards.prove_guards import Prover
 from autotune.lowering.nest.lower_schedule import lower_schedule
@@ -23,28 +23,14 @@ N = SizeVar("n")
 OUT = Buffer("out", "int32", (const(64),))
 
 
-def loop(var: Var, extent: int | Expr, body: Stmt) -> For:
-    return For(var, ops.convert(extent), LoopKind.SERIAL, body)
-
-
 def store(index: Expr, value: int | Expr = 1) -> Store:
     return Store(OUT, index, ops.binary("+", Load(OUT, index), ops.convert(value)))
 
 
 def proved(body: Stmt) -> PrimFunc:
     """Prove, check that every size still computes the same, and return the function."""
-    function = verify(PrimFunc("f", (OUT,), frozenset({OUT}), body, (N,)))
-    after = verify(function.with_body(Prover().stmt(body)))
-    for n in (0, 1, 7, 30):
-        results = [np.zeros(64, "int32"), np.zeros(64, "int32")]
-        for form, out in zip((function, after), results, strict=True):
-            interpret(form, [out], {N: n})
-        np.testing.assert_array_equal(*results)
-    return after
-
-
-def guards(function: PrimFunc) -> list[str]:
-    return [str(stmt.condition) for stmt in walk(function.body) if isinstance(stmt, If)]
+    sizes = [{N: n} for n in (0, 1, 7, 30)]
+    return changed(lambda f: f.with_body(Prover().stmt(f.body)), body, (OUT,), sizes=sizes)
 
 
 IMPLIED = {
@@ -61,39 +47,39 @@ IMPLIED = {
 @pytest.mark.parametrize(("known", "follows"), IMPLIED.values(), ids=IMPLIED)
 def test_a_guard_that_one_around_it_implies_vanishes(known: Expr, follows: Expr) -> None:
     after = proved(loop(X, 6, loop(Y, 4, If(likely(known), If(likely(follows), store(X * 4 + Y))))))
-    assert guards(after) == [str(likely(known))]
+    assert conditions(after) == [str(likely(known))]
 
 
 @pytest.mark.parametrize(("known", "follows"), IMPLIED.values(), ids=IMPLIED)
 def test_what_a_guard_implies_does_not_imply_the_guard(known: Expr, follows: Expr) -> None:
     after = proved(loop(X, 6, loop(Y, 4, If(follows, If(known, store(X * 4 + Y))))))
-    assert guards(after) == [str(follows), str(known)]
+    assert conditions(after) == [str(follows), str(known)]
 
 
 def test_two_guards_imply_a_third() -> None:
     inner = If(X < Y, If(Y * 2 < N, If(X * 2 + 2 < N, store(X * 4 + Y))))
-    assert guards(proved(loop(X, 8, loop(Y, 8, inner)))) == ["(x < y)", "((y*2) < n)"]
+    assert conditions(proved(loop(X, 8, loop(Y, 8, inner)))) == ["(x < y)", "((y*2) < n)"]
 
 
 def test_a_guard_that_cannot_hold_removes_what_it_guards() -> None:
     after = proved(loop(X, 6, If(X < 3, If(X > 4, store(X), store(X, 2)))))
     assert str(after).count("out[x] =") == 1
-    assert guards(after) == ["(x < 3)"]
+    assert conditions(after) == ["(x < 3)"]
 
 
 def test_the_other_branch_knows_the_opposite() -> None:
     after = proved(loop(X, 6, If(X < 3, store(X), If(X >= 2, store(X, 2)))))
-    assert guards(after) == ["(x < 3)"]
+    assert conditions(after) == ["(x < 3)"]
 
 
 def test_what_holds_in_a_branch_is_forgotten_after_it() -> None:
     after = proved(loop(X, 6, seq(If(X < 3, store(X)), If(X < 4, store(X, 2)))))
-    assert guards(after) == ["(x < 3)", "(x < 4)"]
+    assert conditions(after) == ["(x < 3)", "(x < 4)"]
 
 
 def test_the_end_of_a_loop_is_known_inside() -> None:
     after = proved(loop(X, ops.binary("min", N, const(8)), If(X < N, If(X < 8, store(X)))))
-    assert guards(after) == []
+    assert conditions(after) == []
 
 
 def test_a_loop_ends_at_the_smallest_bound_that_counts() -> None:
@@ -110,7 +96,7 @@ def test_choices_between_values_are_decided_too() -> None:
 
 def test_parts_of_a_condition_are_decided_one_by_one() -> None:
     after = proved(loop(X, 9, If(te.all(X >= 0, X < 5, X < 9), store(X))))
-    assert guards(after) == ["(x < 5)"]
+    assert conditions(after) == ["(x < 5)"]
 
 
 def test_a_part_that_a_later_part_implies_vanishes() -> None:
@@ -118,7 +104,7 @@ def test_a_part_that_a_later_part_implies_vanishes() -> None:
     weaker = te.all(X + Y < 7, N > X, X + Y < 9)
     value = ops.if_then_else(stronger, X, const(3))
     after = proved(loop(X, 6, loop(Y, 6, seq(If(weaker, store(X)), store(X * 6 + Y, value)))))
-    assert guards(after) == ["(((x + y) < 7) && (n > x))"]
+    assert conditions(after) == ["(((x + y) < 7) && (n > x))"]
     assert "if_then_else(((x + y) < 7), x, 3)" in str(after)
 
 
@@ -134,7 +120,7 @@ def test_memory_and_numbers_that_wrap_prove_nothing() -> None:
     element, wrapping = Load(OUT, X), ops.cast("int8", X * 100)
     for known, follows in ((element < 1, element < 2), (wrapping < 1, wrapping < 2)):
         body = loop(X, 6, If(known, seq(store(X, 5), If(follows, store(X)))))
-        assert guards(proved(body)) == [str(known), str(follows)]
+        assert conditions(proved(body)) == [str(known), str(follows)]
 
 
 def test_a_loop_without_iterations_or_statements_vanishes() -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.verify import verify
+from support.written_loops import changed, loop
 
-from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Load, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt, Store
+from autotune.ir.stmt import If, LoopKind, Stmt, Store
 from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
 
 OUT, IN = (Buffer(name, "int32", (const(40),)) for name in ("out", "in"))
@@ -20,16 +19,8 @@ BOUNDED = Load(IN, binary("min", ROW, const(30)))
 
 def without_bounds(body: Stmt, tiles: int) -> str:
     """Return the listing of loops without redundant bounds; checks that it computes the same."""
-    rows = For(R, const(4), LoopKind.UNROLLED, body)
-    loops = For(TILE, const(tiles), LoopKind.SERIAL, rows)
-    function = verify(PrimFunc("f", (IN, OUT), frozenset({OUT}), loops))
-    after = verify(drop_redundant_bounds(function))
-    given = np.arange(40, dtype="int32")
-    results = [np.zeros(40, "int32"), np.zeros(40, "int32")]
-    for form, out in zip((function, after), results, strict=True):
-        interpret(form, [given, out])
-    np.testing.assert_array_equal(*results)
-    return str(after)
+    loops = loop(TILE, tiles, loop(R, 4, body, LoopKind.UNROLLED))
+    return str(changed(drop_redundant_bounds, loops, (IN, OUT), np.arange(40, dtype="int32")))
 
 
 @pytest.mark.parametrize(("tiles", "kept"), [(7, False), (8, True)])

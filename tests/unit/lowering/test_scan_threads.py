@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cuda_compiler import needs_nvrtc
-from support.scans import ColumnSums, TwoStages, TwoStates
+from support.gpu_cases import bound
+from support.scans import ColumnSums, TwoStages, TwoStates, assert_sums
 from support.verify import verify
 
 import autotune
@@ -73,11 +74,8 @@ def test_column_sums_are_one_launch_with_the_steps_inside(sizes: Any, dtype: str
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 300), (7, 13), (3, 256), (2, 257)])
 def test_sizes_below_the_number_of_threads_and_primes(m: int, n: int) -> None:
-    x = whole((m, n))
     for sums in (ColumnSums().bind(), ColumnSums(m, n).bind()):
-        out = np.full_like(x, -7)
-        autotune.build(sums.s, sums.tensors, "cuda -on=cpu")(x, out)
-        np.testing.assert_array_equal(out, np.cumsum(x, axis=0, dtype=x.dtype))
+        assert_sums(sums.build("cuda -on=cpu"), whole((m, n)))
 
 
 @needs_nvrtc
@@ -111,9 +109,7 @@ def mirrored(factor: int) -> tuple[Any, list[Any]]:
     scan = te.scan(first, later, state, name="scan")
     s = te.create_schedule(scan.op)
     for part in (first, half, later):
-        outer, inner = s[part].split(part.op.axis[1], factor=factor)
-        s[part].bind(outer, te.thread_axis("blockIdx.x"))
-        s[part].bind(inner, te.thread_axis("threadIdx.x"))
+        bound(s[part], part.op.axis[1], factor)
     return s, [X, scan]
 
 
@@ -243,9 +239,7 @@ def test_why_blocks_may_share_is_said_where_they_need_not() -> None:
     later = te.compute((m, n), lambda t, i: half[t, i] + half[t - 1, i], name="later")
     s = te.create_schedule((scan := te.scan(first, later, state)).op)
     for part in (first, half, later):
-        outer, inner = s[part].split(part.op.axis[1], factor=8)
-        s[part].bind(outer, te.thread_axis("blockIdx.x"))
-        s[part].bind(inner, te.thread_axis("threadIdx.x"))
+        bound(s[part], part.op.axis[1], 8)
     with pytest.raises(LoweringError, match=r"that only a call knows.*give sizes as numbers"):
         kernels(s, [X, scan])
     X, state = te.placeholder((3, 4, 5), name="X"), te.placeholder((3, 4, 5), name="state")
@@ -261,9 +255,7 @@ def test_why_blocks_may_share_is_said_where_they_need_not() -> None:
 def test_blocks_of_other_widths_for_init_and_update_are_refused() -> None:
     sums = ColumnSums()
     for part, width in ((sums.init, 64), (sums.update, 32)):
-        xo, xi = sums.s[part].split(part.op.axis[1], factor=width)
-        sums.s[part].bind(xo, te.thread_axis("blockIdx.x"))
-        sums.s[part].bind(xi, te.thread_axis("threadIdx.x"))
+        bound(sums.s[part], part.op.axis[1], width)
     with pytest.raises(LoweringError, match="blocks share columns of 'scan'"):
         kernels(sums.s, sums.tensors)
 
@@ -279,28 +271,29 @@ def reversed_columns(n: Any) -> Any:
     return te.create_schedule(scan.op), [X, scan], init, update
 
 
+def assert_mixed(built: Any, x: Any) -> None:
+    """Check that each step has read the one before from right to left."""
+    want, got = x.copy(), np.empty_like(x)
+    for t in range(1, len(x)):
+        want[t] = want[t - 1, ::-1] + x[t]
+    built(x, got)
+    np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("n", [None, 24])
 def test_steps_that_read_other_columns_are_not_taken_apart(n: int | None) -> None:
     size = te.var("n") if n is None else n
-    x = whole((5, 24))
-    want = x.copy()
-    for t in range(1, 5):
-        want[t] = want[t - 1, ::-1] + x[t]
     s, tensors, *parts = reversed_columns(size)
     for part in parts:
         outer, inner = s[part].split(part.op.axis[1], factor=8)
         s[part].parallel(outer)
         s[part].vectorize(inner)
-    got = np.empty_like(x)
     built = autotune.build(s, tensors, "llvm")
-    built(x, got)
-    np.testing.assert_array_equal(got, want)
+    assert_mixed(built, whole((5, 24)))
     assert order(built.function).count("p") == 2  # that of the steps is inside their loop
     s, tensors, *parts = reversed_columns(size)
     for part in parts:
-        outer, inner = s[part].split(part.op.axis[1], factor=8)
-        s[part].bind(outer, te.thread_axis("blockIdx.x"))
-        s[part].bind(inner, te.thread_axis("threadIdx.x"))
+        bound(s[part], part.op.axis[1], 8)
     with pytest.raises(LoweringError, match="blocks share columns of 'scan'"):
         kernels(s, tensors)
 
@@ -312,14 +305,11 @@ def test_parallel_loops_go_around_the_steps_and_lanes_stay(sizes: Any) -> None:
         xo, xi = sums.s[part].split(part.op.axis[1], factor=16)
         sums.s[part].parallel(xo)
         sums.s[part].vectorize(sums.s[part].split(xi, factor=8)[1])
-    built = autotune.build(sums.s, sums.tensors, "llvm")
+    built = sums.build("llvm")
     assert order(built.function)[0] == "p"
     assert order(built.function).count("p") == 1
     assert not built.function.info.not_vectorized
-    x = whole((5, 70))
-    got = np.empty_like(x)
-    built(x, got)
-    np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=x.dtype))
+    assert_sums(built, whole((5, 70)))
 
 
 def steps_unrolled(s: te.Schedule, scan: Any, parts: Any) -> None:
@@ -335,24 +325,17 @@ def steps_unrolled(s: te.Schedule, scan: Any, parts: Any) -> None:
 def test_unrolled_steps_go_into_loops_over_columns_of_their_own(sizes: Any) -> None:
     sums = ColumnSums(*sizes)
     steps_unrolled(sums.s, sums.scan, (sums.init, sums.update))
-    built = autotune.build(sums.s, sums.tensors, "llvm")
+    built = sums.build("llvm")
     unrolled = [s for s in walk(built.function.body) if is_unrolled(s)]
     assert unrolled
     assert not any(isinstance(s, For) for loop in unrolled for s in walk(loop.body))
-    m, n = (9 if sizes[0] is None else sizes[0]), (30 if sizes[1] is None else sizes[1])
-    x = whole((m, n))
-    got = np.empty_like(x)
-    built(x, got)
-    np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=x.dtype))
+    assert_sums(built, whole((9, 30) if sizes[0] is None else sizes))
 
 
 def test_all_steps_of_any_number_may_be_unrolled() -> None:
     sums = ColumnSums()
     sums.s[sums.scan].unroll(sums.scan.op.scan_axis)
-    x = whole((6, 5))
-    got = np.empty_like(x)
-    autotune.build(sums.s, sums.tensors, "llvm")(x, got)
-    np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=x.dtype))
+    assert_sums(sums.build("llvm"), whole((6, 5)))
 
 
 def test_unrolled_steps_stay_around_columns_that_mix() -> None:
@@ -361,12 +344,7 @@ def test_unrolled_steps_stay_around_columns_that_mix() -> None:
     built = autotune.build(s, tensors, "llvm")
     unrolled = [s for s in walk(built.function.body) if is_unrolled(s)]
     assert any(isinstance(s, For) for loop in unrolled for s in walk(loop.body))
-    x = whole((7, 24))
-    want, got = x.copy(), np.empty_like(x)
-    for t in range(1, 7):
-        want[t] = want[t - 1, ::-1] + x[t]
-    built(x, got)
-    np.testing.assert_array_equal(got, want)
+    assert_mixed(built, whole((7, 24)))
 
 
 def is_unrolled(stmt: Any) -> bool:
@@ -387,9 +365,7 @@ def running_sums(sizes: tuple[Any, ...], bind: Callable[[Any, Any], None]) -> tu
 
 
 def in_threads(stage: Any, axis: Any) -> None:
-    block, thread = stage.split(axis, factor=8)
-    stage.bind(block, te.thread_axis("blockIdx.x"))
-    stage.bind(thread, te.thread_axis("threadIdx.x"))
+    bound(stage, axis, 8)
 
 
 @pytest.mark.parametrize(("ndim", "inner"), [(3, 3), (3, 1), (4, 2)])
@@ -404,10 +380,8 @@ def test_fused_columns_of_a_state_of_symbolic_sizes_are_shared_out_among_threads
         x = whole((4, inner, last, 3)[:ndim])
         assert_runs(s, tensors, [x], np.cumsum(x, axis=0))
     if ndim == 3:  # not contiguous: strides are arguments
-        x = whole((4, 5, inner)).transpose(0, 2, 1)
-        out = np.zeros_like(x)
-        autotune.build(s, tensors, "cuda -on=cpu")(x, out)
-        np.testing.assert_array_equal(out, np.cumsum(x, axis=0))
+        built = autotune.build(s, tensors, "cuda -on=cpu")
+        assert_sums(built, whole((4, 5, inner)).transpose(0, 2, 1))
 
 
 def test_fused_columns_of_a_state_of_symbolic_sizes_are_shared_out_among_cores() -> None:
@@ -416,10 +390,7 @@ def test_fused_columns_of_a_state_of_symbolic_sizes_are_shared_out_among_cores()
     built = autotune.build(s, tensors, "llvm")
     assert loops_of(built.function)[0].kind is LoopKind.PARALLEL
     for last in (1, 5, 7):
-        x = whole((4, 3, last))
-        out = np.zeros_like(x)
-        built(x, out)
-        np.testing.assert_array_equal(out, np.cumsum(x, axis=0))
+        assert_sums(built, whole((4, 3, last)))
 
 
 def loops_of(function: PrimFunc) -> list[For]:

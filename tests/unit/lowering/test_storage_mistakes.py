@@ -76,14 +76,6 @@ STORE = [
         f"storage_align on stage 'D': {NO_OUTPUT}",
     ),
     refused(
-        "align what a layout cuts in parts",
-        lambda p: [
-            p.sB.transform_layout(lambda i, j: (i // 4, j, i % 4)),
-            p.sB.storage_align(p.i, 8),
-        ],
-        "storage_align on stage 'B', axis 'i': its layout stores it in parts; align another one",
-    ),
-    refused(
         "lay an output out",
         lambda p: p.sD.transform_layout(lambda y, x: (x, y)),
         f"transform_layout on stage 'D': {NO_OUTPUT}",

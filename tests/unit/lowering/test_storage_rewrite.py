@@ -99,6 +99,16 @@ def test_several_dimensions_can_be_aligned() -> None:
     assert_right(function)
 
 
+def test_of_an_axis_that_is_stored_in_parts_the_first_part_is_aligned() -> None:
+    p = Blocks()
+    p.sB.transform_layout(lambda i, j, c: (i // 4, i % 4, j, c))
+    p.sB.storage_align(p.B.op.axis[0], 32, 1)
+    function = analysed(p.s, p.tensors)
+    assert "B[((((floordiv(i, 4)*129) + (floormod(i, 4)*30)) + (j*6)) + c)] = " in str(function)
+    assert allocated(function) == {"B": "387"}
+    assert_right(function)
+
+
 def test_a_region_is_padded_and_not_its_tensor() -> None:
     p = Blocks()
     p.sB.compute_at(p.sC, p.x)

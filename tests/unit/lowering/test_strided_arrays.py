@@ -10,7 +10,6 @@ from support.cuda_compiler import needs_nvrtc
 from support.fake_cuda import OnGpu, passed
 from support.scans import ColumnSums
 
-import autotune
 from autotune.builder import BuiltFunction
 from autotune.errors import ArgumentError
 
@@ -30,17 +29,13 @@ LAYOUTS = {
 def column_sums(request: Any) -> BuiltFunction:
     sums = ColumnSums()
     if request.param == "threads":
-        return autotune.build(*_of(sums.bind(16)), "cuda -on=cpu")
+        return sums.bind(16).build("cuda -on=cpu")
     if request.param != "plain":
         for part in (sums.init, sums.update):
             outer, inner = sums.s[part].split(part.op.axis[1], factor=8)
             sums.s[part].parallel(outer)
             sums.s[part].vectorize(inner)
-    return autotune.build(*_of(sums), "llvm")
-
-
-def _of(sums: ColumnSums) -> tuple[Any, Any]:
-    return sums.s, sums.tensors
+    return sums.build("llvm")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -58,7 +53,7 @@ def test_inputs_and_outputs_lie_as_they_like(column_sums: BuiltFunction, layout:
 
 
 def test_contiguous_arrays_take_a_version_of_unit_stride() -> None:
-    built = autotune.build(*_of(ColumnSums()), "llvm")
+    built = ColumnSums().build("llvm")
     built(BASE, np.empty_like(BASE))
     assert "_for_any_strides" not in vars(built)
     assert [size.name for size in built.function.sizes] == ["m", "n"]
@@ -85,13 +80,13 @@ MISTAKES = {
 @pytest.mark.parametrize("message", MISTAKES)
 def test_strides_that_no_loop_walks_are_refused(message: str) -> None:
     with pytest.raises(ArgumentError) as refused:
-        autotune.build(*_of(ColumnSums()), "llvm")(*MISTAKES[message])
+        ColumnSums().build("llvm")(*MISTAKES[message])
     assert str(refused.value) == f"main: {message}"
 
 
 @needs_nvrtc
 def test_gpus_get_strides_too(fake: Any) -> None:
-    built = autotune.build(*_of(ColumnSums().bind(32)), "cuda -arch=sm_90")
+    built = ColumnSums().bind(32).build("cuda -arch=sm_90")
     seen: list[list[bytes]] = []
     fake.on_launch = lambda table: seen.append(passed(table, [8] * 8))
     built(OnGpu(0x1000, (5, 40), strides=(400, 8)), OnGpu(0x3000, (5, 40)))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-from support.verify import verify
+from support.written_loops import changed, loop
 
-from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import cast, const, likely
-from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt, Store
+from autotune.ir.stmt import For, If, LoopKind, Stmt, Store
 from autotune.ir.visitor import free_vars, walk
 from autotune.lowering.gpu.whole_vectors import separate_whole_vectors
 
@@ -16,19 +14,9 @@ T, LANE, V = Var("threadIdx.x"), Var("lane"), Var("v")
 OUT = Buffer("out", "int32", (const(64),))
 
 
-def in_threads(body: Stmt) -> PrimFunc:
-    loop = For(T, const(8), LoopKind.THREAD, body, "threadIdx.x")
-    return verify(PrimFunc("f", (OUT,), frozenset({OUT}), loop))
-
-
 def separated(body: Stmt) -> list[Expr]:
     """Return the new conditions; the function computes the same."""
-    function = in_threads(body)
-    after = verify(separate_whole_vectors(function))
-    results = [np.zeros(64, "int32"), np.zeros(64, "int32")]
-    for form, out in zip((function, after), results, strict=True):
-        interpret(form, [out])
-    np.testing.assert_array_equal(*results)
+    after = changed(separate_whole_vectors, loop(T, 8, body, LoopKind.THREAD), (OUT,))
     found = [s for s in walk(after.body) if isinstance(s, If) and s.orelse is not None]
     for choice in found:
         assert not any(isinstance(s, If) for s in walk(choice.then))

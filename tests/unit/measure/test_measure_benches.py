@@ -37,9 +37,7 @@ QUICK = TimingPolicy(repeats=2, min_repeat_ms=0, budget_ms=AMPLE_MS)
 RACE = TimingPolicy(repeats=5, min_repeat_ms=0, budget_ms=AMPLE_MS, race=1.5)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def elementwise(function, reference):

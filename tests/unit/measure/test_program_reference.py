@@ -34,9 +34,7 @@ CASES = [(name, dtype) for name in COMPUTATIONS for dtype in FLOATS]
 SOME = every(5, CASES)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def made(name: str, dtype: str, fault: str = "") -> Task:

@@ -22,9 +22,7 @@ TARGET = Target("llvm", {"threads": "2"})
 MACHINE = Ceiling({"float32": 100e9}, 10e9)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def test_work_takes_as_long_as_its_operations_or_its_bytes_whichever_is_more():

@@ -7,32 +7,20 @@ import subprocess
 import sys
 
 import pytest
+from support.sample_records import made
 
-from records import Entry, Journal, Record, RecordError, RecordStore
+from records import Entry, Journal, RecordError, RecordStore
 from records.storage import claims
 
 WORKLOAD = {"template": "matmul", "args": {"n": 64}}
 
 
-def make(index, cost=1e-3):
-    return Record(
-        workload=WORKLOAD,
-        target="llvm",
-        config={"index": index, "values": {"k": index}},
-        costs_s=[cost],
-        seed=0,
-        timestamp=1.0,
-        fingerprints={"template": "aa"},
-    )
+def make(index):
+    return made(index, workload=WORKLOAD, device={}, fingerprints={"template": "aa"})
 
 
 def entry(index, template="aa"):
     return Entry.make(WORKLOAD, "llvm", {"k": index}, template, {})
-
-
-@pytest.fixture
-def store(tmp_path):
-    return RecordStore(tmp_path / "log.jsonl")
 
 
 @pytest.fixture

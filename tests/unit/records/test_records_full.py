@@ -9,22 +9,10 @@ import subprocess
 import sys
 
 import pytest
+from support.sample_records import made as make
 
 from records import Journal, Record, RecordError, RecordStore, RecordWarning
 from records.storage import files
-
-
-def make(index, text=""):
-    return Record(
-        workload={"template": "matmul", "args": {"n": 64}},
-        target="llvm",
-        config={"index": index, "values": {"k": index, "text": text}},
-        costs_s=[1e-3],
-        seed=0,
-        timestamp=1.0,
-        fingerprints={"template": "aa"},
-    )
-
 
 FILL = """
 import sys
@@ -118,14 +106,3 @@ def test_a_log_to_which_others_append_something_else_goes_on(tmp_path, grown):
     assert grown in found  # what is not ours stays
     lines = [line for line in found.splitlines() if line.startswith(b'{"schema"')]
     assert [Record.from_line(line).index for line in lines] == [0, 1, 2]
-
-
-def test_a_log_to_which_others_append_records_has_them_all(tmp_path):
-    store = RecordStore(tmp_path / "log.jsonl")
-    journal = Journal(store)
-    assert journal.add(make(0))
-    store.append([make(5), make(6)])
-    assert journal.add(make(1))
-    assert not journal.add(make(5))
-    assert [record.index for record in store.load()] == [0, 5, 6, 1]
-    journal.close()

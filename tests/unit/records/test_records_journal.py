@@ -4,25 +4,14 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
+from support.sample_records import made
 
-from records import Entry, Journal, Record, RecordStore, RecordWarning
+from records import Entry, Journal, RecordStore, RecordWarning
 
 
 def make(index, template="aa", cost=1e-3):
-    return Record(
-        workload={"template": "matmul", "args": {"n": 64}},
-        target="llvm",
-        config={"index": index, "values": {"k": index}},
-        costs_s=[cost],
-        seed=0,
-        timestamp=1.0,
-        fingerprints={"template": template},
-    )
-
-
-@pytest.fixture
-def store(tmp_path):
-    return RecordStore(tmp_path / "log.jsonl")
+    workload = {"template": "matmul", "args": {"n": 64}}
+    return made(index, cost, workload=workload, fingerprints={"template": template})
 
 
 def test_news_is_told_once_and_without_what_was_added_here(store):

@@ -12,22 +12,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.sample_records import made as make
 
-from records import Journal, Record, RecordError, RecordStore, RecordWarning
+from records import Journal, RecordError, RecordStore, RecordWarning
 from records.formats import read_any, stream_any
 from records.storage import append_only_log, files
 from records.storage.claims import Claims
-
-
-def make(index):
-    return Record(
-        workload={"template": "add", "args": {"n": 64}},
-        target="llvm",
-        config={"index": index, "values": {"k": index}},
-        costs_s=[1e-3],
-        seed=0,
-        timestamp=1.0,
-    )
 
 
 @pytest.fixture

@@ -4,20 +4,10 @@ import gzip
 import os
 
 import pytest
+from support.sample_records import made as make
 
-from records import Record, RecordError, RecordStore, RecordWarning, log_set
+from records import RecordError, RecordStore, RecordWarning, log_set
 from records.log_set import log_files, log_to_append, open_logs, stream_logs
-
-
-def make(index):
-    return Record(
-        workload={"template": "matmul", "args": {"n": 64}},
-        target="llvm",
-        config={"index": index, "values": {}},
-        costs_s=[1e-3],
-        seed=0,
-        timestamp=float(index),
-    )
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from records import NewerSchemaError, Record, RecordError
-from records.outline import Outline, outlines
+from records.outline import Outline
 from records.trial_lines import read_trial
 
 LINE = {
@@ -189,12 +189,6 @@ def test_damaged_lines_are_read_as_their_records_are(seed):
                 line += b"}"
     check(text_of(LINE))
     check(bytes(line))
-
-
-def test_lines_of_no_record_stay_in_their_place_among_outlines():
-    good = text_of(LINE)
-    found = list(outlines([good, b" \n", b"{", good, changed(WRONG["a newer schema"])]))
-    assert [type(one) for one in found] == [Outline, RecordError, Outline, NewerSchemaError]
 
 
 def test_what_lines_share_is_forgotten_before_it_fills_the_memory(monkeypatch):

@@ -2,18 +2,12 @@
 
 import os
 
-import pytest
-from support.made_records import CPU, made
+from support.sample_records import CPU, made
 
 from records import Entry, Journal, RecordStore
 from records.storage.shared_journal import SharedJournal
 
 MINE, OTHER = ({"template": "made", "args": {"n": n}} for n in (64, 128))
-
-
-@pytest.fixture
-def store(tmp_path):
-    return RecordStore(tmp_path / "log.jsonl")
 
 
 def of_other(index):

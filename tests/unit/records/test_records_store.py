@@ -12,26 +12,15 @@ import warnings
 
 import pytest
 from support.interrupts import interrupted_at_each_moment
+from support.sample_records import made
 
-from records import Journal, Record, RecordError, RecordStore, RecordWarning
+from records import Journal, RecordError, RecordStore, RecordWarning
 from records.storage import append_only_log as stores
 from records.storage import journal
 
 
 def make(index, note=""):
-    return Record(
-        workload={"template": "matmul", "args": {"n": 64}},
-        target="llvm",
-        config={"index": index, "values": {"note": note}},
-        costs_s=[1e-3],
-        seed=0,
-        timestamp=float(index),
-    )
-
-
-@pytest.fixture
-def store(tmp_path):
-    return RecordStore(tmp_path / "log.jsonl")
+    return made(index, config={"index": index, "values": {"note": note}})
 
 
 def indices(store):
@@ -302,30 +291,6 @@ def test_a_log_replaced_while_waiting_for_its_lock_is_opened_again(store, tmp_pa
     store.append([make(2)])
     assert indices(store) == [2]
     assert indices(RecordStore(moved)) == [1]
-
-
-def test_reading_and_querying_load_nothing_heavy():
-    code = (
-        "import sys, records, search_spaces\n"
-        "heavy = {'pandas', 'xgboost', 'optuna', 'autotune', 'pickle5'} & set(sys.modules)\n"
-        "print(sorted(heavy))\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
-    assert out.stdout.strip() == "[]"
-
-
-def test_lines_that_are_no_records_are_named_together_with_the_first_reason(tmp_path):
-    path = tmp_path / "log.jsonl"
-    path.write_text(f'{{"schema": 1}}\nxx\n{make(1).to_json_line()}\n')
-    with pytest.warns(RecordWarning) as caught:
-        assert RecordStore(path).load() == [make(1)]
-    (warning,) = caught
-    assert str(warning.message).startswith(
-        f"{path}: skipped 2 lines (number 1, 2) of no record: record without workload, "
-    )
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files left open

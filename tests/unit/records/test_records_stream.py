@@ -2,24 +2,13 @@
 
 import fcntl
 import gzip
-import json
 import os
 
 import pytest
+from support.sample_records import made as make
 
-from records import NewerSchemaError, Record, RecordError, RecordStore
-from records.formats import read_any, stream_any
-
-
-def make(index):
-    return Record(
-        workload={"template": "matmul", "args": {"n": 64}},
-        target="llvm",
-        config={"index": index, "values": {}},
-        costs_s=[1e-3],
-        seed=0,
-        timestamp=float(index),
-    )
+from records import NewerSchemaError, RecordError, RecordStore
+from records.formats import stream_any
 
 
 @pytest.fixture
@@ -64,13 +53,6 @@ def test_lines_that_are_no_records_are_skipped_and_told_once(store):
     assert [record.index for record in found] == [1, 2, 3, 5, 6]
 
 
-def test_records_may_come_after_many_lines_that_are_none(store):
-    store.path.write_bytes(b"[]\n" * 5000 + store.path.read_bytes())
-    with pytest.warns(match=r"skipped 5000 lines \(number 1, 2, 3, 4, 5, \.\.\.\)") as told:
-        assert [record.index for record in store.stream()] == list(range(8))
-    assert len(told) == 1
-
-
 def test_an_empty_file_streams_nothing_and_a_missing_one_is_an_error(tmp_path):
     (tmp_path / "empty").touch()
     assert list(stream_any(tmp_path / "empty")) == []
@@ -85,12 +67,3 @@ def test_a_newer_log_is_refused_as_such(tmp_path):
     with pytest.raises(RecordError, match="line 1: record of schema 99") as told:
         list(stream_any(tmp_path / "newer"))
     assert isinstance(told.value.__cause__, NewerSchemaError)
-
-
-def test_files_of_other_tools_stream_as_they_are_read(tmp_path):
-    cache = {"1": {"x": 1, "time": 2.0}, "2": {"x": 2, "time": "CompilationFailedConfig"}}
-    document = {"kernel_name": "k", "tune_params_keys": ["x"], "cache": cache}
-    path = tmp_path / "cache.json"
-    path.write_text(json.dumps(document))
-    assert list(stream_any(path)) == read_any(path)
-    assert [record.ok for record in stream_any(path)] == [True, False]

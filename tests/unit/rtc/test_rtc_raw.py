@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cuda_compiler import needs_nvrtc
+from support.fake_measurer import tune
 from support.host_cuda import compile_host, needs_host_compiler
 
 from autotune import rtc, te
@@ -23,7 +24,6 @@ from autotune.runtime.cuda.gpu_source import raw_source
 from autotune.task.task import Task, code_hash
 from autotune.template import Knobs, template
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.run.tuning_loop import tune
 from records import RecordStore
 
 EXAMPLE = f"{Path(__file__).parents[3] / 'examples' / 'raw_kernel.py'}:elementwise"

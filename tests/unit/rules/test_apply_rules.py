@@ -9,18 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.legal_configurations import TRIED
+from support.bare_computations import template_of
+from support.legal_configurations import assert_right, drawn, small_integers
 
-import autotune
-from autotune import rules, te, tile
+from autotune import te, tile
 from autotune.builder import BuiltFunction
 from autotune.operators.tile_template import arguments_of, tile_template
-from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.template import Template
 from autotune.tile.binding.bound_program import TensorType
-from autotune.trace.template_knobs import Knobs
 
 Made = tuple[list[te.Tensor], list[te.Tensor]]
 
@@ -52,15 +49,6 @@ def sums_down(m: int = 6, n: int = 40) -> Made:
     return [X], [te.compute((m, n), lambda i, j: S[i, j] * 2.0, name="Y")]
 
 
-def template_of(made: Callable[[], Made]) -> Template:
-    def instance(cfg: Knobs) -> Any:
-        inputs, outputs = made()
-        schedule = rules.schedule(cfg, outputs)
-        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
-
-    return Template("computation", "llvm", instance)
-
-
 REFERENCES: dict[Callable[[], Made], Callable[..., Any]] = {
     product: lambda a, b: np.maximum(a @ b, 0),
     row_maxima: lambda x: x - x.max(axis=1, keepdims=True),
@@ -71,14 +59,8 @@ REFERENCES: dict[Callable[[], Made], Callable[..., Any]] = {
 @pytest.mark.parametrize("made", REFERENCES, ids=lambda f: f.__name__)
 def test_every_configuration_computes_the_right_answer(made: Callable[[], Made]) -> None:
     task = Task(template_of(made), {}, Target("llvm"))
-    rng = np.random.default_rng(0)
-    inputs = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made()[0]]
-    expected = REFERENCES[made](*inputs)
-    for index in {task.default_index, *task.space.sample(TRIED, rng).tolist()}:
-        structure = task.concrete_structure(index)
-        out = np.full_like(expected, np.nan)
-        autotune.build(structure.schedule, list(structure.tensors))(*inputs, out)
-        np.testing.assert_array_equal(out, expected)
+    inputs = small_integers(made()[0])
+    assert_right(task, drawn(task), inputs, REFERENCES[made](*inputs))
 
 
 def sums_from_three(axis: int) -> Made:
@@ -127,34 +109,6 @@ def product_of_rows_found_in_a_table() -> Made:
     return [A, B, found], [C]
 
 
-@pytest.mark.parametrize("kind", ["llvm", "cuda -on=cpu"])
-@pytest.mark.parametrize(
-    ("made", "reference"),
-    [
-        (partial(sums_from_three, 1), lambda x: x[:, 3:].sum(axis=1)),
-        (partial(sums_from_three, 0), lambda x: x[3:].sum(axis=0)),
-        (product_from_three, lambda a, b: a[:, 3:] @ b[3:]),
-        (partial(product_of, 0, 9), lambda a, b: a @ b),
-        (partial(product_of, 9, 0), lambda a, b: a @ b),
-        (product_of_rows_found_in_a_table, lambda a, b, i: a[np.maximum(i, 0)] @ b),
-        (sums_of_no_rows, lambda a: np.empty((0, 10, 10), "float32")),
-    ],
-    ids=["rows", "columns", "product", "no rows", "no steps", "table", "nothing"],
-)
-def test_a_reduction_of_unusual_elements_is_right(
-    kind: str, made: Callable[[], Made], reference: Callable[..., Any]
-) -> None:
-    target = Target.of(kind)
-    task = Task(replace(template_of(made), target=target.kind), {}, target)
-    rng = np.random.default_rng(0)
-    inputs = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made()[0]]
-    expected = reference(*inputs)
-    for index in {task.default_index, *task.space.sample(TRIED, rng).tolist()}:
-        out = np.full_like(expected, np.nan)
-        BuiltFunction(task.final(index), task.target)(*inputs, out)
-        np.testing.assert_array_equal(out, expected)
-
-
 def diagonals() -> Made:
     """B[i, j] = A[j, j, i]."""
     A = te.placeholder((64, 64, 64), "float32", name="A")
@@ -179,28 +133,37 @@ def odd_rows(a: Any, order: Any) -> Any:
     return 2 * a[::-2][np.maximum(order, 0)]
 
 
+@pytest.mark.parametrize("kind", ["llvm", "cuda -on=cpu"])
 @pytest.mark.parametrize(
-    ("kind", "made", "reference"),
+    ("made", "reference"),
     [
-        ("llvm", diagonals, np.diagonal),
-        ("cuda -on=cpu", diagonals, np.diagonal),
-        ("llvm", rows_by_int64, lambda a, i: odd_rows(a, i).T),
-        ("cuda -on=cpu", rows_by_int64, lambda a, i: odd_rows(a, i).T),
-        ("llvm", sums_by_int64, lambda a, i: odd_rows(a, i).sum(axis=1)),
-        ("cuda -on=cpu", sums_by_int64, lambda a, i: odd_rows(a, i).sum(axis=1)),
+        (partial(sums_from_three, 1), lambda x: x[:, 3:].sum(axis=1)),
+        (partial(sums_from_three, 0), lambda x: x[3:].sum(axis=0)),
+        (product_from_three, lambda a, b: a[:, 3:] @ b[3:]),
+        (partial(product_of, 0, 9), lambda a, b: a @ b),
+        (partial(product_of, 9, 0), lambda a, b: a @ b),
+        (product_of_rows_found_in_a_table, lambda a, b, i: a[np.maximum(i, 0)] @ b),
+        (sums_of_no_rows, lambda a: np.empty((0, 10, 10), "float32")),
+        (diagonals, np.diagonal),
+        (rows_by_int64, lambda a, i: odd_rows(a, i).T),
+        (sums_by_int64, lambda a, i: odd_rows(a, i).sum(axis=1)),
     ],
-)
-def test_elements_in_an_unusual_order_are_right(
+    ids=[
+        "rows", "columns", "product", "no rows", "no steps", "table", "nothing", "diagonals",
+        "odd rows", "sums of odd rows",
+    ],
+)  # fmt: skip
+def test_unusual_elements_are_right(
     kind: str, made: Callable[[], Made], reference: Callable[..., Any]
 ) -> None:
     target = Target.of(kind)
     task = Task(replace(template_of(made), target=target.kind), {}, target)
-    rng = np.random.default_rng(0)
-    inputs = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made()[0]]
+    inputs = small_integers(made()[0])
     expected = reference(*inputs)
-    out = np.full(expected.shape, np.nan, "float32")
-    BuiltFunction(task.final_of({}), task.target)(*inputs, out)
-    np.testing.assert_array_equal(out, expected)
+    for index in drawn(task):
+        out = np.full(expected.shape, np.nan, "float32")
+        BuiltFunction(task.final(index), task.target)(*inputs, out)
+        np.testing.assert_array_equal(out, expected)
 
 
 def test_names_of_tensors_and_axes_do_not_change_the_space() -> None:

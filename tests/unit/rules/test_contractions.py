@@ -9,10 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
 import pytest
-from support.legal_configurations import TRIED, default_and_drawn
+from support.legal_configurations import TRIED, assert_right, default_and_drawn, small_integers
 from support.slow_cases import slow, slow_names
 
 import autotune
@@ -25,7 +24,6 @@ from autotune.template import Template
 from autotune.trace.template_knobs import Knobs
 
 Made = tuple[list[te.Tensor], list[te.Tensor], Callable[..., Any]]
-
 
 
 def product(m: int, n: int, k: int, how: str = "nn", dtype: str = "float32", b: int = 0) -> Made:
@@ -139,14 +137,9 @@ ALIKE = {
 @pytest.mark.parametrize("name", slow_names(ALIKE, COMPUTATIONS))
 def test_every_tile_of_a_contraction_computes_the_right_answer(name: str) -> None:
     made = COMPUTATIONS[name]
-    task, rng = task_of(made), np.random.default_rng(0)
-    inputs, (output,), expected = made()
-    arrays = [rng.integers(-3, 4, t.shape).astype(np.dtype(t.dtype)) for t in inputs]
-    for index in default_and_drawn(task, TRIED):
-        structure = task.concrete_structure(index)
-        out = np.full(output.shape, np.nan, output.dtype)
-        autotune.build(structure.schedule, list(structure.tensors))(*arrays, out)
-        np.testing.assert_array_equal(out, expected(*arrays), err_msg=str(task.space.config(index)))
+    task, (inputs, _, expected) = task_of(made), made()
+    arrays = small_integers(inputs)
+    assert_right(task, default_and_drawn(task, TRIED), arrays, expected(*arrays))
 
 
 def default_of(
@@ -195,17 +188,12 @@ def test_a_task_packs_what_it_alone_reads(
     ids=["rows", "transposed", "batches", "float16", "1x1"],
 )
 def test_panels_that_tasks_pack_are_right(made: Callable[[], Made]) -> None:
-    task, rng = task_of(made, (), "llvm -threads=2"), np.random.default_rng(0)
-    inputs, (output,), expected = made()
-    arrays = [rng.integers(-3, 4, t.shape).astype(np.dtype(t.dtype)) for t in inputs]
+    task, (inputs, _, expected) = task_of(made, (), "llvm -threads=2"), made()
+    arrays = small_integers(inputs)
     drawn = default_and_drawn(task, 12)
     packed = [index for index in drawn if attached_panels(task, index)]
     assert packed
-    for index in packed[:3]:
-        structure = task.concrete_structure(index)
-        out = np.full(output.shape, np.nan, output.dtype)
-        autotune.build(structure.schedule, list(structure.tensors), task.target)(*arrays, out)
-        np.testing.assert_array_equal(out, expected(*arrays), err_msg=str(task.space.config(index)))
+    assert_right(task, packed[:3], arrays, expected(*arrays))
 
 
 def test_contractions_without_knobs_of_blocks_are_packed_once_for_all_tasks() -> None:
@@ -292,14 +280,10 @@ def test_a_row_times_a_matrix_of_any_length_adds_eight_rows_at_a_time() -> None:
 
 def test_a_row_may_be_packed_for_a_transposed_matrix() -> None:
     made = partial(product, 1, 300, 290, "nt")
-    task, rng = task_of(made), np.random.default_rng(0)
-    inputs, _, expected = made()
-    arrays = [rng.integers(-3, 4, t.shape).astype("float32") for t in inputs]
+    task, (inputs, _, expected) = task_of(made), made()
+    arrays = small_integers(inputs)
     given = {**task.space.config(task.default_index).values, "pack": True}
-    structure = task.concrete_structure(task.space.index_of(given))
-    out = np.full((1, 300), np.nan, "float32")
-    autotune.build(structure.schedule, list(structure.tensors))(*arrays, out)
-    np.testing.assert_array_equal(out, expected(*arrays))
+    assert_right(task, [task.space.index_of(given)], arrays, expected(*arrays))
 
 
 @pytest.mark.parametrize("name", ["odd", slow("3x3"), slow("thin")])
@@ -428,9 +412,8 @@ def test_a_result_beyond_the_caches_is_right_wherever_its_rows_begin(
     n: int, how: str, dtype: str
 ) -> None:
     made = partial(product, 1031, n, 3, how, dtype)
-    task, rng = task_of(made), np.random.default_rng(0)
-    inputs, (output,), expected = made()
-    arrays = [rng.integers(-3, 4, t.shape).astype(np.dtype(t.dtype)) for t in inputs]
+    task, (inputs, (output,), expected) = task_of(made), made()
+    arrays = small_integers(inputs)
     config = task.space.config(task.default_index)
     given = {**config.values, "stream": True, "stores": "streamed"}
     structure = task.concrete_structure(task.space.index_of(given))

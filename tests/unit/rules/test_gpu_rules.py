@@ -5,56 +5,45 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from support.legal_configurations import TRIED
+from support import bare_computations
+from support.legal_configurations import assert_right, drawn, small_integers
 from support.slow_cases import slow
 
-import autotune
-from autotune import rules, te
+from autotune import te
 from autotune.codegen.cuda.cuda_source import emit
 from autotune.ir.expr import Call, Const, Expr, Load
 from autotune.ir.stmt import Allocate, For, If, LoopKind, Stmt, Store
 from autotune.ir.visitor import child_stmts, walk, walk_expr, written
 from autotune.lowering.gpu.finalise_kernels import split_kernels
-from autotune.rules.apply_rules import scheduled_outputs
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.template import Template
-from autotune.trace.template_knobs import Knobs
 
 Made = tuple[list[te.Tensor], list[te.Tensor]]
 TARGET = Target.of("cuda -arch=sm_90 -on=cpu")
+GPU = Target.of("cuda -arch=sm_90")
 
 
 def task_of(made: Callable[..., Made], *args: Any, target: Target = TARGET) -> Task:
     """Return the task of a computation, scheduled by rules."""
+    return bare_computations.task_of(partial(made, *args), target)
 
-    def instance(cfg: Knobs) -> Any:
-        inputs, outputs = made(*args)
-        schedule = rules.schedule(cfg, outputs)
-        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
 
-    return Task(Template("computation", "cuda", instance), {}, target)
+def text_of(made: Callable[..., Made], *args: Any) -> str:
+    """Return the source of the default configuration."""
+    return emit(task_of(made, *args, target=GPU).final_of({})).text
 
 
 def check(made: Callable[..., Made], expected: Callable[..., Any], *args: Any) -> None:
     """Compare the default configuration and random ones with exact results."""
-    task, rng = task_of(made, *args), np.random.default_rng(0)
-    inputs = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made(*args)[0]]
-    results = expected(*inputs)
-    results = results if isinstance(results, tuple) else (np.ascontiguousarray(results),)
-    for index in {task.default_index, *task.space.sample(TRIED, rng).tolist()}:
-        assert task.refusal(index) == ""
-        structure = task.concrete_structure(index)
-        outs = [np.full_like(r, 77) for r in results]
-        autotune.build(structure.schedule, list(structure.tensors), TARGET)(*inputs, *outs)
-        for out, result in zip(outs, results, strict=True):
-            np.testing.assert_allclose(
-                out, result, rtol=1e-5, atol=1e-5, err_msg=str(task.space.config(index).values)
-            )
+    task, inputs = task_of(made, *args), small_integers(made(*args)[0])
+    indices = drawn(task)
+    assert not any(map(task.refusal, indices))
+    assert_right(task, indices, inputs, expected(*inputs), tolerance=1e-5)
     assert task.untraceable == ""
 
 
@@ -181,7 +170,7 @@ def times(stmt: Stmt, what: Callable[[Expr], bool]) -> int:
 )
 def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]) -> None:
     check(softmax_of, softmax_expected, *shape)
-    task = task_of(softmax_of, *shape, target=Target.of("cuda -arch=sm_90"))
+    task = task_of(softmax_of, *shape, target=GPU)
     final = task.final_of({})
     text = emit(final).text
     kept = {b.name: b for s in walk(final.body) for b in written(s)}["X.own"]
@@ -193,8 +182,7 @@ def test_softmax_loads_rows_once_and_computes_powers_once(shape: tuple[int, int]
 
 
 def test_tiles_of_a_transpose_change_places_by_exclusive_or_and_move_in_vectors() -> None:
-    task = task_of(transposed, 16, 1 << 22, target=Target.of("cuda -arch=sm_90"))
-    text = emit(task.final_of({})).text
+    text = text_of(transposed, 16, 1 << 22)
     assert "bitwise_xor<int>(" in text
     assert text.count("pack<4>(&") >= 3  # to the tile, from the input, to the result
     assert "blockIdx.y" not in text  # there may be only 65,535
@@ -280,7 +268,7 @@ def test_sums_whose_results_are_few_are_split(
 def test_a_long_sum_occupies_all_multiprocessors(
     made: Callable[..., Made], shape: tuple[int, int]
 ) -> None:
-    task = task_of(made, *shape, target=Target.of("cuda -arch=sm_90"))
+    task = task_of(made, *shape, target=GPU)
     kernels = split_kernels(task.final_of({}))
     assert len(kernels) == 2
     assert math.prod(int(n.value) for n in kernels[0].grid if isinstance(n, Const)) >= 132
@@ -299,7 +287,7 @@ def test_a_long_sum_occupies_all_multiprocessors(
 def test_products_are_split_if_blocks_would_be_few_or_small(
     made: Callable[..., Made], shape: tuple[int, ...], parts: int
 ) -> None:
-    task = task_of(made, *shape, target=Target.of("cuda -arch=sm_90"))
+    task = task_of(made, *shape, target=GPU)
     assert task.space.config(task.space.default_index).values.get("parts", 1) == parts
     kernels = split_kernels(task.final_of({}))
     assert len(kernels) == 1 + (parts > 1)
@@ -308,8 +296,7 @@ def test_products_are_split_if_blocks_would_be_few_or_small(
 
 @pytest.mark.parametrize("side", [28, 57])
 def test_windows_are_loaded_in_whole_vectors_whatever_the_size_of_the_image(side: int) -> None:
-    task = task_of(windows, 64, 64, side, target=Target.of("cuda -arch=sm_90"))
-    loop = emit(task.final_of({})).text.partition("_k_o = 0")[2].partition("+=")[0]
+    loop = text_of(windows, 64, 64, side).partition("_k_o = 0")[2].partition("+=")[0]
     assert loop.count("pack<4>(&X[") == loop.count("pack<4>(&F[") == 1
     assert not re.search(r" [XF]\[", loop)
 
@@ -331,13 +318,12 @@ def test_what_is_computed_once_for_a_row_is_in_its_kernel() -> None:
         return d / np.sqrt((d * d).mean(axis=1, keepdims=True) + 1)
 
     check(normed, expected)
-    task = task_of(normed, target=Target.of("cuda -arch=sm_90"))
+    task = task_of(normed, target=GPU)
     assert len(split_kernels(task.final_of({}))) == 1
 
 
 def test_the_next_tiles_of_a_product_are_loaded_first_and_where_it_is_written() -> None:
-    task = task_of(product_of, 2048, 2048, 2048, target=Target.of("cuda -arch=sm_90"))
-    loop = emit(task.final_of({})).text.partition("for (int ")[2]
+    loop = text_of(product_of, 2048, 2048, 2048).partition("for (int ")[2]
     assert loop.count("load_here(pack<4>(&") >= 2
     assert loop.index("load_here(") < loop.index("+=")
 
@@ -389,8 +375,7 @@ def test_rows_of_any_length_move_in_whole_vectors_but_for_their_ends(
     made: Callable[..., Made], expected: Callable[..., Any], shape: tuple[int, ...], lanes: int
 ) -> None:
     check(made, expected, *shape)
-    task = task_of(made, *shape, target=Target.of("cuda -arch=sm_90"))
-    text = emit(task.final_of({})).text
+    text = text_of(made, *shape)
     assert f"pack<{lanes}>(&X[" in text
     assert made is row_sums or f"pack<{lanes}>(&Y[" in text
 
@@ -398,16 +383,14 @@ def test_rows_of_any_length_move_in_whole_vectors_but_for_their_ends(
 @pytest.mark.parametrize("shape", [(6, 3, 5, 15), slow(((5, 1, 15, 15),)), (3, 2, 3, 2)])
 def test_rows_of_several_axes_are_kept_in_registers(shape: tuple[int, ...]) -> None:
     check(image_softmax, image_softmax_expected, *shape)
-    task = task_of(image_softmax, *shape, target=Target.of("cuda -arch=sm_90"))
-    text = emit(task.final_of({})).text
+    text = text_of(image_softmax, *shape)
     assert "float X_own[" in text
     assert "__syncthreads" not in text
 
 
 def test_only_the_last_steps_of_a_sum_ask_whether_they_are_there() -> None:
     check(column_sums, lambda x: 2 * x.sum(axis=0), 1031, 40)
-    task = task_of(column_sums, 4097, 4097, target=Target.of("cuda -arch=sm_90"))
-    text = emit(task.final_of({})).text
+    text = text_of(column_sums, 4097, 4097)
     loop = text.partition("for (int k_o")[2].partition("}")[0]
     assert "+= X[" in loop
     assert "if (" not in loop

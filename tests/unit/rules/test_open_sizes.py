@@ -89,6 +89,16 @@ def test_threads_share_all_blocks_of_a_result_however_few_of_them_lie_along_one_
         assert math.prod(shared) >= 8
 
 
+def test_threads_share_all_loops_over_a_panel_though_guards_depend_on_the_outer_one():
+    likely = {"m": 300, "n": [512], "k": [512], "transpose_b": True}
+    task = Task(find_template("matmul", "llvm"), likely, "llvm -mcpu=x86-64-v3 -threads=2")
+    function = task.prepared_of(task.space.config(task.default_index).values).main
+    loops = [s for s in walk(function.body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
+    panel, *_ = loops
+    inside = [s for s in walk(panel.body) if any(s is loop for loop in loops)]
+    assert inside == [panel.body]
+
+
 def test_full_tiles_have_no_guards_though_only_calls_know_the_sizes():
     open_sizes = {name: [64] for name in "mnk"}
     task = Task(find_template("matmul", "llvm"), open_sizes, "llvm -mcpu=x86-64-v3 -threads=1")

@@ -5,24 +5,23 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from support.legal_configurations import TRIED
+from support import bare_computations
+from support.legal_configurations import assert_right, drawn, small_integers
 from support.slow_cases import slow, slow_if
 
 import autotune
-from autotune import rules, te
+from autotune import te
 from autotune.rules import streamed_stores
-from autotune.rules.apply_rules import scheduled_outputs
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.system import host
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.template import Template
-from autotune.trace.template_knobs import Knobs
 
 Made = tuple[list[te.Tensor], list[te.Tensor]]
 Array = npt.NDArray[Any]
@@ -156,12 +155,7 @@ CASES: list[tuple[Callable[..., Made], tuple[Any, ...], Callable[[Array], Any], 
 
 
 def task_of(made: Callable[..., Made], args: tuple[Any, ...], target: Target = HERE) -> Task:
-    def instance(cfg: Knobs) -> Any:
-        inputs, outputs = made(*args)
-        schedule = rules.schedule(cfg, outputs)
-        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
-
-    return Task(Template("computation", "llvm", instance), {}, target)
+    return bare_computations.task_of(partial(made, *args), target)
 
 
 @pytest.mark.parametrize(
@@ -173,14 +167,8 @@ def test_every_configuration_is_right_and_has_the_rules_knob(
     task = task_of(made, args)
     assert not task.untraceable
     assert any(name.startswith(knob) for name in task.space.column_names)
-    rng = np.random.default_rng(0)
-    (x,) = (rng.integers(-3, 4, t.shape).astype(t.dtype) for t in made(*args)[0])
-    expected = np.ascontiguousarray(reference(x))
-    for index in {task.default_index, *task.space.sample(TRIED, rng).tolist()}:
-        structure = task.concrete_structure(index)
-        out = np.zeros(expected.shape, expected.dtype)
-        autotune.build(structure.schedule, list(structure.tensors))(x, out)
-        np.testing.assert_array_equal(out, expected)
+    (x,) = small_integers(made(*args)[0])
+    assert_right(task, drawn(task), [x], reference(x))
 
 
 @pytest.mark.parametrize(
@@ -214,12 +202,8 @@ def test_a_nan_anywhere_in_a_row_is_its_maximum(place: int) -> None:
     x = np.linspace(-1, 1, 200, dtype="float32").reshape(2, 100)
     x[1, place] = np.nan
     task = task_of(row_extremes, (2, 100))
-    for index in task.space.sample(TRIED, np.random.default_rng(0)).tolist():
-        structure = task.concrete_structure(index)
-        most, least = np.zeros(2, "float32"), np.zeros(2, "float32")
-        autotune.build(structure.schedule, list(structure.tensors))(x, most, least)
-        np.testing.assert_array_equal(most, [x[0].max(), np.nan])
-        np.testing.assert_array_equal(least, [x[0].min(), np.nan])
+    extremes = ([x[0].max(), np.nan], [x[0].min(), np.nan])
+    assert_right(task, drawn(task), [x], tuple(np.array(e, "float32") for e in extremes))
 
 
 def test_a_transposed_tile_is_loaded_in_whole_rows() -> None:
@@ -369,6 +353,31 @@ def test_the_next_row_is_prefetched_once_while_the_exponentials_of_a_row_are_com
         np.testing.assert_allclose(y, want / want.sum(1, keepdims=True), rtol=1e-5)
 
 
-def test_a_row_that_is_read_once_is_not_prefetched() -> None:
-    task = task_of(row_sums, (20, 256))
+def test_the_rows_of_an_input_are_prefetched_if_any_of_its_readers_wants_it() -> None:
+    def twice(m: int, n: int) -> Made:
+        (X,), (Y,) = softmax(m, n)
+        return [X], [Y, *_normed(X)]
+
+    task = task_of(twice, (20, 256))
+    knobs = task.space.config(task.default_index).values
+    names = [name for name in knobs if name.startswith("prefetch_rows")]
+    assert len(names) == 2
+    for first, second in ((0, 0), (0, 1), (1, 0)):
+        chosen = {**knobs, names[0]: first, names[1]: second}
+        prefetches = task.prepared_of(chosen).main.info.prefetches
+        assert str(prefetches["X"].distance) == str(256 * max(first, second))
+
+
+def _normed(X: te.Tensor) -> list[te.Tensor]:
+    """Rows of X, each divided by its norm."""
+    n, r = X.shape[1], te.reduce_axis((0, X.shape[1]), name="s")
+    squares = te.compute(X.shape[:1], lambda i: te.sum(X[i, r] * X[i, r], axis=r), name="squares")
+    return [te.compute((*X.shape[:1], n), lambda i, j: X[i, j] / te.sqrt(squares[i]), name="N")]
+
+
+@pytest.mark.parametrize(("made", "columns"), [(row_sums, 256), (softmax, 127)])
+def test_a_row_that_is_read_once_or_short_is_not_prefetched(
+    made: Callable[..., Made], columns: int
+) -> None:
+    task = task_of(made, (20, columns))
     assert not any("prefetch" in name for name in task.space.config(task.default_index).values)

@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.legal_configurations import TRIED
+from support.bare_computations import template_of
+from support.legal_configurations import assert_right, drawn, small_integers
 from support.slow_cases import slow_if
 
-import autotune
-from autotune import rules, te
-from autotune.rules.apply_rules import scheduled_outputs
+from autotune import te
 from autotune.target import Target
 from autotune.task.task import Task
-from autotune.template import Template
-from autotune.trace.template_knobs import Knobs
 
 Made = tuple[list[te.Tensor], list[te.Tensor]]
 
@@ -319,15 +316,6 @@ REFERENCES: dict[Callable[[], Made], Callable[..., Any]] = {
 }
 
 
-def template_of(made: Callable[[], Made]) -> Template:
-    def instance(cfg: Knobs) -> Any:
-        inputs, outputs = made()
-        schedule = rules.schedule(cfg, outputs)
-        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
-
-    return Template("computation", "llvm", instance)
-
-
 #: Those that are much like another one.
 ALIKE = {
     product_of_sums, blocked_product_of_all, blocked_product_of_keys_last,
@@ -338,16 +326,8 @@ ALIKE = {
 @pytest.mark.parametrize("made", slow_if(ALIKE.__contains__, REFERENCES), ids=lambda f: f.__name__)
 def test_every_configuration_of_a_scan_is_right(made: Callable[[], Made]) -> None:
     task = Task(template_of(made), {}, Target("llvm"))
-    rng = np.random.default_rng(0)
-    inputs = [rng.integers(-1, 2, t.shape).astype(t.dtype) for t in made()[0]]
-    expected = REFERENCES[made](*inputs)
-    results = expected if isinstance(expected, tuple) else (expected,)
-    for index in {task.default_index, *task.space.sample(TRIED, rng).tolist()}:
-        structure = task.concrete_structure(index)
-        outs = [np.full_like(result, 99) for result in results]
-        autotune.build(structure.schedule, list(structure.tensors))(*inputs, *outs)
-        for out, result in zip(outs, results, strict=True):
-            np.testing.assert_array_equal(out, result)
+    inputs = small_integers(made()[0], most=1)
+    assert_right(task, drawn(task), inputs, REFERENCES[made](*inputs))
 
 
 @pytest.mark.parametrize(("units", "shared"), [(256, False), (1024, True)])

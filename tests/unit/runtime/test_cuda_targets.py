@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.gpu_cases import bound
 from support.rejections import rejections
 
 import autotune
@@ -87,9 +88,7 @@ def test_a_block_of_more_threads_than_a_gpu_has_is_refused() -> None:
     A = te.placeholder((4096,), name="A")
     B = te.compute((4096,), lambda i: A[i] + 1.0, name="B")
     s = te.create_schedule(B.op)
-    block, thread = s[B].split(s[B].op.axis[0], factor=2048)
-    s[B].bind(block, te.thread_axis("blockIdx.x"))
-    s[B].bind(thread, te.thread_axis("threadIdx.x"))
+    bound(s[B], s[B].op.axis[0], 2048)
     with pytest.raises(InstantiationError, match="a block has at most 1024 threads"):
         autotune.build(s, [A, B], "cuda -on=cpu")
 
@@ -115,20 +114,14 @@ def test_a_schedule_of_symbolic_size_runs_at_every_size() -> None:
         np.testing.assert_array_equal(result, 2 * values.T)
 
 
-def in_blocks(s: Schedule, *tensors: Tensor) -> None:
-    for tensor in tensors:
-        block, thread = s[tensor].split(tensor.op.axis[0], factor=64)
-        s[tensor].bind(block, te.thread_axis("blockIdx.x"))
-        s[tensor].bind(thread, te.thread_axis("threadIdx.x"))
-
-
 def test_two_kernels_of_sizes_that_are_chosen_between_are_built_for_both_targets() -> None:
     n, m = te.var("n"), te.var("m")
     A = te.placeholder((n,), name="A")
     B = te.compute((n,), lambda i: A[i] + 1, name="B")
     C = te.compute((m,), lambda i: B[i % 5] * 2, name="C")
     s = te.create_schedule(C.op)
-    in_blocks(s, B, C)
+    for tensor in (B, C):
+        bound(s[tensor], tensor.op.axis[0], 64)
     gpu, cpu = (autotune.build(s, [A, C], f"cuda{on}") for on in ("", " -on=cpu"))
     first, second = kernel_source(gpu.function).launches
     for length in (0, 1, 3, 64, 65, 1000):

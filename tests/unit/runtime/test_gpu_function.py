@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.cuda_compiler import needs_nvrtc
 from support.fake_cuda import OnGpu, passed
+from support.gpu_cases import bound
 
 import autotune
 from autotune import te
@@ -23,9 +24,7 @@ def doubled(threads: int = 64):
     A = te.placeholder((n,), "float32", name="A")
     B = te.compute((n,), lambda i: A[i] * 2.0, name="B")
     s = te.create_schedule(B.op)
-    block, thread = s[B].split(s[B].op.axis[0], factor=threads)
-    s[B].bind(block, te.thread_axis("blockIdx.x"))
-    s[B].bind(thread, te.thread_axis("threadIdx.x"))
+    bound(s[B], s[B].op.axis[0], threads)
     return s, [A, B]
 
 
@@ -36,9 +35,7 @@ def in_two_kernels():
     C = te.compute((100,), lambda i: B[i] * 2.0, name="C")
     s = te.create_schedule(C.op)
     for stage, op in ((s[B], B.op), (s[C], C.op)):
-        block, thread = stage.split(op.axis[0], factor=32)
-        stage.bind(block, te.thread_axis("blockIdx.x"))
-        stage.bind(thread, te.thread_axis("threadIdx.x"))
+        bound(stage, op.axis[0], 32)
     return s, [A, C]
 
 

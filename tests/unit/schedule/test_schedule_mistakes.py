@@ -92,7 +92,7 @@ SPLIT = [
         "split by a size of run time",
         lambda p: p.sD.split(p.y, factor=te.var("size") * 2),
         "split on stage 'D', axis 'y': the factor `(size*2)` depends on 'size', which is known "
-        "only when the program runs; give a number or a knob",
+        "only when the program runs; give a number, a knob, or te.max(1, ...)",
     ),
     refused(
         "split by another loop's variable",

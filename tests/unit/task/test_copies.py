@@ -13,7 +13,6 @@ from autotune.tuner.base import Tuner
 from autotune.tuner.run.events import End
 from autotune.tuner.run.trials import Trials
 from autotune.tuner.search.baselines import GridTuner
-from records import RecordStore
 
 N = 6
 
@@ -33,11 +32,6 @@ def shared_loop(cfg: Knobs):
 @pytest.fixture
 def task() -> Task:
     return Task(shared_loop, {}, "llvm")
-
-
-@pytest.fixture
-def store(tmp_path) -> RecordStore:
-    return RecordStore(tmp_path / "log.jsonl")
 
 
 class Reusing(FakeMeasurer):

@@ -420,3 +420,24 @@ def test_a_stage_of_the_cell_is_not_computed_a_step_ahead() -> None:
     cell.s[cell.sums].double_buffer()
     with pytest.raises(LoweringError, match="reads 'H', which is computed in the same loop"):
         autotune.lower(cell.s, cell.tensors)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_cells_that_read_cells_compute_the_present_step_in_parts_of_open_steps(parts: int) -> None:
+    m, n = te.var("m"), te.var("n")
+    X, state = te.placeholder((m, n), name="X"), te.placeholder((m, n), name="state")
+    init = te.compute((1, n), lambda _, i: X[0, i], name="init")
+    first = te.compute((m, n), lambda t, i: state[t - 1, i], name="first")
+    second = te.compute((m, n), lambda t, i: first[t, i] * 2, name="second")
+    update = te.compute((m, n), lambda t, i: first[t, i] + second[t, i] + X[t, i], name="update")
+    result = te.scan(init, update, state, inputs=[X])
+    s = te.create_schedule(result.op)
+    s[result].split(result.op.scan_axis, nparts=parts)
+    function = autotune.lower(s, [X, result])
+    for steps in (1, 2, 3, 7):
+        x, out = whole((steps, 4)), np.zeros((steps, 4), "float32")
+        interpret(function, [x, out])  # which refuses what is outside an array
+        want = x.copy()
+        for t in range(1, steps):
+            want[t] += 3 * want[t - 1]
+        np.testing.assert_array_equal(out, want)

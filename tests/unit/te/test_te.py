@@ -53,14 +53,6 @@ def test_operands_are_promoted_to_the_stronger_type(left: str, right: str, resul
     assert body(lambda i: y[i] + x[i]).dtype == result
 
 
-def test_a_bare_number_takes_the_type_of_the_other_operand() -> None:
-    for dtype in ("float32", "float64", "int64"):
-        x = A(dtype)
-        assert body(lambda i, x=x: x[i, 0] * 2 + 1).dtype == dtype
-    assert body(lambda i: A("float64")[i, 0] * 0.1).dtype == "float64"
-    assert body(lambda i: A("int32")[i, 0] * 0.5).dtype == "float32"
-
-
 def test_a_comparison_is_a_condition_and_equality_of_axes_is_written_equal() -> None:
     assert body(lambda i: te.select(i.equal(2), 1.0, 0.0)).children[0].dtype == "bool"
     assert body(lambda i: te.all(i >= 1, i < 3, A()[i, 0] > 0)).dtype == "bool"

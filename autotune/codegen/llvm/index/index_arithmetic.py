@@ -31,11 +31,9 @@ class Evaluator(Protocol):
 
     def value(self, expr: Expr) -> str:
         """Return the operand text of the value of `expr`."""
-        ...
 
     def load_lane(self, load: Load, lane: int) -> str:
         """Return the operand text of one lane of a load."""
-        ...
 
 
 @dataclass(eq=False, repr=False)

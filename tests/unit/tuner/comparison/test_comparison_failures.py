@@ -1,7 +1,17 @@
 """Finalists, rounds and measurers that fail in the final comparison, and interrupts."""
 
 import pytest
-from support.simulated_rounds import FASTER, LUCKY, TRUTH, Simulated, failure, logged_finals, run
+from support.simulated_rounds import (
+    ALIKE,
+    FASTER,
+    LUCKY,
+    TRUTH,
+    Simulated,
+    failing,
+    failure,
+    logged_finals,
+    run,
+)
 
 from autotune.errors import AutotuneError
 from autotune.measure.result import MeasureErrorNo
@@ -11,21 +21,13 @@ from autotune.tuner.run.finalists import MIN_ROUNDS
 
 
 def test_who_fails_in_a_screening_is_logged_and_the_others_go_on(task, store):
-    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
-
-    def spoil(number, found):
-        return found | {9: failure()} if 9 in found else found
-
-    found = run(task, store, Simulated(truth=alike | {17: 0.8e-3}, spoil=spoil))
+    found = run(task, store, Simulated(truth=ALIKE | {17: 0.8e-3}, spoil=failing(9)))
     assert found.best.index == 17
     assert [record.index for record in logged_finals(store) if not record.ok] == [9]
 
 
 def test_who_gives_a_wrong_answer_in_a_round_is_out_and_logged(task, store, caplog):
-    def spoil(number, found):
-        return found | {FASTER: failure()} if FASTER in found else found
-
-    found = run(task, store, Simulated(spoil=spoil))
+    found = run(task, store, Simulated(spoil=failing(FASTER)))
     assert found.best.index == 0
     failed = [record for record in logged_finals(store) if not record.ok]
     assert [(r.index, r.error["code"]) for r in failed] == [(FASTER, "WRONG_ANSWER")]
@@ -33,19 +35,13 @@ def test_who_gives_a_wrong_answer_in_a_round_is_out_and_logged(task, store, capl
 
 
 def test_without_its_default_a_comparison_still_has_a_winner(task, store):
-    def spoil(number, found):
-        return found | {0: failure(MeasureErrorNo.RUN_TIMEOUT)} if 0 in found else found
-
-    found = run(task, store, Simulated(spoil=spoil))
+    found = run(task, store, Simulated(spoil=failing(0, MeasureErrorNo.RUN_TIMEOUT)))
     assert found.best.index == FASTER
     assert found.best.final["over_default"] is None
 
 
 def test_a_lucky_trial_that_fails_beside_the_default_is_not_built(task, store):
-    def spoil(number, found):
-        return found | {LUCKY: failure()} if LUCKY in found else found
-
-    found = run(task, store, Simulated(pace_s=10.0, spoil=spoil), 2)
+    found = run(task, store, Simulated(pace_s=10.0, spoil=failing(LUCKY)), 2)
     assert found.best.index == 0
     assert choose(task, store.load()).config.index == 0
     (failed,) = logged_finals(store)
@@ -67,10 +63,7 @@ def test_where_all_finalists_fail_the_run_still_ends(task, store):
 def test_a_rival_that_fails_leaves_what_an_earlier_run_has_chosen(task, store):
     first = run(task, store, Simulated(), 20)
 
-    def spoil(number, found):
-        return found | {25: failure()} if 25 in found else found
-
-    measurer = Simulated(truth=TRUTH | {25: 0.7e-3}, spoil=spoil)
+    measurer = Simulated(truth=TRUTH | {25: 0.7e-3}, spoil=failing(25))
     found = run(task, store, measurer, 29)
     assert len(measurer.rounds) == 1  # the others were compared before
     assert choose(task, store.load()).record == found.best == first.best

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from support.simulated_rounds import FASTER, Simulated, failure, logged_finals, run
+from support.simulated_rounds import FASTER, Simulated, failing, logged_finals, run
 
 
 class OnDevices(Simulated):
@@ -65,8 +65,5 @@ def test_records_of_rounds_on_one_device_name_it_once(task, store):
 
 
 def test_who_fails_on_one_of_several_devices_is_out(task, store):
-    def spoil(number, costs):
-        return {**costs, FASTER: failure()} if FASTER in costs else costs
-
-    found = run(task, store, OnDevices({"a": 1.0, "b": 1.0}, spoil=spoil))
+    found = run(task, store, OnDevices({"a": 1.0, "b": 1.0}, spoil=failing(FASTER)))
     assert found.best.index != FASTER

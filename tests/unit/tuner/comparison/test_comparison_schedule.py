@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from support.simulated_rounds import FASTER, LUCKY, TRUTH, Simulated, logged_finals, run
+from support.simulated_rounds import ALIKE, FASTER, LUCKY, TRUTH, Simulated, logged_finals, run
 
 from autotune.builder import build_task
 from autotune.measure.result import MeasureResult
@@ -62,8 +62,7 @@ def test_a_default_that_nobody_beats_is_the_result(task, store):
 
 
 def test_many_are_screened_first_and_few_take_part_in_rounds(task, store):
-    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
-    events, measurer = [], Simulated(truth=alike | {17: 0.8e-3})
+    events, measurer = [], Simulated(truth=ALIKE | {17: 0.8e-3})
     found = run(task, store, measurer, events=events)
     screenings, rounds = measurer.rounds[:2], measurer.rounds[2:]
     many, fewer = (indices for indices, _, _ in screenings)
@@ -85,8 +84,7 @@ def test_a_screening_leaves_the_time_that_rounds_need(task, store):
             self.now += 0.012 * len(configs) if fresh else 0.0  # longer than was assumed
             return super().compare(configs, seconds, seed, fresh, check)
 
-    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
-    measurer = Slowly(0.05, truth=alike | {17: 0.8e-3}, pace_s=0.15)
+    measurer = Slowly(0.05, truth=ALIKE | {17: 0.8e-3}, pace_s=0.15)
     found = run(task, store, measurer)
     assert len(measurer.rounds[0][0]) > 4 * FEW
     assert len(measurer.rounds[1][0]) == FEW + 1  # one pass only
@@ -106,8 +104,7 @@ def test_laying_out_constants_for_finalists_counts_as_time(task, store):
             return super().compare(configs, seconds, seed, fresh, check)
 
     large = task.with_args({"n": 1 << 25}).with_constant((0,))  # 128 MiB
-    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
-    measurer = LayingOut(truth=alike | {0: 1.25e-3})
+    measurer = LayingOut(truth=ALIKE | {0: 1.25e-3})
     found = run(large, store, measurer)
     assert found.no_finals == ""
     assert not found.best.is_trial
@@ -190,8 +187,7 @@ def test_a_wide_range_has_more_rounds_while_there_is_time(task, store):
 
 
 def test_a_screening_takes_at_most_half_of_the_time(task, store):
-    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
-    measurer = Simulated(0.1, truth=alike, pace_s=0.3)
+    measurer = Simulated(0.1, truth=ALIKE, pace_s=0.3)
     begun = []
     measurer.spoil = lambda number, found: begun.append((len(found), measurer.now)) or found
     run(task, store, measurer)

@@ -66,10 +66,15 @@ def slower(recorded_best, seconds):
     return recording(best=recorded_best, seconds=lambda _: seconds)
 
 
-def test_kinds_are_measured_at_the_same_time_each_with_its_own_winner(tmp_path):
-    run = Run(tmp_path)
+def two_kinds(path, limits=None):
+    run = Run(path, limits)
     run.add(FAST, slower(17, 1.0))
     run.add(SLOW, slower(30, 2.0))
+    return run
+
+
+def test_kinds_are_measured_at_the_same_time_each_with_its_own_winner(tmp_path):
+    run = two_kinds(tmp_path)
     fast, slow = run.run()
     assert (fast.best.index, slow.best.index) == (17, 30)
     assert (fast.best.device["name"], slow.best.device["name"]) == (FAST, SLOW)
@@ -79,9 +84,7 @@ def test_kinds_are_measured_at_the_same_time_each_with_its_own_winner(tmp_path):
 
 
 def test_records_name_kind_and_node_and_no_configuration_comes_twice(tmp_path):
-    run = Run(tmp_path)
-    run.add(FAST, slower(17, 1.0))
-    run.add(SLOW, slower(30, 2.0))
+    run = two_kinds(tmp_path)
     run.run()
     for name in (FAST, SLOW):
         own = run.records(name)
@@ -92,9 +95,7 @@ def test_records_name_kind_and_node_and_no_configuration_comes_twice(tmp_path):
 
 def test_a_run_goes_on_from_the_log_of_each_kind_without_a_line_about_the_other(tmp_path, caplog):
     for trials, new in ((10, 10), (24, 14)):
-        run = Run(tmp_path, Limits(trials))
-        run.add(FAST, slower(17, 1.0))
-        run.add(SLOW, slower(30, 2.0))
+        run = two_kinds(tmp_path, Limits(trials))
         summaries = run.run()
         assert [summary.trials for summary in summaries] == [trials, trials]
         assert [summary.measured for summary in summaries] == [new, new]
@@ -165,9 +166,7 @@ def test_the_only_kind_that_vanishes_ends_the_run(tmp_path):
 
 
 def test_all_searches_end_when_the_time_is_over(tmp_path):
-    run = Run(tmp_path)
-    run.add(FAST, slower(17, 1.0))
-    run.add(SLOW, slower(30, 2.0))
+    run = two_kinds(tmp_path)
     summaries = run.run(seconds=10.0)
     assert [summary.ended for summary in summaries] == [End.TIME, End.TIME]
     assert all(summary.trials < 40 for summary in summaries)
@@ -186,9 +185,7 @@ def test_the_time_left_is_that_of_the_kind_that_takes_longest(tmp_path):
 
 
 def test_an_interrupt_ends_all_searches_and_keeps_what_is_logged(tmp_path):
-    run = Run(tmp_path)
-    run.add(FAST, slower(17, 1.0))
-    run.add(SLOW, slower(30, 2.0))
+    run = two_kinds(tmp_path)
     pass_time = run.clock._wait_any
 
     def interrupted(tickets, seconds):
@@ -201,9 +198,7 @@ def test_an_interrupt_ends_all_searches_and_keeps_what_is_logged(tmp_path):
         run.run()
     assert len(run.records(FAST)) > 10
     assert len(run.records(SLOW)) > 5
-    again = Run(tmp_path)  # nothing is claimed any more
-    again.add(FAST, slower(17, 1.0))
-    again.add(SLOW, slower(30, 2.0))
+    again = two_kinds(tmp_path)  # nothing is claimed any more
     assert [summary.trials for summary in again.run()] == [40, 40]
 
 

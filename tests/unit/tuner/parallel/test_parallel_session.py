@@ -24,11 +24,6 @@ from autotune.tuner.search.baselines import GridTuner
 from records import RecordStore
 
 
-@pytest.fixture
-def store(tmp_path):
-    return RecordStore(tmp_path / "log.jsonl")
-
-
 def indices(store):
     return [record.index for record in store.load()]
 
