@@ -6,6 +6,7 @@ import codecs
 import json
 import re
 import sys
+from collections.abc import Iterable
 
 import orjson
 
@@ -32,6 +33,17 @@ def parse_plain(line: bytes) -> object | None:
     except orjson.JSONDecodeError:
         return None
     return found
+
+
+def has_rounded(*values: object) -> bool:
+    """Whether values of `parse_plain` may have lost digits: integers beyond 64 bits are floats."""
+    for value in values:
+        if type(value) is float and abs(value) >= 2**63:
+            return True
+        inside = value.values() if isinstance(value, dict) else value
+        if isinstance(inside, Iterable) and not isinstance(inside, str) and has_rounded(*inside):
+            return True
+    return False
 
 
 def may_have_long_integer(line: bytes) -> bool:

@@ -58,7 +58,7 @@ def _files_at(given: str | os.PathLike[str]) -> list[Path]:
     if not os.fspath(given):
         raise RecordError("the path of a log is empty: give a file or a folder of logs")
     ships = given == PRETUNED
-    path = _shipped() if ships else Path(given)
+    path = shipped_folder() if ships else Path(given)
     try:
         if not path.is_dir():
             path.stat()
@@ -78,7 +78,8 @@ def _files_at(given: str | os.PathLike[str]) -> list[Path]:
     return inside
 
 
-def _shipped() -> Path:
+def shipped_folder() -> Path:
+    """Return the folder of the records that ship."""
     return Path(__file__).parent / PRETUNED
 
 
@@ -107,7 +108,7 @@ def open_logs(paths: Paths) -> RecordSource:
     RecordError if a log cannot be read, or is a file of another tool.
     """
     given = _listed(paths)
-    if PRETUNED in given and not any(map(_is_log, _shipped().glob("*"))):
+    if PRETUNED in given and not any(map(_is_log, shipped_folder().glob("*"))):
         _log.warning(_NONE_SHIPS)
         warn(_NONE_SHIPS, RecordWarning)
         given = [path for path in given if path != PRETUNED]

@@ -11,11 +11,11 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, cast
 
-from records.json_lines import parse_json, parse_plain
+from records.json_lines import has_rounded, parse_json, parse_plain
 from records.record_checks import MAX_S as MAX_S
 from records.record_checks import MIN_S as MIN_S
 from records.record_checks import check, read_number, short
@@ -196,7 +196,7 @@ class Record:
         ValueError or RecursionError if the line is no JSON.
         """
         data = parse_plain(line)
-        if isinstance(data, dict) and not _has_rounded(data.get("workload"), data.get("config")):
+        if isinstance(data, dict) and not has_rounded(data.get("workload"), data.get("config")):
             with contextlib.suppress(RecordError):  # the slow way says what is wrong
                 return cls._of_plain(data)
         return cls.from_json(parse_json(line))
@@ -214,17 +214,6 @@ class Record:
         if record.costs_s is not None:
             object.__setattr__(record, "costs_s", tuple(map(float, record.costs_s)))
         return record
-
-
-def _has_rounded(*values: object) -> bool:
-    """Whether an integer beyond 64 bits may be among plain values: orjson makes a float of it."""
-    for value in values:
-        if type(value) is float and abs(value) >= 2**63:
-            return True
-        inside = value.values() if isinstance(value, dict) else value
-        if isinstance(inside, Iterable) and not isinstance(inside, str) and _has_rounded(*inside):
-            return True
-    return False
 
 
 _FIELDS = fields(Record)

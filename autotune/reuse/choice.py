@@ -233,7 +233,7 @@ class _Search:
             of = named_devices((group.device for group in groups), self._here)
             self._notify(
                 f"{_records(groups, workload)} from other devices ({of}) and not used: "
-                f"reuse {str(least)!r} admits {'it' if _count(groups) == 1 else 'them'}"
+                f"reuse {str(least)!r} admits such devices"
             )
         outdated: dict[str, list[RecordGroup]] = {}
         passed = Counter[tuple[bool, str]]()  # By whether they are of this shape, and why.

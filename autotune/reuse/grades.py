@@ -169,6 +169,27 @@ def device_text(device: Mapping[str, Any], beside: Mapping[str, Any] | None = No
     return ", ".join(words)
 
 
+def told_apart(devices: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return devices in a few words each, those that would read the same with all that differs."""
+    given = list(devices)
+    alike: dict[str, list[Mapping[str, Any]]] = {}
+    for device in given:
+        known = alike.setdefault(device_text(device), [])
+        if device not in known:
+            known.append(device)
+
+    def text_of(device: Mapping[str, Any]) -> str:
+        text = device_text(device)
+        differing = (
+            f"{key} {value}"
+            for key, value in device.items()
+            if any(other.get(key) != value for other in alike[text])
+        )
+        return ", ".join([text, *differing])
+
+    return [*map(text_of, given)]
+
+
 def named_devices(devices: Iterable[Mapping[str, Any]], here: Mapping[str, Any]) -> str:
     """Return a text with some recorded devices, each once, and how they differ from `here`."""
     return named(device_text(device, here) for device in devices)

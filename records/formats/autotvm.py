@@ -31,7 +31,8 @@ _CODES = (
     "RUN_TIMEOUT",
     "UNKNOWN",
 )
-_FAILED_S = 1e9  # What AutoTVM writes as the cost of a failure.
+FAILED_S = 1e9  # What AutoTVM writes as the cost of a failure.
+_NO_VERSION = "unknown"  # What is written for the version of TVM where none is known.
 _NO_MESSAGE = "AutoTVM keeps no message"
 
 # Kinds of knobs: split, reorder, annotate, other.
@@ -97,7 +98,8 @@ def _record(entry: Mapping[str, Any]) -> Record:
     # Version 0.2 has the variant of a template in its name, "conv2d_nchw_winograd.cuda".
     name = str(name) if variant in (None, "", "direct") else f"{name}.{variant}"
     costs, error_number, all_s, timestamp = result[:4]
-    version = entry.get("tvm_version")
+    version = entry.get("tvm_version", _NO_VERSION)
+    known = isinstance(version, str) and version != _NO_VERSION
     expect("the error number", error_number, int)
     return Record(
         workload={"template": name, "args": _named_arguments(args, kwargs)},
@@ -106,7 +108,7 @@ def _record(entry: Mapping[str, Any]) -> Record:
         seed=0,
         timestamp=as_number(timestamp, "the time stamp"),
         run_s=as_number(all_s, "the time in all"),
-        versions={"tvm": version} if isinstance(version, str) else {},
+        versions={"tvm": version} if known else {},
         fingerprints={"template": code_hash} if isinstance(code_hash, str) else None,
         **_outcome(costs, error_number),
     )
@@ -157,12 +159,12 @@ def _outcome(costs: object, error_number: int) -> dict[str, Any]:
     if error_number:
         listed = costs if isinstance(costs, list) else [costs]
         code = _CODES[error_number - 1] if 0 < error_number <= len(_CODES) else "UNKNOWN"
-        said = " ".join(str(part) for part in listed if part != _FAILED_S)
+        said = " ".join(str(part) for part in listed if part != FAILED_S)
         return failure(code, said or _NO_MESSAGE)
     times: list[float] = as_list(costs, "costs")
     for cost in times:
         expect("a cost", cost, float)
-    if times and all(MIN_S <= cost < _FAILED_S for cost in times):
+    if times and all(MIN_S <= cost < FAILED_S for cost in times):
         return {"costs_s": tuple(times)}
     return failure("UNKNOWN", "no positive time")
 
@@ -179,7 +181,7 @@ def line_of(record: Record) -> str:
     kinds = record.config.get("kinds")
     kinds = kinds if isinstance(kinds, dict) else {}
     values = record.config["values"].items()
-    costs = [_FAILED_S] if record.costs_s is None else list(record.costs_s)
+    costs = [FAILED_S] if record.costs_s is None else list(record.costs_s)
     code = 0 if record.error is None else _number_of(record.error["code"])
     entry = {
         "input": [record.target, record.template, unnamed, args],
@@ -190,7 +192,7 @@ def line_of(record: Record) -> str:
         },
         "result": [costs, code, (record.build_s or 0.0) + (record.run_s or 0.0), record.timestamp],
         "version": VERSION,
-        "tvm_version": str(record.versions.get("tvm", "unknown")),
+        "tvm_version": str(record.versions.get("tvm", _NO_VERSION)),
     }
     return json.dumps(entry, allow_nan=False)
 

@@ -23,7 +23,7 @@ from records.record_errors import RecordError
 TEMPLATE = "MetaSchedule"  # All its records have this template; the hash of the module tells more.
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 
-_FAILED_S = 1e10  # What MetaSchedule writes as the time of a failure.
+FAILED_S = 1e10  # What MetaSchedule writes as the time of a failure.
 _POSTPROCESSING = "EnterPostproc"  # Instructions from this one on follow from the decisions.
 
 
@@ -181,7 +181,7 @@ def _outcome(run_s: Any) -> dict[str, Any]:
     if run_s is None:
         return failure("UNKNOWN", "MetaSchedule has no time")
     costs = [as_number(cost, "a time") for cost in as_list(run_s, "the times")]
-    if not costs or not all(MIN_S <= cost < _FAILED_S for cost in costs):
+    if not costs or not all(MIN_S <= cost < FAILED_S for cost in costs):
         return failure("UNKNOWN", "MetaSchedule has no time")
     return {"costs_s": tuple(costs)}
 
@@ -212,6 +212,6 @@ def lines_of(records: Iterable[Record]) -> Iterator[tuple[str | None, str]]:
             [int(name.rpartition(".")[2]), value] for name, value in record.config["values"].items()
         ]
         trace = [record.config["trace"], sorted(decisions, key=lambda decision: decision[0])]
-        costs = [_FAILED_S] if record.costs_s is None else list(record.costs_s)
+        costs = [FAILED_S] if record.costs_s is None else list(record.costs_s)
         line = [number, [trace, costs, own.get("target"), own.get("inputs")]]
         yield json.dumps(list(module)) if new else None, json.dumps(line, allow_nan=False)

@@ -78,7 +78,7 @@ def outcome_of(value: Any, repeats: object = None, per_s: float = 1e3) -> dict[s
 
 
 def _is_time(value: Any, per_s: float) -> bool:
-    return is_number(value) and per_s * MIN_S < value < min(FAILED, per_s * MAX_S)
+    return is_number(value) and per_s * MIN_S <= value < min(FAILED, per_s * MAX_S)
 
 
 def seconds_since_1970(timestamp: object) -> float:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from records.formats import autotvm, kernel_tuner, metaschedule, one_workload, t4
+from records.formats.outcomes import FAILED
 from records.record import Record, canonical, without_node, workload_key
 from records.record_errors import RecordError
 from records.storage.files import replacing, sync_folder
@@ -212,16 +213,26 @@ def _any_trial(record: Record) -> str | None:
     return None if record.is_trial else "times of a final comparison"
 
 
-def _trials(why_not: _WhyNot) -> _WhyNot:
-    return lambda record: _any_trial(record) or why_not(record)
+def _trials(why_not: _WhyNot, failed_s: float = FAILED / 1e3) -> _WhyNot:
+    """Return why a format cannot hold a record.
+
+    `failed_s`: the time from which on the format takes a measurement for a failure.
+    """
+
+    def too_long(record: Record) -> str | None:
+        if all(cost_s < failed_s for cost_s in record.costs_s or ()):
+            return None
+        return f"times of {failed_s:g} s and more, which are failures there"
+
+    return lambda record: _any_trial(record) or why_not(record) or too_long(record)
 
 
 _REASONS: dict[str, _WhyNot] = {
     "autotune": lambda record: None,
-    "autotvm": _trials(autotvm.why_not),
-    "metaschedule": _trials(metaschedule.why_not),
+    "autotvm": _trials(autotvm.why_not, autotvm.FAILED_S),
+    "metaschedule": _trials(metaschedule.why_not, metaschedule.FAILED_S),
     "kernel-tuner": _trials(kernel_tuner.why_not),
-    "t4": _any_trial,
+    "t4": _trials(lambda record: None),
 }
 _WRITERS: dict[str, Callable[..., int]] = {
     "autotune": _write_lines(Record.to_json_line),

@@ -98,14 +98,20 @@ class RecordStore:
     def stream(self) -> Iterator[Record]:
         """Yield the present records one by one; otherwise as `load`.
 
-        Few are in memory at a time, and writers need not wait.
+        Few are in memory at a time, and writers need not wait. A log that is cut meanwhile is a
+        RecordError.
         """
         ends: list[int] = []
-        if not self.reading(lambda fd: ends.append(os.fstat(fd).st_size)):
+
+        def look(fd: int) -> None:
+            size = os.fstat(fd).st_size
+            ends.extend((size, last_line_start(fd, size)))
+
+        if not self.reading(look):
             raise RecordError(f"there is no record log at {self.path}; check the path")
         try:
             with open_to_read(self.path) as file:
-                yield from self.parse_each(lines_until(file, ends[0]))
+                yield from self.parse_each(lines_until(file, *ends))
         except OSError as error:
             raise RecordError(f"cannot read {self.path}: {error.strerror}") from error
 

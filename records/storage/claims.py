@@ -29,8 +29,8 @@ _TAKEN = (errno.EAGAIN, errno.EACCES)
 class Claims:
     """Claims of one run on the entries of the log at `path`.
 
-    If they would interfere on this file system with the locks for appending (as on NFS), nothing is
-    locked and every claim is granted.
+    If they would interfere on this file system with the locks for appending (as on NFS), or if that
+    cannot be tried (in a read-only folder), nothing is locked and every claim is granted.
 
     `path`: the log; it is created if needed, and then removed at the end if it is still empty.
     """
@@ -51,7 +51,7 @@ class Claims:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._lockable = _keeps_locks_apart(self._path.parent)
             if not self._lockable:
-                _log.info("%s: this file system has no locks for claims", self._path)
+                _log.info("%s: this folder or its file system has no locks for claims", self._path)
         if not self._lockable:
             return True
         fd = self._open()
@@ -130,12 +130,15 @@ def _lock(fd: int, kind: int, offset: int, length: int = 1) -> bool:
 
 
 def _keeps_locks_apart(folder: Path) -> bool:
-    """Whether byte locks exist on this file system and leave locks on whole files alone."""
-    with tempfile.TemporaryFile(dir=folder) as file:
-        try:
+    """Whether byte locks exist on this file system and leave locks on whole files alone.
+
+    This is tried with another file; without it, as in a read-only folder, nobody knows.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
             _lock(file.fileno(), fcntl.F_WRLCK, _FIRST)
             with open(f"/proc/self/fd/{file.fileno()}", "rb+") as other:
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
+    except OSError:
+        return False
     return True

@@ -66,11 +66,19 @@ def open_to_read(path: str | os.PathLike[str]) -> BinaryIO:
     return os.fdopen(open_regular(Path(path), os.O_RDONLY), "rb")
 
 
-def lines_until(file: BinaryIO, end: int) -> Iterator[bytes]:
-    """Yield the lines of the first `end` bytes of a file, or fewer if it has been cut meanwhile."""
-    while line := file.readline(end):
+def lines_until(file: BinaryIO, end: int, whole: int) -> Iterator[bytes]:
+    """Yield the lines of the first `end` bytes of a file.
+
+    `whole`: how many of these bytes were of whole lines; a writer may remove the rest.
+
+    Raises OSError if it has been cut to fewer meanwhile.
+    """
+    read = 0
+    while line := file.readline(end - read):
         yield line
-        end -= len(line)
+        read += len(line)
+    if read < whole:
+        raise OSError(errno.ESTALE, "it was cut while it was read: try again", file.name)
 
 
 def sync_folder(folder: Path) -> None:

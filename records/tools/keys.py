@@ -9,7 +9,7 @@ import hashlib
 from typing import Any
 
 from records.groups import group_key
-from records.json_lines import canonical_json, parse_json, parse_plain
+from records.json_lines import canonical_json, has_rounded, parse_json, parse_plain
 from records.outline import Outline
 
 # Key of a line by which merging marks records of one measurement that differ; readers pass over it.
@@ -23,7 +23,9 @@ def content_digest(line: bytes) -> bytes:
 
     The order of keys does not count.
     """
-    data: Any = parse_plain(line) or parse_json(line)
+    data: Any = parse_plain(line)
+    if data is None or has_rounded(data.get("workload"), data.get("config"), data.get("seed")):
+        data = parse_json(line)
     data.pop(CONFLICT, None)
     return _digest(data)
 

@@ -14,7 +14,7 @@ from records.formats import FileFormat, foreign_format, stream_any
 from records.outline import Outline
 from records.record_errors import NewerSchemaError, RecordError
 from records.skipped_lines import SkippedLines
-from records.storage.append_only_log import RecordStore, may_be_torn
+from records.storage.append_only_log import RecordStore, last_line_start, may_be_torn
 from records.storage.files import GZIP, lines_until, open_to_read
 
 
@@ -57,16 +57,16 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.foreign = foreign_format(path)
-        self._status: list[os.stat_result] = []
+        self._seen: list[tuple[os.stat_result, int]] = []
         if self.foreign not in (None, FileFormat.COMPRESSED):
             return
-        if not RecordStore(path).reading(lambda fd: self._status.append(os.fstat(fd))):
+        if not RecordStore(path).reading(lambda fd: self._seen.append(extent_of(fd))):
             raise RecordError(f"there is no record log at {path}; check the path")
 
     def lines(self) -> Iterator[LogLine]:
         """Yield all lines but blank ones.
 
-        RecordError if the file was replaced since this object was made, or cannot be read.
+        RecordError if the file was replaced or cut since this object was made, or cannot be read.
         """
         if self.foreign not in (None, FileFormat.COMPRESSED):
             for number, record in enumerate(stream_any(self.path), 1):
@@ -75,24 +75,32 @@ class LogFile:
             return
         try:
             with open_to_read(self.path) as file:
-                known = self._status[0]
+                known, whole = self._seen[0]
                 if not os.path.samestat(os.fstat(file.fileno()), known):
                     raise RecordError(f"{self.path} was replaced while it was read: try again")
-                yield from lines_in(self.path, file, known.st_size)
+                yield from lines_in(self.path, file, known.st_size, whole)
         except OSError as error:
             raise RecordError(f"cannot read {self.path}: {error.strerror or error}") from error
 
 
-def lines_in(path: Path, file: BinaryIO, end: int) -> Iterator[LogLine]:
+def extent_of(fd: int) -> tuple[os.stat_result, int]:
+    """Return the status of an open log that is locked, and the end of its last whole line."""
+    status = os.fstat(fd)
+    return status, last_line_start(fd, status.st_size)
+
+
+def lines_in(path: Path, file: BinaryIO, end: int, whole: int) -> Iterator[LogLine]:
     """Yield the lines in the first `end` bytes of an open log, compressed or not.
 
-    RecordError if it is compressed and damaged.
+    `whole`: see `lines_until`.
+
+    OSError if it has been cut meanwhile; RecordError if it is compressed and damaged.
     """
     file.seek(0)
     packed = file.read(len(GZIP)) == GZIP
     file.seek(0)
     if not packed:
-        yield from _parsed(path, lines_until(file, end))
+        yield from _parsed(path, lines_until(file, end, whole))
         return
     try:
         with gzip.open(file) as lines:

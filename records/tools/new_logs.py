@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +13,7 @@ from typing import BinaryIO, TypeVar, cast
 from records.record_errors import RecordError
 from records.storage.append_only_log import RecordStore
 from records.storage.files import GZIP, replacing, sync_folder
-from records.tools.log_lines import LogLine, lines_in
+from records.tools.log_lines import LogLine, extent_of, lines_in
 
 # Yields all lines of some logs, each time it is called.
 Lines = Callable[[], Iterable[LogLine]]
@@ -45,30 +46,38 @@ def new_log(path: Path, replace: bool = False) -> Iterator[BinaryIO]:
 def rewrite(path: Path, choose: Callable[[Lines], Chosen]) -> Chosen:
     """Replace a log by some of its lines; return what `choose` has returned.
 
-    Meanwhile it is locked: what others append waits, and then goes into the new log. A crash leaves
-    the old log or the new one.
+    Meanwhile it is locked: what others append waits, and then goes into the new log. If it is
+    changed without the lock, it stays as it is then. A crash leaves the old log or the new one.
 
     `choose`: is given the lines of the log, and returns those that stay.
 
-    RecordError if the log cannot be read or written, or is missing.
+    RecordError if the log cannot be read or written, is missing, or is changed meanwhile.
     """
     path = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
     chosen: list[Chosen] = []
 
     def replace(fd: int) -> None:
-        status = os.fstat(fd)
+        status, whole = extent_of(fd)
         packed = os.pread(fd, len(GZIP), 0) == GZIP
         with (
             open(fd, "rb", closefd=False) as log,
             replacing(path, like=status) as partial,
             _written(partial, packed) as new,
         ):
-            chosen.append(choose(lambda: lines_in(path, log, status.st_size)))
+            chosen.append(choose(lambda: lines_in(path, log, status.st_size, whole)))
             write_lines(new, chosen[0])
+            _check_unchanged(path, status)
         sync_folder(path.parent)
 
     RecordStore(path).replacing(replace)
     return chosen[0]
+
+
+def _check_unchanged(path: Path, before: os.stat_result) -> None:
+    now = os.stat(path)
+    same = os.path.samestat(now, before) and now.st_size == before.st_size
+    if not same or now.st_mtime_ns != before.st_mtime_ns:
+        raise OSError(errno.ESTALE, "it was changed meanwhile: try again", str(path))
 
 
 def write_lines(file: BinaryIO, lines: Iterable[LogLine]) -> None:

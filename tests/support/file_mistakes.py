@@ -85,6 +85,11 @@ OF_RECORDS: list[Row] = [
         Mistake([*words, "--out", "closed/x.jsonl"], "in closed: Permission", unprivileged=True)
         for words in _WRITERS
     ),
+    Mistake(
+        [*IMPORT, "--out", "unreadable.jsonl"],
+        "unreadable.jsonl: nothing can be appended to it: Permission denied",
+        unprivileged=True,
+    ),
     *(Mistake([*words, *OUT], "File too large", setup=FULL_DISK) for words in _WRITERS[:-1]),
     Mistake([*IMPORT, *OUT], "File too large", setup=FULL_DISK, leaves=("x.jsonl",)),
     ([*MERGE, *OUT, "--out", "y.jsonl"], "--out is given twice"),
@@ -96,6 +101,8 @@ OF_RECORDS: list[Row] = [
     ([*IMPORT, "--out", "no_cache.json"], "no_cache.json is a Kernel Tuner cache"),
     ([*IMPORT, "--out", "story.jsonl"], "story.jsonl is not a log of records"),
     (["records", "prune", "no_cache.json", "--gone", "--in-place"], "a Kernel Tuner cache has"),
+    (["records", "compact", "pretuned", "--in-place"], "ships with autotune and is not rewritten"),
+    (["records", "prune", "pretuned", "--gone", "--force", "--in-place"], "and is not rewritten"),
     # options
     ([*COMPACT, *OUT, "--keep", "0"], "--keep"),
     ([*COMPACT, *OUT, "--keep", "many"], "--keep"),

@@ -27,6 +27,7 @@ from autotune.cli.record_commands.records_tables import RECORD_COLUMNS, record_r
 from autotune.errors import AutotuneError
 from autotune.measure.recorded_measurer import recordings
 from autotune.reuse import choose
+from autotune.reuse.grades import device_text
 from autotune.task.task import Task
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
@@ -335,7 +336,7 @@ class Readers:
 
 def _summary(records: list[Record]) -> None:
     for row in summary(records):
-        log_summary_text(row, 80)
+        log_summary_text(row, device_text(row.device), 80)
         json.dumps(asdict(row), allow_nan=False)
 
 

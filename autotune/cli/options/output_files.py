@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -18,12 +19,18 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the file if there 
 
 
 def check_output(
-    name: str, force: bool, inputs: Sequence[Path] = (), option: str = "--out", remedy: str = ""
+    name: str,
+    force: bool,
+    inputs: Sequence[Path] = (),
+    option: str = "--out",
+    remedy: str = "",
+    appends: bool = False,
 ) -> Path:
     """Return the path of a file to be written, which may be there only with `force`.
 
     `inputs`: files that are read; none of them can be written.
     `remedy`: what to do if it is one of them.
+    `appends`: whether a file that is there is appended to, and not replaced.
 
     UsageError if it cannot be written.
     """
@@ -51,10 +58,13 @@ def check_output(
         )
     if found is not None:
         _check_present(path, found, f"{option} {name}", force, inputs, remedy)
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise UsageError(
-            f"{option} {name}: nothing can be written in {path.parent}: Permission denied"
-        )
+    what, where, needs = f"written in {path.parent}", path.parent, os.W_OK | os.X_OK
+    if appends and found is not None:
+        what, where, needs = "appended to it", path, os.R_OK | os.W_OK
+    if not os.access(where, needs):
+        read_only = os.statvfs(where).f_flag & os.ST_RDONLY
+        why = os.strerror(errno.EROFS if read_only else errno.EACCES)
+        raise UsageError(f"{option} {name}: nothing can be {what}: {why}")
     return path
 
 

@@ -16,7 +16,7 @@ from autotune.cli.record_commands.records_list import line_text
 from autotune.cli.terminal.output import DIFFERENT, print_line, width
 from autotune.report.text_tables import wrap
 from autotune.report.units import time_text
-from autotune.reuse.grades import device_text
+from autotune.reuse.grades import told_apart
 from autotune.system.words import counted
 from autotune.task.workload import Workload
 from records import Record, SummaryRow
@@ -107,10 +107,11 @@ def _print_diff(found: LogDiff, names: tuple[str, str], brief: bool) -> None:
     for side, sign in enumerate("-+"):
         for line in () if brief else found.lines(side):
             print_line(f"{sign} {line_text(line)}")
-    for change in found.best:
+    devices = told_apart(change.row.device for change in found.best)
+    for change, device in zip(found.best, devices, strict=True):
         row = change.row
-        workload = f"{Workload(row.template, row.args, row.constant)} on {row.target}, "
-        print_line(wrap(f"{workload}{device_text(row.device)}", width(), "    "))
+        workload = f"{Workload(row.template, row.args, row.constant)} on {row.target}"
+        print_line(wrap(f"{workload}, {device}", width(), "    "))
         print_line(f"  best {_best(change.before)} -> {_best(change.after)}")
     only = (f"{count} only in {name}" for count, name in zip(found.only, names, strict=True))
     print_line(wrap(f"{counted(found.same, 'record')} in both, {', '.join(only)}", width(), "  "))

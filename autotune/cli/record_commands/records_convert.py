@@ -42,7 +42,8 @@ def import_records(
     Records that the log has already are left out. Runs may append to it at the same time.
     """
     logs = opened_logs(files)
-    path = check_output(out, True, [log.path for log in logs if not log.path.is_dir()])
+    read = [log.path for log in logs if not log.path.is_dir()]
+    path = check_output(out, True, read, appends=True)
     kind = FileFormat.COMPRESSED if path.name.endswith(".gz") else foreign_format(path)
     if kind is not None:
         raise UsageError(f"--out {out} is {kind}: only to plain logs of ours can be appended")
@@ -51,7 +52,8 @@ def import_records(
     if as_json:
         print_line(json.dumps({"out": str(path), **asdict(done)}))
         return
-    already = f", {done.duplicates} are there already" if done.duplicates else ""
+    verb = "is" if done.duplicates == 1 else "are"
+    already = f", {done.duplicates} {verb} there already" if done.duplicates else ""
     print_line(f"{path}: {counted(done.added, 'record')} added{already}")
 
 

@@ -21,6 +21,7 @@ from autotune.report.text_tables import wrap
 from autotune.system.words import counted
 from records.best_of_group import MOST_TRIALS
 from records.formats import FileFormat
+from records.log_set import shipped_folder
 from records.outline import Outline
 from records.tools.compact import Compaction
 from records.tools.log_lines import LogFile, LogLine, every_line, records_of
@@ -180,6 +181,10 @@ def _rewritten(
         yield path, chosen
         return
     for log in logs:
+        if log.path.parent == shipped_folder():
+            raise UsageError(
+                f"{log.path} ships with autotune and is not rewritten: give a log to write by --out"
+            )
         if log.foreign not in (None, FileFormat.COMPRESSED):
             raise UsageError(
                 f"{log.path} is {log.foreign}, which is not rewritten: give a log to write by --out"

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 
 from autotune.cli.options.record_filters import RecordChoice, takes_records
 from autotune.cli.options.shared_options import Json
@@ -21,7 +22,7 @@ from autotune.cli.terminal.output import print_line, width
 from autotune.report.progress import failures_text
 from autotune.report.text_tables import wrap
 from autotune.report.units import time_text
-from autotune.reuse.grades import device_text
+from autotune.reuse.grades import told_apart
 from autotune.system.words import counted, named
 from autotune.task.workload import Workload
 from records import SummaryRow
@@ -49,16 +50,23 @@ def summary_of(
     elif not rows:
         print_line(f"{chosen.name} holds no {'such ' * chosen.is_filtered}records")
     else:
-        print_line("\n".join(log_summary_text(row, width()) for row in rows))
-        for text in _all_in_all(rows, gone):
+        devices = told_apart(row.device for row in rows)
+        blocks = map(partial(log_summary_text, width=width()), rows, devices)
+        print_line("\n".join(blocks))
+        for text in _all_in_all(rows, devices, gone):
             print_line(wrap(text, width(), "  "))
 
 
-def _all_in_all(rows: Sequence[SummaryRow], gone: Sequence[bool]) -> Iterator[str]:
-    """Yield what there is of several devices, and of templates that no longer exist."""
+def _all_in_all(
+    rows: Sequence[SummaryRow], named_as: Sequence[str], gone: Sequence[bool]
+) -> Iterator[str]:
+    """Yield what there is of several devices, and of templates that no longer exist.
+
+    `named_as`: the device of each row in words.
+    """
     devices, lost = Counter[str](), Counter[str]()
-    for row, is_gone in zip(rows, gone, strict=True):
-        devices[device_text(row.device)] += row.records
+    for row, device, is_gone in zip(rows, named_as, gone, strict=True):
+        devices[device] += row.records
         if is_gone:
             lost[row.template] += row.records
     if len(rows) > 1:
@@ -72,12 +80,15 @@ def _all_in_all(rows: Sequence[SummaryRow], gone: Sequence[bool]) -> Iterator[st
         yield f"{what}: {names} (those in files are found by --gone --known FILE.py:NAME)"
 
 
-def log_summary_text(row: SummaryRow, width: int) -> str:
-    """Return what logs hold of one workload, as a block of lines."""
+def log_summary_text(row: SummaryRow, device: str, width: int) -> str:
+    """Return what logs hold of one workload, as a block of lines.
+
+    `device`: its device in words.
+    """
     workload = Workload(row.template, row.args, row.constant)
     lines = [wrap(f"{workload} on {row.target}", width, "    ")]
     if row.device:
-        lines.append(wrap(f"  {device_text(row.device)}", width, "    "))
+        lines.append(wrap(f"  {device}", width, "    "))
     counts = f"{counted(row.trials, 'trial')}, {row.ok} ok"
     if row.failures:
         counts += f", {failures_text(row.failures)}"

@@ -187,7 +187,7 @@ def test_a_log_is_summed_up_per_workload(monkeypatch):
 
     time.tzset()
     (row,) = summary([record(3, 0.5, timestamp=60), record(4, timestamp=120)])
-    assert log_summary_text(row, 80).splitlines() == [
+    assert log_summary_text(row, "", 80).splitlines() == [
         "t(n=4) on llvm",
         "  2 trials, 1 ok, 1 failed (1 run timeout)",
         "  best 500 ms, config 3, of trials: no final comparison",

@@ -8,11 +8,13 @@ import io
 import json
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.measured import measured
-from support.sample_records import log_of, made, made_final
+from support.sample_records import CPU, log_of, made, made_final
 
 from autotune.cli.main import main
 from autotune.reuse import choose
@@ -155,6 +157,23 @@ def test_summary_lists_devices_and_templates_that_no_longer_exist(log, said):
     rows = json.loads(said("summary", log, "--json")[1])
     assert [row["device"]["name"] for row in rows] == ["Some CPU", "Other CPU", "Some CPU"]
     assert all(row["gone"] for row in rows)
+
+
+def test_a_summary_tells_devices_of_one_name_apart(tmp_path, said):
+    known = {**CPU, "model": "6/85"}
+    devices = [CPU, known, {**known, "max_mhz": 4000}, {**CPU, "name": "Other CPU"}, known]
+    log = log_of(tmp_path / "log.jsonl", *(made(n, device=d) for n, d in enumerate(devices)))
+    text = said("summary", log)[1]
+    lines = text.splitlines()
+    assert [after.strip() for line, after in pairwise(lines) if line.startswith("made(")] == [
+        "Some CPU, 4 threads",
+        "Some CPU, 4 threads, model 6/85",
+        "Some CPU, 4 threads, model 6/85, max_mhz 4000",
+        "Other CPU, 4 threads",
+    ]
+    assert "5 records of 1 workload on 4 devices (Some CPU, 4 threads, model 6/85: 2;" in text
+    _, text, _ = said("diff", log, log_of(log.with_name("empty.jsonl")), "--brief")
+    assert "made(n=64) on llvm, Some CPU, 4 threads, model 6/85\n" in text
 
 
 def test_templates_that_are_here_or_named_are_not_gone(said, tmp_path):
@@ -408,6 +427,20 @@ def test_importing_twice_adds_nothing(log, said):
     again = said("import", log, "--out", "all.jsonl")[1]
     assert again == "all.jsonl: 0 records added, 6 are there already\n"
     assert Path("all.jsonl").read_text() == log.read_text()
+    one = log_of(log.with_name("one.jsonl"), RecordStore(log).load()[0])
+    again = said("import", one, "--out", "all.jsonl")[1]
+    assert again == "all.jsonl: 0 records added, 1 is there already\n"
+
+
+def test_a_log_in_a_read_only_folder_can_be_imported_to(log, said, monkeypatch):
+    said("import", log_of(log.with_name("one.jsonl"), made(50)), "--out", "all.jsonl")
+    monkeypatch.setattr("os.access", lambda path, _: not Path(path).is_dir())
+    assert said("import", log, "--out", "all.jsonl")[1] == "all.jsonl: 6 records added\n"
+    code, _, err = said("import", log, "--out", "new.jsonl")
+    assert (code, "nothing can be written in .: Permission denied" in err) == (2, True)
+    monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    code, _, err = said("import", log, "--out", "new.jsonl")
+    assert (code, "nothing can be written in .: Read-only file system" in err) == (2, True)
 
 
 def test_a_name_in_a_log_steers_no_terminal(log, said):

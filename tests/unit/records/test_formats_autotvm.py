@@ -70,7 +70,7 @@ def test_every_kind_of_knob_goes_and_comes(version, tmp_path):
     assert_published_form(line)
     assert line["input"] == TASK
     assert line["config"]["entity"] == ENTITIES
-    assert back == [record] or version is autotvm_1
+    assert back == [record]
 
 
 def test_a_kind_that_does_not_follow_from_the_value_is_restored(tmp_path):
@@ -168,6 +168,4 @@ def test_published_logs_load_whole_and_go_back(name, count, tmp_path):
     lines, back = exported(records, tmp_path)
     for line in lines:
         assert_published_form(line)
-    assert [r.workload for r in back] == [r.workload for r in records]
-    assert [r.config for r in back] == [r.config for r in records]
-    assert [r.costs_s for r in back] == [r.costs_s for r in records]
+    assert back == records

@@ -56,7 +56,7 @@ ERRORS = st.builds(
     st.sampled_from(list(CODES)),
     st.text(max_size=20),
 )
-COSTS = st.lists(st.floats(1e-12, 1e6), min_size=1, max_size=4)
+COSTS = st.lists(st.floats(1e-12, 1e6) | st.floats(1e-18, 1e18), min_size=1, max_size=4)
 SECONDS = st.none() | st.floats(0.0, 1e4)
 
 

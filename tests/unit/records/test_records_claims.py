@@ -1,5 +1,6 @@
 """Claims on a log: who measures what just now; they end with their process and leave nothing."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -133,6 +134,18 @@ def test_a_log_that_cannot_be_made_is_an_error_of_one_line(tmp_path):
 
 def test_where_such_locks_would_stop_appending_nothing_is_locked(two, monkeypatch):
     monkeypatch.setattr(claims, "_keeps_locks_apart", lambda folder: False)
+    mine, other = two
+    assert mine.claim(entry(0))
+    assert other.claim(entry(0))
+    assert mine.add(make(0))
+    assert not other.claim(entry(0))
+
+
+def test_a_log_in_a_read_only_folder_can_be_used_without_claims(two, monkeypatch):
+    def refuse(**_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(claims.tempfile, "TemporaryFile", refuse)
     mine, other = two
     assert mine.claim(entry(0))
     assert other.claim(entry(0))

@@ -150,7 +150,7 @@ def test_records_from_other_devices_are_counted_and_named(task, near, both, devi
     name, threads = DEVICES[device]["name"], DEVICES[device]["threads"]
     assert message == (
         f"3 records of {task.workload} are from other devices ({name}, {threads} threads) and not "
-        f"used: reuse '{TABLE[device, 'same shape']}' admits them"
+        f"used: reuse '{TABLE[device, 'same shape']}' admits such devices"
     )
 
 

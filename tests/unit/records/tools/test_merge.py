@@ -134,3 +134,21 @@ def test_integers_and_texts_that_json_libraries_differ_in_are_merged(tmp_path):
     assert merged(tmp_path / "out.jsonl", log) == Merged(1, 1, 0)
     assert RecordStore(tmp_path / "out.jsonl").load() == [odd]
     assert Record.from_line((tmp_path / "out.jsonl").read_bytes()) == odd
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda number: {"seed": number},
+        lambda number: {"config": {"index": number, "values": {"k": 0}}},
+        lambda number: {"config": {"index": 0, "values": {"k": [number]}}},
+        lambda number: {"workload": {"template": "made", "args": {"n": number}}},
+    ],
+    ids=["seed", "index", "value", "argument"],
+)
+def test_integers_beyond_64_bits_that_differ_make_no_duplicates(tmp_path, of):
+    # As floats of 64 bits the two are equal.
+    log = log_of(tmp_path / "a.jsonl", *(made(0, **of(2**70 + k)) for k in (1, 3)))
+    done = merged(tmp_path / "out.jsonl", log)
+    assert (done.records, done.duplicates) == (2, 0)
+    assert len(RecordStore(tmp_path / "out.jsonl").load()) == 2

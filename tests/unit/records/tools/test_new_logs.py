@@ -111,6 +111,32 @@ def test_what_others_append_during_a_rewrite_is_in_the_new_log(log):
     assert sorted(found[2:]) == [100, 101, 102, 103]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda log, other: os.replace(other, log),
+        lambda log, other: log.write_bytes(log.read_bytes() + other.read_bytes()),
+        lambda log, other: log.write_bytes(log.read_bytes().replace(b"0.001", b"0.002")),
+        lambda log, other: log.unlink(),
+    ],
+    ids=["replaced", "appended to", "written over", "deleted"],
+)
+def test_a_log_that_is_changed_without_the_lock_during_a_rewrite_stays(tmp_path, log, change):
+    other = log_of(tmp_path / "other.jsonl", made(8), made(9))
+    os.utime(log, (1000.0, 1000.0))  # clocks of files tick in milliseconds
+    left = []
+
+    def choose(lines):
+        found = first_two(lines)
+        change(log, other)
+        left.extend(log.read_bytes() for _ in range(log.exists()))
+        return found
+
+    with pytest.raises(RecordError, match=r"cannot rewrite .*: (it was changed|No such file)"):
+        rewrite(log, choose)
+    assert [log.read_bytes() for _ in range(log.exists())] == left
+
+
 def test_a_log_is_read_as_it_was_when_it_was_opened(log):
     opened = LogFile(log)
     RecordStore(log).append([made(9)])
@@ -118,6 +144,36 @@ def test_a_log_is_read_as_it_was_when_it_was_opened(log):
     os.replace(log_of(log.with_name("other.jsonl"), made(0)), log)
     with pytest.raises(RecordError, match="was replaced while it was read"):
         list(opened.lines())
+
+
+def test_a_log_that_is_cut_while_it_is_read_is_said_to_be(tmp_path):
+    log = log_of(tmp_path / "log.jsonl", *map(made, range(100)))  # more than is read at once
+    opened, before = LogFile(log), log.read_bytes()
+    lines = RecordStore(log).stream()
+    next(lines)
+    os.truncate(log, len(before) - 1000)
+    with pytest.raises(RecordError, match=r"cannot read .*log.jsonl: it was cut while it was read"):
+        list(opened.lines())
+    with pytest.raises(RecordError, match=r"cannot read .*log.jsonl: it was cut while it was read"):
+        list(lines)
+    log.write_bytes(before)
+
+    def cut(lines):
+        for line in lines():
+            os.truncate(log, 100)
+            yield line
+
+    with pytest.raises(RecordError, match=r"cannot rewrite .*: it was cut while it was read"):
+        rewrite(log, cut)
+    assert (names(tmp_path), log.read_bytes()) == (["log.jsonl"], before[:100])
+
+
+def test_a_torn_line_that_a_writer_removes_meanwhile_is_no_cut(log):
+    with log.open("ab") as file:
+        file.write(log.read_bytes()[:100])
+    opened = LogFile(log)
+    os.truncate(log, log.read_bytes().rindex(b"\n") + 1)  # as at the beginning of an append
+    assert [line.number for line in opened.lines()] == [1, 2, 3, 4]
 
 
 def test_lines_are_written_as_they_are(tmp_path, log):
