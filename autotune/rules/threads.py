@@ -23,7 +23,7 @@ largest number of threads then, and a call of little work has one thread, whatev
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from autotune import te
@@ -150,24 +150,24 @@ def share(
 def share_open(
     cfg: KnobDefiner,
     stage: Stage,
-    loops: Mapping[IterVar, Any],
+    loops: Sequence[IterVar],
     seconds: float,
     whole: te.Tensor,
 ) -> IterVar:
     """Share loops of lengths that only calls know, as `share` does; return the innermost loop.
 
-    `loops`: those around all others of the stage, outermost first, with their lengths.
+    `loops`: those around all others of the stage, outermost first.
     `whole`: what is computed; a call that is shorter than two launches runs on one thread.
     """
     if seconds < LAUNCH:
-        return list(loops)[-1]
+        return loops[-1]
     threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
     least = math.ceil(2 * LAUNCH / seconds * iterations(whole))
     return share_nest(stage, loops, threads, open_iterations(whole), least)
 
 
 def share_nest(
-    stage: Stage, loops: Mapping[IterVar, Any], threads: Any, work: Any, least: int
+    stage: Stage, loops: Sequence[IterVar], threads: Any, work: Any, least: int
 ) -> IterVar:
     """Share the iterations of a nest, which only calls know; return its innermost loop.
 
@@ -177,4 +177,4 @@ def share_nest(
     for axis in loops:
         stage.parallel(axis)
     stage.pragma(next(iter(loops)), "num_threads", most)
-    return list(loops)[-1]
+    return loops[-1]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from autotune import te
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Read
 from autotune.rules.contractions.contraction import TiledContraction
-from autotune.rules.stage_graph import extent, length_of, open_iterations, open_sizes
+from autotune.rules.stage_graph import extent, open_iterations, open_sizes
 from autotune.rules.threads import COUNTS, PARALLEL, share_nest
 from autotune.schedule.stage import Stage
 
@@ -24,13 +23,11 @@ def pack(stage: Stage, way: TiledContraction, read: Read, in_task: bool) -> None
     `in_task`: whether each task packs what it reads, so that threads do not share the loops.
     """
     *front, before, lane = stage.op.axis
-    lengths: dict[IterVar, Any] = {axis: length_of(axis) for axis in (*front, before)}
     if way.along(read):
         front.append(before)
         split_in_vectors(stage, lane, way.lanes)
     else:
         outer, inner = stage.split(before, factor=way.lanes)
-        lengths[outer] = te.ceildiv(lengths[before], way.lanes)
         front.append(outer)
         if way.lies_along_sum(read):
             vector, lane = stage.split(lane, factor=way.lanes)
@@ -46,12 +43,12 @@ def pack(stage: Stage, way: TiledContraction, read: Read, in_task: bool) -> None
         most = front[-1] if extent(before) > tiles else front[len(way.panel_of(read)[0])]
         nest = [most, *(a for a in front if a is not most)]
         stage.reorder(*nest)
-        _share_copies(stage, {axis: lengths[axis] for axis in nest})
+        _share_copies(stage, nest)
     else:
         stage.parallel(stage.fuse(*front))
 
 
-def _share_copies(stage: Stage, loops: Mapping[IterVar, Any]) -> None:
+def _share_copies(stage: Stage, loops: Sequence[IterVar]) -> None:
     """Share loops of copies among threads, if a call makes enough of them."""
     work = open_iterations(stage.op.output())
     _ = share_nest(stage, loops, COUNTS[-1], work, PARALLEL)
@@ -64,7 +61,7 @@ def convert(stage: Stage, lanes: int) -> None:
         *front, last = stage.op.axis
         stage.vectorize(stage.split(last, factor=lanes)[1])
         if size >= PARALLEL and front:
-            _share_copies(stage, {axis: length_of(axis) for axis in front})
+            _share_copies(stage, front)
         return
     outer, inner = stage.split(stage.fuse(*stage.op.axis), factor=lanes)
     stage.vectorize(inner)

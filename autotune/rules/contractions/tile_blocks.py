@@ -181,7 +181,7 @@ def _share_blocks(
     seconds = max(operation_seconds(cfg.target, [way.whole]), memory_seconds(arrays))
     if any(map(is_open, nest.values())):
         # One loop in their place would divide by numbers that are known only at the call.
-        return share_open(cfg, stage, nest, seconds, way.whole)
+        return share_open(cfg, stage, list(nest), seconds, way.whole)
     length = functools.reduce(operator.mul, nest.values())
     # Not a plain integer: the loops are the same then for any values of the knobs.
     length = te.const(length, dtypes.INDEX) if isinstance(length, int) else length

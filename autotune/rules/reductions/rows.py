@@ -161,7 +161,7 @@ class RowLoops:
             return
         nest = {axis: lengths[axis] for axis in front}
         if not self.is_single(group) and any(map(is_open, nest.values())):
-            at = share_open(self.knobs(root), stage, nest, seconds, root)
+            at = share_open(self.knobs(root), stage, front, seconds, root)
         else:
             at = stage.fuse(*front)
             if not self.is_single(group):
