@@ -26,7 +26,7 @@ from autotune.lowering.scan.loop_interchange import interchange_parallel_loops, 
 from autotune.lowering.scan.scalar_replacement import replace_with_scalars
 from autotune.lowering.storage_rewrite import share_storage
 from autotune.lowering.vector.alignment_peeling import peel_for_alignment
-from autotune.lowering.vector.size_cases import split_by_size
+from autotune.lowering.vector.size_cases import join_copies, split_by_size
 from autotune.lowering.vector.vectorize import vectorize
 
 # What is known of knobs, or of sizes.
@@ -115,7 +115,16 @@ def finalise(function: PrimFunc) -> PrimFunc:
 
 def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     """Yield an analysed function after each pass of `finalise`; the last is the final form."""
-    result = listing(mark_unrolled(split_by_size(rejoin(function))))
+    copies = split_by_size(rejoin(function))
+    for number, copy in enumerate(copies):
+        for result in _passes(copy.function):
+            copies[number] = replace(copy, function=result)
+            yield join_copies(copies)
+
+
+def _passes(function: PrimFunc) -> Iterator[PrimFunc]:
+    """Yield one copy of a function after each pass."""
+    result = listing(mark_unrolled(function))
     result = interchange_parallel_loops(result)
     yield (result := drop_marks(interchange_steps(result)))
     yield (result := store_in_outputs(result))
