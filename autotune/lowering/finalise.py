@@ -11,16 +11,18 @@ from autotune.ir.algebra.intervals import Bounds
 from autotune.ir.algebra.polynomials import joined, to_expr, to_poly
 from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import BinaryOp, Const, Expr, KnobVar, SizeVar, Var, is_const
+from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, KnobVar, SizeVar, Var, is_const
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
 from autotune.ir.visitor import AccessRewriter, recursive, stmt_exprs, transform, walk, walk_expr
 from autotune.lowering.guards.facts import has_conditions
 from autotune.lowering.guards.hoist_guards import hoist_guards
 from autotune.lowering.guards.last_tile import split_last_tiles
+from autotune.lowering.guards.last_vectors import split_last_vectors
 from autotune.lowering.guards.loop_partition import partition, shorten
 from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
 from autotune.lowering.loop_fusion import fuse_loops
 from autotune.lowering.mark_unrolled import mark_unrolled
+from autotune.lowering.nest.digit_indices import without_digits
 from autotune.lowering.output_storage import store_in_outputs
 from autotune.lowering.scan.loop_interchange import interchange_parallel_loops, interchange_steps
 from autotune.lowering.scan.scalar_replacement import replace_with_scalars
@@ -132,7 +134,8 @@ def _passes(function: PrimFunc) -> Iterator[PrimFunc]:
     yield (result := fuse_loops(result))
     yield (result := peel_for_alignment(result))
     if has_conditions(result.body):
-        for step in (hoist_guards, split_last_tiles, partition, hoist_guards, shorten):
+        steps = (hoist_guards, split_last_tiles, split_last_vectors, partition, hoist_guards, shorten)
+        for step in steps:
             yield (result := step(result))
     yield (result := drop_redundant_bounds(result))
     yield (result := vectorize(replace_with_scalars(result)))
@@ -147,6 +150,7 @@ def rejoin(function: PrimFunc) -> PrimFunc:
 
         S[(x // k)*k + x % k]      ->      S[x]
         S[(x*10 + r) // 40]        ->      S[x // 4]      where 0 <= r < 10
+        S[(x*n + r) // n]          ->      S[x]           where 0 <= r < n
 
     Listings keep both, as TVM v0.8 prints them; lengths in the first are symbolic.
     """
@@ -156,8 +160,12 @@ def rejoin(function: PrimFunc) -> PrimFunc:
         function = function.with_body(Simplifier(has_digits=True).stmt(function.body))
     if not any(map(_is_symbolic_remainder, nodes)):
         return function
-    joining = AccessRewriter(lambda buffer, index: (buffer, _joined(index)))
-    return function.with_body(joining.stmt(function.body))
+    extents = {loop.var: loop.extent for loop in walk(function.body) if isinstance(loop, For)}
+
+    def place(buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
+        return buffer, without_digits(_joined(index), extents)
+
+    return function.with_body(AccessRewriter(place).stmt(function.body))
 
 
 def _may_have_digits(node: BinaryOp) -> bool:

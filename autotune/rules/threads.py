@@ -162,7 +162,8 @@ def share_open(
     if seconds < LAUNCH:
         return loops[-1]
     threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
-    least = math.ceil(2 * LAUNCH / seconds * iterations(whole))
+    import os
+    least = math.ceil(float(os.environ.get("BAL_L","2")) * LAUNCH / seconds * iterations(whole))
     return share_nest(stage, loops, threads, open_iterations(whole), least)
 
 
