@@ -11,18 +11,18 @@
                                                            if x*32 + i < n:
                                                              C[x*32 + i] = tile[i]
 
-`partition` ends the loops of a copy by its test. What is computed for other vectors is not stored,
-so compilers leave it out.
+What is computed for other vectors is not stored, so compilers leave it out.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.ops import binary, const, likely
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt
-from autotune.ir.visitor import free_vars, substitute, walk
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, seq
+from autotune.ir.visitor import free_vars, substitute, substitute_stmt, transform, walk
+from autotune.lowering.guards.facts import ConditionRewriter
 from autotune.lowering.guards.loop_partition import Sizes
 from autotune.lowering.guards.loop_splitting import FIXED, Splitter, inside
 
@@ -35,7 +35,23 @@ def split_last_vectors(function: PrimFunc) -> PrimFunc:
     """Return the function with copies of tiles for fewer vectors, if rows are of open sizes."""
     if not function.sizes:
         return function
+    import os
+    if os.environ.get("BAL_NOVEC"): return function
     return function.with_body(_LastVectors(function.body).run())
+
+
+@dataclass
+class _Row:
+    """A row of vectors that an iteration of a loop computes.
+
+    `lanes`: elements of a vector.
+    `vectors`: largest number of vectors.
+    `guards`: the conditions that lanes exist, by the variable of the loop over vectors.
+    """
+
+    lanes: int
+    vectors: int = 0
+    guards: dict[Var, dict[Expr, None]] = field(default_factory=dict)
 
 
 class _LastVectors(Splitter):
@@ -48,54 +64,77 @@ class _LastVectors(Splitter):
         """Return the loop with copies of its body."""
         body = loop.body
         if loop.kind in _LOOPS:
-            for excess, (lanes, vectors) in self._rows(loop).items():
-                body = self._copies(body, excess, lanes, vectors)
+            for first, row in self._rows(loop).items():
+                body = self._copies(body, first, row)
         return loop.with_body(body)
 
-    def _rows(self, loop: For) -> dict[Expr, tuple[int, int]]:
-        """Return the lanes and the number of vectors in each row that an iteration computes.
+    def _rows(self, loop: For) -> dict[Expr, _Row]:
+        """Return the rows of an iteration.
 
         Keys are at most 0 where the first element of the row exists.
         """
-        found: dict[Expr, tuple[int, int]] = {}
+        found: dict[Expr, _Row] = {}
         for stmt, loops in inside(loop.body, {}, self.choices.is_plain):
-            for _, over in self.choices.parts_of(stmt):
+            for part, over in self.choices.parts_of(stmt):
                 if over is None or not any(v is loop.var for v in free_vars(over)):
                     continue
-                row = self._row(over, [loops[v] for v in free_vars(over) if v in loops])
-                if row is not None:
-                    first, lanes, vectors = row
-                    _, known = found.get(first, (lanes, 0))
-                    found[first] = lanes, max(vectors, known)
+                kinds = {loops[v].kind: loops[v] for v in free_vars(over) if v in loops}
+                if kinds.keys() != {*FIXED}:
+                    continue
+                vector, lane = kinds[LoopKind.UNROLLED], kinds[LoopKind.VECTORIZED]
+                first = self._first(over, vector, lane)
+                if first is None:
+                    continue
+                row = found.setdefault(first, _Row(_length(lane)))
+                row.vectors = max(row.vectors, _length(vector))
+                row.guards.setdefault(vector.var, {})[part] = None
         return found
 
-    def _row(self, over: Expr, within: list[For]) -> tuple[Expr, int, int] | None:
-        """Return what `_rows` does for one guard of lanes, with loops inside that it depends on."""
-        kinds = {loop.kind: loop for loop in within}
-        if len(within) != len(FIXED) or kinds.keys() != {*FIXED}:
-            return None
-        vector, lane = kinds[LoopKind.UNROLLED], kinds[LoopKind.VECTORIZED]
+    def _first(self, over: Expr, vector: For, lane: For) -> Expr | None:
+        """Return a guard's excess for the first element of a row; None if it is no such guard."""
         if not (isinstance(vector.extent, Const) and isinstance(lane.extent, Const)):
             return None
-        lanes, vectors = int(lane.extent.value), int(vector.extent.value)
-        if (self.factor(over, lane.var), self.factor(over, vector.var)) != (1, lanes):
+        if self.factor(over, lane.var) != 1 or self.factor(over, vector.var) != _length(lane):
             return None
-        start = {own.var: const(0, own.var.dtype) for own in within}
+        start = {loop.var: const(0, loop.var.dtype) for loop in (vector, lane)}
         first = self.simplifier.expr(substitute(over, start))
-        is_open = any(isinstance(v, SizeVar) for v in free_vars(first))
-        return (first, lanes, vectors) if is_open else None
+        return first if any(isinstance(v, SizeVar) for v in free_vars(first)) else None
 
-    def _copies(self, body: Stmt, excess: Expr, lanes: int, vectors: int) -> Stmt:
+    def _copies(self, body: Stmt, first: Expr, row: _Row) -> Stmt:
         """Return the body in a copy for each number of vectors."""
         match body:
             case Allocate() | For(kind=LoopKind.PARALLEL):  # they stay directly inside
-                return replace(body, body=self._copies(body.body, excess, lanes, vectors))
-        nodes = (vectors - 1) * self._sizes.of(body)
+                return replace(body, body=self._copies(body.body, first, row))
+        nodes = self._sizes.of(body) * (row.vectors - 1)
         if nodes > self._left or any(isinstance(stmt, Allocate) for stmt in walk(body)):
             return body
         self._left -= nodes
-        found = body
-        for full in range(1, vectors):
-            more = binary("<=", binary("+", excess, const(full * lanes, excess.dtype)), const(0, excess.dtype))
-            found = If(likely(self.simplifier.expr(more)), body, found)
+        found = self._narrow(body, row, 1)
+        for vectors in range(2, row.vectors + 1):
+            before = const((vectors - 1) * row.lanes, first.dtype)
+            more = binary("<=", binary("+", first, before), const(0, first.dtype))
+            wide = body if vectors == row.vectors else self._narrow(body, row, vectors)
+            found = If(likely(self.simplifier.expr(more)), wide, found)
         return found
+
+    def _narrow(self, body: Stmt, row: _Row, vectors: int) -> Stmt:
+        """Return the body for a number of vectors, of which the last may lack elements."""
+
+        def narrow(node: Stmt) -> Stmt | None:
+            guards = row.guards.get(node.var) if isinstance(node, For) else None
+            if guards is None:
+                return None
+            last = substitute_stmt(node.body, {node.var: const(vectors - 1, node.var.dtype)})
+            if vectors == 1:
+                return last
+            whole = ConditionRewriter(dict.fromkeys(guards, const(True)), self.choices)
+            var = Var(node.var.name, node.var.dtype)
+            others = substitute_stmt(whole.stmt(node.body), {node.var: var})
+            return seq(For(var, const(vectors - 1), node.kind, others), last)
+
+        return transform(body, after=narrow)
+
+
+def _length(loop: For) -> int:
+    assert isinstance(loop.extent, Const)
+    return int(loop.extent.value)
