@@ -134,8 +134,8 @@ def _passes(function: PrimFunc) -> Iterator[PrimFunc]:
     yield (result := fuse_loops(result))
     yield (result := peel_for_alignment(result))
     if has_conditions(result.body):
-        steps = (hoist_guards, split_last_tiles, split_last_vectors, partition, hoist_guards, shorten)
-        for step in steps:
+        tails = split_last_tiles, split_last_vectors
+        for step in (hoist_guards, *tails, partition, hoist_guards, shorten):
             yield (result := step(result))
     yield (result := drop_redundant_bounds(result))
     yield (result := vectorize(replace_with_scalars(result)))

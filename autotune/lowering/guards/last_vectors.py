@@ -35,8 +35,6 @@ def split_last_vectors(function: PrimFunc) -> PrimFunc:
     """Return the function with copies of tiles for fewer vectors, if rows are of open sizes."""
     if not function.sizes:
         return function
-    import os
-    if os.environ.get("BAL_NOVEC"): return function
     return function.with_body(_LastVectors(function.body).run())
 
 

@@ -155,10 +155,6 @@ def _block_rows(cfg: KnobDefiner, panels: Panels, likely_height: Any, effort: Ef
         cfg.add_constraint(
             (count == 1) | (count < 2 * likely_height), "a block is no taller than the result"
         )
-    if any(is_open(g.length) for g in panels.way.rows):
-        import os
-        if os.environ.get("BAL_ONE"): return count
-        return te.max(count, 2)  # so that there is a loop to split where guards change
     return count
 
 
