@@ -75,6 +75,9 @@ def write_blocks(
     if loops.rows:
         rows = stage.fuse(*loops.rows)
         count = _block_rows(cfg, panels, loops.likely_height, effort)
+        if any(is_open(g.length) for g in panels.way.rows) and not panels.in_tasks:
+            wide = next(iter(loops.lengths[b] for b in blocks), 1)
+            count = te.max(1, te.min(count, te.max(loops.height // 8, wide // 4)))
         block, tile = stage.split(rows, factor=count)
         loops.lengths[block] = te.ceildiv(loops.height, count)
         blocks.append(block)
