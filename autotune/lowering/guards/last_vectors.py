@@ -11,7 +11,7 @@
                                                            if x*32 + i < n:
                                                              C[x*32 + i] = tile[i]
 
-What is computed for other vectors is not stored, so compilers leave it out.
+What is computed in other vectors, but not stored, is left out by compilers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.ops import binary, const, likely
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, seq
+from autotune.ir.stmt import NOTHING, Allocate, For, If, LoopKind, PrimFunc, Stmt, is_empty, seq
 from autotune.ir.visitor import free_vars, substitute, substitute_stmt, transform, walk
 from autotune.lowering.guards.facts import ConditionRewriter
 from autotune.lowering.guards.loop_partition import Sizes
@@ -122,15 +122,25 @@ class _LastVectors(Splitter):
             guards = row.guards.get(node.var) if isinstance(node, For) else None
             if guards is None:
                 return None
-            last = substitute_stmt(node.body, {node.var: const(vectors - 1, node.var.dtype)})
-            if vectors == 1:
-                return last
-            whole = ConditionRewriter(dict.fromkeys(guards, const(True)), self.choices)
-            var = Var(node.var.name, node.var.dtype)
-            others = substitute_stmt(whole.stmt(node.body), {node.var: var})
-            return seq(For(var, const(vectors - 1), node.kind, others), last)
+            assert isinstance(node, For)
+            before = self._iterations(node, 0, vectors - 1, dict.fromkeys(guards, const(True)))
+            last = self._iterations(node, vectors - 1, vectors, {})
+            after = dict.fromkeys(guards, const(False))
+            return seq(before, last, self._iterations(node, vectors, _length(node), after))
 
         return transform(body, after=narrow)
+
+    def _iterations(self, loop: For, low: int, high: int, known: dict[Expr, Const]) -> Stmt:
+        """Return some iterations of a loop, in which the values of conditions are known."""
+        body = ConditionRewriter(known, self.choices).stmt(loop.body) if known else loop.body
+        if high <= low or is_empty(body):
+            return NOTHING
+        first = const(low, loop.var.dtype)
+        if high == low + 1:
+            return substitute_stmt(body, {loop.var: first})
+        var = Var(loop.var.name, loop.var.dtype)
+        within = substitute_stmt(body, {loop.var: binary("+", var, first)})
+        return For(var, const(high - low), loop.kind, within)
 
 
 def _length(loop: For) -> int:

@@ -50,11 +50,11 @@ def test_there_is_a_copy_for_each_number_of_vectors(vectors: int, kind: LoopKind
 
 
 def test_a_copy_tests_only_lanes_of_its_last_vector() -> None:
-    after = split(tiles(3, stored(3)))
+    after = split(tiles(4, stored(4)))
     loops = [stmt for stmt in walk(after.body) if isinstance(stmt, For) and stmt.kind is UNROLLED]
     plain = [not any(isinstance(s, If) for s in walk(inner.body)) for inner in loops]
     lengths = [str(inner.extent) for inner in loops]
-    assert sorted(zip(lengths, plain, strict=True)) == [("1", True), ("3", False)]
+    assert sorted(zip(lengths, plain, strict=True)) == [("2", True), ("4", False)]
 
 
 def test_whole_tiles_have_no_tests_after_all_passes() -> None:
@@ -71,6 +71,14 @@ def test_parallel_loops_and_allocations_stay_directly_inside() -> None:
     assert isinstance(outer.body, For)
     assert isinstance(outer.body.body, Allocate)
     assert isinstance(outer.body.body.body, If)
+
+
+def test_what_is_stored_beyond_the_end_of_a_row_is_stored_in_all_copies() -> None:
+    at = X * 16 + V * LANES + L
+    padded = Store(OUT, at, ops.if_then_else(at < N, ops.convert(5), ops.convert(7)))
+    row = seq(loop(V, 2, loop(L, LANES, padded, VECTOR), UNROLLED), stored(2))
+    after = split(tiles(2, row))
+    assert any(isinstance(stmt, If) and stmt.orelse is not None for stmt in walk(after.body))
 
 
 def test_rows_of_known_length_stay() -> None:
