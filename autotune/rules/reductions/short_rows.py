@@ -87,9 +87,9 @@ class ShortRows:
         #: What takes the place of each stage of these groups while others are rewritten.
         self.stages: dict[te.Tensor, te.Tensor] = {}
         for group in _short_groups(cfg.target, outputs, inlined, constants)[:_CHOICES]:
-            is_likely = _length(group) <= _LIKELY * _lanes(cfg.target, group)
-            ways = ["across", "along"] if is_likely else ["along", "across"]
-            if self._knobs(group).define_knob("row_vectors", ways) == "across":
+            ways = ("along", "across")
+            likely = ways[_length(group) <= _LIKELY * _lanes(cfg.target, group)]
+            if self._knobs(group).define_knob("row_vectors", ways, likely) == "across":
                 self.groups.append(group)
                 self.stages |= {tensor: tensor for tensor in group.stages}
 
@@ -196,8 +196,8 @@ def _short_groups(
         if stage.op.output() in inlined:
             stage.compute_inline()
     stages = readings(schedule)
-    products = [s.tensor for s in stages if _is_product(s.tensor, target, inlined, constants)]
-    groups = row_groups(schedule, stages, products)
+    apart = [s.tensor for s in stages if _is_apart(s.tensor, target, inlined, constants)]
+    groups = row_groups(schedule, stages, apart)
     return [group for group in groups if _is_short(schedule, group, target)]
 
 
@@ -213,15 +213,15 @@ def _is_short(schedule: Schedule, group: RowGroup, target: Target) -> bool:
     return is_reduced and bool(_strided(schedule, group, target))
 
 
-def _is_product(
+def _is_apart(
     tensor: te.Tensor,
     target: Target,
     inlined: Collection[te.Tensor],
     constants: Collection[te.Tensor],
 ) -> bool:
-    """Whether a stage is a contraction that uses operands for several elements."""
-    if not tensor.op.reduce_axis:
-        return False
+    """Whether a stage has several results, or is a product: elements of it share operands."""
+    if len(tensor.op.outputs) > 1 or not tensor.op.reduce_axis:
+        return len(tensor.op.outputs) > 1
     whole = written_out(tensor, inlined)
     own = {axis.var for axis in tensor.op.axis if extent(axis) > 1}
     is_shared = any(own - set(free_vars(read)) for read in reads_in(whole.op))
@@ -255,7 +255,7 @@ def _strided(
         lane = rows[-1]
         for read in body[tensor]:
             uses = [index for index in read.children if lane.var in set(free_vars(index))]
-            if uses not in ([], [lane.var]):
+            if any(index is not lane.var for index in uses) or len(uses) > 1:
                 return None
             is_own = any(read.tensor is t for t in group.stages)
             if is_own or not uses or step_along(place_of(read), lane) == 1:
