@@ -266,7 +266,9 @@ def loops_of_default(made: Callable[..., Made], *args: Any) -> str:
 
 def test_rows_shorter_than_a_vector_are_computed_in_vectors() -> None:
     loops = loops_of_default(softmax, 1000, SHORT)
-    assert loops.count("exp(") == len(re.findall(r"exp\((min\()?\(X\[ramp\(", loops)) == 1
+    calls = re.findall(r"exp2?\((.*)", loops)
+    assert len(calls) == 1
+    assert re.match(r"(min)?\(*X\[ramp\(", calls[0])
 
 
 def test_reduced_axes_that_are_one_in_memory_have_one_loop() -> None:
