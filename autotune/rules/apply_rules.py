@@ -122,6 +122,9 @@ def schedule(
     - `scan_stream`, `scan_ahead`: whether the result is stored past the caches, and the prefetch
       distance in steps.
     - `at`: for stages that share rows: whether they are computed row by row.
+    - `row_vectors`: for stages that share short rows: whether vectors are "along" rows or "across"
+      them, with a row in each lane.
+    - `block_vectors`: for these: vectors of rows that are computed together.
     - `threads`: the number of parts of a loop that threads share; see `rules/threads.py`.
 
     Raises

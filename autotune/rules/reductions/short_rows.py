@@ -25,6 +25,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.ir import dtypes
 from autotune.ir.visitor import free_vars
 from autotune.rules.contractions.contraction import contractions
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
@@ -50,14 +51,17 @@ from autotune.te.tensor import ComputeOp, PlaceholderOp, producers_first
 #: Longest row for which there is a choice, and the longest with vectors across rows by default: in
 #: vectors.
 _LONGEST: Final = 4
-_LIKELY: Final = 3
+_LIKELY: Final = 2.5
 
 #: Fewest lanes of a vector, and fewest vectors that all rows must fill.
 _FEWEST_LANES: Final = 4
 _FEWEST_VECTORS: Final = 2
 
 #: Most vectors of a loop that is unrolled.
-_UNROLLED: Final = 32
+_UNROLLED: Final = 16
+
+#: Bytes of the elements that transpositions in registers are for, whatever their number.
+_NARROW_BYTES: Final = 4
 
 #: Largest number of groups with a choice; each doubles the traces.
 _CHOICES: Final = 2
@@ -123,7 +127,7 @@ class ShortRows:
             where = [places.index(n) for n in range(len(rows)) if n in places]
             parts.append((copy, tuple(copy.op.axis[n] for n in where)))
         *front, lane = rows
-        width = knobs.define_knob("block_vectors", (1, 2, 4)) * lanes
+        width = knobs.define_knob("block_vectors", (1, 4), _likely_vectors(group, lanes)) * lanes
         blocks = math.prod(map(extent, front)) * te.ceildiv(extent(lane), width)
         outer, block = root.split(lane, factor=width)
         vector, within = root.split(block, factor=lanes)
@@ -136,6 +140,17 @@ class ShortRows:
             stage.compute_at(root, at)
             _compute(stage, fixed, lanes, is_copy=stage not in own)
         return [stage.op.output() for stage in (root, *(stage for stage, _ in parts))]
+
+
+def _likely_vectors(group: RowGroup, lanes: int) -> int:
+    """Return the likely number of vectors of rows in a block.
+
+    Those of the shortest rows stay in registers from stage to stage. Of longer rows there are
+    several, because a reduction is a chain of operations. Elements of half types take long to
+    compile.
+    """
+    is_narrow = dtypes.itemsize(group.root.dtype) < _NARROW_BYTES
+    return 1 if is_narrow or _length(group) <= lanes // 3 else 4
 
 
 def _compute(stage: Stage, rows: Sequence[Any], lanes: int, is_copy: bool) -> None:
@@ -170,7 +185,7 @@ def _store_rows(
     root: Stage, outer: Sequence[Any], inner: Sequence[Any], within: Any, lanes: int
 ) -> None:
     """Store rows from vectors across them: whole vectors of short rows, or parts of each row."""
-    if math.prod(map(extent, inner)) <= lanes // 2:
+    if math.prod(map(extent, inner)) <= lanes // 4:
         root.reorder(*outer, within, *inner)
         each, vector = root.split(root.fuse(within, *inner), factor=lanes)
         root.unroll(each)

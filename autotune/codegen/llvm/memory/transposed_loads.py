@@ -31,6 +31,9 @@ from autotune.ir.visitor import walk_expr
 #: Distances of lanes at which all elements in between are loaded.
 _NEAR: Final = (2, 4, 8)
 
+#: Longest distance at which a column is made of vectors between its ends in fewer shuffles.
+_FEW: Final = 5
+
 #: Sizes of elements of which vectors may have any number.
 _SIZES: Final = (4, 8)
 
@@ -66,7 +69,7 @@ class TransposedLoads:
         scalar = llvm_type(load.dtype)
         size = dtypes.itemsize(load.dtype)
         if size in _SIZES and max(count, lanes) * size <= ALIGNMENT:
-            far = abs(stride) > max(count - 1, *_NEAR)
+            far = abs(stride) >= count and abs(stride) > _FEW and stride not in _NEAR
         else:  # LLVM takes long to compile other vectors of odd length
             whole = count == whole_lanes(count) <= lanes == whole_lanes(lanes)
             far = whole and abs(stride) > max(count, *_NEAR)
