@@ -60,6 +60,10 @@ _FEWEST_VECTORS: Final = 2
 #: Most vectors of a loop that is unrolled.
 _UNROLLED: Final = 16
 
+#: Vectors of a block of several, and how many blocks there are if one that is cut off is no matter.
+_BLOCK: Final = 4
+_MANY_BLOCKS: Final = 8
+
 #: Bytes of the elements that transpositions in registers are for, whatever their number.
 _NARROW_BYTES: Final = 4
 
@@ -127,7 +131,8 @@ class ShortRows:
             where = [places.index(n) for n in range(len(rows)) if n in places]
             parts.append((copy, tuple(copy.op.axis[n] for n in where)))
         *front, lane = rows
-        width = knobs.define_knob("block_vectors", (1, 4), _likely_vectors(group, lanes)) * lanes
+        likely = _likely_vectors(group, lanes)
+        width = knobs.define_knob("block_vectors", (1, _BLOCK), likely) * lanes
         blocks = math.prod(map(extent, front)) * te.ceildiv(extent(lane), width)
         outer, block = root.split(lane, factor=width)
         vector, within = root.split(block, factor=lanes)
@@ -146,11 +151,13 @@ def _likely_vectors(group: RowGroup, lanes: int) -> int:
     """Return the likely number of vectors of rows in a block.
 
     Those of the shortest rows stay in registers from stage to stage. Of longer rows there are
-    several, because a reduction is a chain of operations. Elements of half types take long to
-    compile.
+    several, because reductions are chains of operations, but not if one of a few blocks is cut off.
+    Half types take long to compile.
     """
-    is_narrow = dtypes.itemsize(group.root.dtype) < _NARROW_BYTES
-    return 1 if is_narrow or _length(group) <= lanes // 3 else 4
+    if dtypes.itemsize(group.root.dtype) < _NARROW_BYTES or _length(group) <= lanes // 3:
+        return 1
+    blocks = extent(group.root.op.axis[group.rows[-1]]) / (_BLOCK * lanes)
+    return 1 if 1 < blocks < _MANY_BLOCKS else _BLOCK
 
 
 def _compute(stage: Stage, rows: Sequence[Any], lanes: int, is_copy: bool) -> None:
@@ -217,15 +224,20 @@ def _short_groups(
 
 
 def _is_short(schedule: Schedule, group: RowGroup, target: Target) -> bool:
-    """Whether the rows of a group may be computed in lanes: many, short, and read in one way."""
+    """Whether the rows of a group may be computed in lanes: many, short, and read in one way.
+
+    One pass over the rows alone, as for their sums, is as fast in other ways.
+    """
     lanes = _lanes(target, group)
     if lanes < _FEWEST_LANES or not group.rows or any(open_sizes(t.op) for t in group.stages):
         return False
-    lane = group.root.op.axis[group.rows[-1]]
-    if extent(lane) < _FEWEST_VECTORS * lanes or _length(group) > _LONGEST * lanes:
+    if extent(group.root.op.axis[group.rows[-1]]) < _FEWEST_VECTORS * lanes:
         return False
+    passes = sum(iterations(tensor) > _count(group) for tensor in group.stages)
     is_reduced = any(tensor.op.reduce_axis for tensor in group.stages)
-    return is_reduced and bool(_strided(schedule, group, target))
+    if passes < 2 or not is_reduced or _length(group) > _LONGEST * lanes:
+        return False
+    return bool(_strided(schedule, group, target))
 
 
 def _is_apart(
@@ -250,8 +262,12 @@ def _lanes(target: Target, group: RowGroup) -> int:
 
 def _length(group: RowGroup) -> int:
     """Return how many elements a stage computes or reads for a row at most."""
-    rows = math.prod(extent(group.root.op.axis[n]) for n in group.rows)
-    return max(map(iterations, group.stages)) // max(rows, 1)
+    return max(map(iterations, group.stages)) // max(_count(group), 1)
+
+
+def _count(group: RowGroup) -> int:
+    """Return the number of rows."""
+    return math.prod(extent(group.root.op.axis[n]) for n in group.rows)
 
 
 def _strided(

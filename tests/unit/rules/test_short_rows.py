@@ -58,6 +58,14 @@ def row_sums(m: int, n: int) -> Made:
     return [X], [te.compute((m,), lambda i: te.sum(X[i, k], axis=k), name="S")]
 
 
+def sums_beside_maxima(m: int, n: int) -> Made:
+    """One number for each row, of two that take a pass over the row."""
+    (X,), (S,) = row_sums(m, n)
+    r = te.reduce_axis((0, n), name="r")
+    top = te.compute((m,), lambda i: te.max(X[i, r] * S[i], axis=r), name="top")
+    return [X], [te.compute((m,), lambda i: top[i] - S[i], name="Y")]
+
+
 def scaled(m: int, n: int) -> Made:
     """Deviations from the sum, with a factor for each row and one for each column."""
     X, R, C = (te.placeholder(s, name=c) for s, c in (((m, n), "X"), ((m, 1), "R"), ((n,), "C")))
@@ -152,7 +160,7 @@ CASES: list[tuple[Callable[..., Made], tuple[Any, ...], Callable[..., Any]]] = [
     (less_maximum, (97, 5, "float16"), less_maximum_of),
     (less_maximum, (99, 12, "bfloat16"), less_maximum_of),
     (less_maximum, (101, 6, "int32"), less_maximum_of),
-    (row_sums, (147, 11), lambda x: x.sum(axis=1)),
+    (sums_beside_maxima, (147, 11), lambda x: (x.T * x.sum(axis=1)).max(axis=0) - x.sum(axis=1)),
     (scaled, (141, 13), scaled_of),
     (planes, (3, 35, 3, 5), lambda x: x - x.min(axis=(2, 3), keepdims=True)),
     (windows_in_rows, (75, 6), windows_in_rows_of),
@@ -267,6 +275,7 @@ def inlined_elsewhere(m: int, n: int) -> Made:
         (with_their_transpose, (40,)),
         (found_in_a_table, (500, 6)),
         (elements_only, (500, 6)),
+        (row_sums, (500, 6)),
         (by_columns, (500, 6)),
         (product, (500, 8)),
         (inlined_elsewhere, (500, 6)),
