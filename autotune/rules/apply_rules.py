@@ -1,18 +1,20 @@
 """Applies the schedule rules to a computation, in their order.
 
-================================  =========================================================`softmax_exponents`               exponents that cannot be positive are bounded by 0
+================================  ================================================================
+`softmax_exponents`               exponents that cannot be positive are bounded by 0
 `inline`                          element-wise stages are computed where they are read
 `scans.associative_scans`         scans have columns side by side, or blocks of steps
 `scans.cells`                     other scans have tasks of columns, and tiles in each step
+`reductions.short_rows`           stages that share short rows have a row in each lane of vectors
 `contractions.register_tiles`     contractions have register tiles over packed panels
 `reductions.split_reductions`     long reductions with few results have parts
 `reductions.vector_partial_sums`  reductions along rows have partial results in vectors
-`reductions.short_rows`           stages that share short rows have a row in each lane of vectors
 `reductions.windows`              windows apart are reduced along columns, then along rows
 `reductions.rows`                 stages that share rows are computed a row at a time, in vectors
 `transposed_tiles`                stages that read along another axis have tiles in registers
 `threads`                         loops are shared among threads
-================================  =========================================================
+================================  ================================================================
+
 For GPUs `rules.gpu` has rules of its own, and a table of their knobs.
 
 Rules look at axes, reads and sizes, never at names, so that the same computation has the same space
@@ -122,7 +124,7 @@ def schedule(
     - `at`: for stages that share rows: whether they are computed row by row.
     - `row_vectors`: for stages that share short rows: whether vectors are "along" rows or "across"
       them, with a row in each lane.
-    - `block_vectors`: for these: vectors of rows that are computed together.
+    - `block_vectors`: for these: vectors of rows that each stage computes before the next one.
     - `rows_at_once`: for windows in rows: rows whose columns are reduced before the windows are.
     - `threads`: the number of parts of a loop that threads share; see `rules/threads.py`.
 

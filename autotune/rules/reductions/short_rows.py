@@ -48,14 +48,15 @@ from autotune.schedule.stage import Attach, Stage
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp, PlaceholderOp, producers_first
 
-#: Longest row for which there is a choice, and the longest with vectors across rows by default: in
-#: vectors.
+#: Longest row for which there is a choice, in vectors.
 _LONGEST: Final = 4
-_LIKELY: Final = 2.5
 
 #: Fewest lanes of a vector, and fewest vectors that all rows must fill.
 _FEWEST_LANES: Final = 4
 _FEWEST_VECTORS: Final = 2
+
+#: Lanes that take long to combine.
+_MANY_LANES: Final = 16
 
 #: Most vectors of a loop that is unrolled.
 _UNROLLED: Final = 16
@@ -63,6 +64,9 @@ _UNROLLED: Final = 16
 #: Vectors of a block of several, and how many blocks there are if one that is cut off is no matter.
 _BLOCK: Final = 4
 _MANY_BLOCKS: Final = 8
+
+#: Side of transposed tiles in loops: LLVM takes long to analyse those of 16.
+_SIDE: Final = 8
 
 #: Bytes of the elements that transpositions in registers are for, whatever their number.
 _NARROW_BYTES: Final = 4
@@ -96,7 +100,7 @@ class ShortRows:
         self.stages: dict[te.Tensor, te.Tensor] = {}
         for group in _short_groups(cfg.target, outputs, inlined, constants)[:_CHOICES]:
             ways = ("along", "across")
-            likely = ways[_length(group) <= _LIKELY * _lanes(cfg.target, group)]
+            likely = ways[_length(group) <= _likely_length(group, _lanes(cfg.target, group))]
             if self._knobs(group).define_knob("row_vectors", ways, likely) == "across":
                 self.groups.append(group)
                 self.stages |= {tensor: tensor for tensor in group.stages}
@@ -132,19 +136,32 @@ class ShortRows:
             parts.append((copy, tuple(copy.op.axis[n] for n in where)))
         *front, lane = rows
         likely = _likely_vectors(group, lanes)
-        width = knobs.define_knob("block_vectors", (1, _BLOCK), likely) * lanes
+        vectors = knobs.define_knob("block_vectors", (1, _BLOCK), likely)
+        width, side = (lanes, lanes) if vectors == 1 else (_BLOCK * lanes, min(lanes, _SIDE))
         blocks = math.prod(map(extent, front)) * te.ceildiv(extent(lane), width)
         outer, block = root.split(lane, factor=width)
         vector, within = root.split(block, factor=lanes)
         if is_stored_apart:
-            _store_rows(root, [*front, outer, vector], others, within, lanes)
+            _store_rows(root, [*front, outer, vector], others, within, lanes, side)
         else:
             _in_vectors(root, [*front, outer, vector], others, within)
         at = share(knobs, root, root.fuse(*front, outer), blocks, seconds)
         for stage, fixed in parts:
             stage.compute_at(root, at)
-            _compute(stage, fixed, lanes, is_copy=stage not in own)
+            _compute(stage, fixed, lanes, 0 if stage in own else side)
         return [stage.op.output() for stage in (root, *(stage for stage, _ in parts))]
+
+
+def _likely_length(group: RowGroup, lanes: int) -> float:
+    """Return the length of the longest rows with vectors across them by default.
+
+    Transpositions cost the same whatever is computed between them, so several reductions must be
+    saved, or one whose lanes take long to combine.
+    """
+    reductions = sum(bool(tensor.op.reduce_axis) for tensor in group.stages)
+    if reductions > 1:
+        return 2.5 * lanes
+    return lanes if lanes >= _MANY_LANES else 0
 
 
 def _likely_vectors(group: RowGroup, lanes: int) -> int:
@@ -160,8 +177,11 @@ def _likely_vectors(group: RowGroup, lanes: int) -> int:
     return 1 if 1 < blocks < _MANY_BLOCKS else _BLOCK
 
 
-def _compute(stage: Stage, rows: Sequence[Any], lanes: int, is_copy: bool) -> None:
-    """Compute a stage in a block of rows, or copy what others read."""
+def _compute(stage: Stage, rows: Sequence[Any], lanes: int, side: int) -> None:
+    """Compute a stage in a block of rows.
+
+    `side`: for what is copied in transposed tiles, their number of columns; else 0.
+    """
     *front, lane = rows
     others = [a for a in stage.op.axis if not any(a is row for row in rows)]
     if others:
@@ -169,8 +189,8 @@ def _compute(stage: Stage, rows: Sequence[Any], lanes: int, is_copy: bool) -> No
         order += [*(a.var for a in others), lane.var % lanes]
         stage.transform_layout(lambda *_: order)
     vector, within = stage.split(lane, factor=lanes)
-    if is_copy and extent(others[-1]) > lanes:
-        outer, part = stage.split(others.pop(), factor=lanes)
+    if side and extent(others[-1]) > side:
+        outer, part = stage.split(others.pop(), factor=side)
         stage.reorder(*front, vector, *others, outer, part, within)
         stage.unroll(part)
         stage.vectorize(within)
@@ -189,17 +209,21 @@ def _in_vectors(stage: Stage, outer: Sequence[Any], others: Sequence[Any], withi
 
 
 def _store_rows(
-    root: Stage, outer: Sequence[Any], inner: Sequence[Any], within: Any, lanes: int
+    root: Stage, outer: Sequence[Any], inner: Sequence[Any], within: Any, lanes: int, side: int
 ) -> None:
-    """Store rows from vectors across them: whole vectors of short rows, or parts of each row."""
+    """Store rows from vectors across them: whole vectors of short rows, or parts of each row.
+
+    `side`: rows of a transposed tile.
+    """
     if math.prod(map(extent, inner)) <= lanes // 4:
         root.reorder(*outer, within, *inner)
         each, vector = root.split(root.fuse(within, *inner), factor=lanes)
         root.unroll(each)
     else:
         part, vector = root.split(inner[-1], factor=min(lanes, extent(inner[-1])))
-        root.reorder(*outer, *inner[:-1], part, within, vector)
-        root.unroll(within)
+        tiles, row = root.split(within, factor=side)
+        root.reorder(*outer, *inner[:-1], part, tiles, row, vector)
+        root.unroll(row)
     root.vectorize(vector)
 
 
