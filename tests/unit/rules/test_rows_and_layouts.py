@@ -236,8 +236,9 @@ def test_a_nan_anywhere_in_a_row_is_its_maximum(place: int) -> None:
     assert_right(task, drawn(task), [x], tuple(np.array(e, "float32") for e in extremes))
 
 
-def test_a_transposed_tile_is_loaded_in_whole_rows() -> None:
-    task = task_of(transposed, (256, 256))
+@pytest.mark.parametrize("columns", [256, 7, 6])
+def test_a_transposed_tile_is_loaded_in_whole_rows(columns: int) -> None:
+    task = task_of(transposed, (256, columns))
     structure = task.concrete_structure(task.default_index)
     source = autotune.build(structure.schedule, list(structure.tensors)).source
     assert "shufflevector" in source
