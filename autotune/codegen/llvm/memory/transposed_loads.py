@@ -31,7 +31,7 @@ from autotune.ir.visitor import walk_expr
 #: Distances of lanes at which all elements in between are loaded.
 _NEAR: Final = (2, 4, 8)
 
-#: Longest distance at which a column is made of vectors between its ends in fewer shuffles.
+#: Longest distance at which shuffles of whole vectors are faster than rows.
 _FEW: Final = 5
 
 #: Sizes of elements of which vectors may have any number.
@@ -69,7 +69,8 @@ class TransposedLoads:
         scalar = llvm_type(load.dtype)
         size = dtypes.itemsize(load.dtype)
         if size in _SIZES and max(count, lanes) * size <= ALIGNMENT:
-            far = abs(stride) >= count and abs(stride) > _FEW and stride not in _NEAR
+            far = abs(stride) > max(count - 1, *_NEAR)
+            far |= _FEW < abs(stride) < max(_NEAR) and count <= abs(stride)
         else:  # LLVM takes long to compile other vectors of odd length
             whole = count == whole_lanes(count) <= lanes == whole_lanes(lanes)
             far = whole and abs(stride) > max(count, *_NEAR)
