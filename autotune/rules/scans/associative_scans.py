@@ -367,13 +367,14 @@ class SeriesLoops:
 
     def _row_ends(self, s: Schedule, sums: RowSums) -> None:
         """Schedule the sums of blocks of rows."""
-        axes = sums.ends.op.axis
-        block = s[sums.ends].fuse(*axes)
-        s[sums.ends].parallel(block)
-        lane = sums.lane_sums.op.axis[-1]
-        s[sums.lane_sums].compute_at(s[sums.ends], block)
-        s[sums.lane_sums].reorder(*sums.lane_sums.op.reduce_axis, lane)
-        s[sums.lane_sums].vectorize(lane)
+        *parts, ends = sums.ends
+        block = s[ends].fuse(*ends.op.axis)
+        s[ends].parallel(block)
+        for part in parts:
+            lane = part.op.axis[-1]
+            s[part].compute_at(s[ends], block)
+            s[part].reorder(*part.op.reduce_axis, lane)
+            s[part].vectorize(lane)
 
     def _rows_together(self, width: Any) -> te.Tensor:
         """Let each task compute some rows together, one element of each at a time."""

@@ -8,7 +8,7 @@ the vectors adds up their sums. Products, maxima and minima are computed in the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 from autotune import te
@@ -17,12 +17,11 @@ from autotune.rules.scans.recurrences import Recurrence
 
 @dataclass(frozen=True)
 class RowSums:
-    """The phases; if each row is one block, the first two are None."""
+    """The phases."""
 
-    #: Tensor (blocks, ..., lanes) or None: sum of each lane of a block.
-    lane_sums: Any
-    #: Tensor (blocks, ...) or None: sum of each block.
-    ends: Any
+    #: Tensors (blocks, ..., lanes): sum of each lane of a block, and those of half as many lanes
+    #: each; the last one, (blocks, ...), is the sum of each block. Empty if a row is one block.
+    ends: list[Any]
     #: Tensors (..., blocks, vectors, lanes): sums of 2, 4, 8, ... lanes; the last ones are
     #: those of all lanes up to each.
     within: list[Any]
@@ -58,8 +57,8 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
         inside = te.all(lane >= behind, inside) if behind else inside
         return te.if_then_else(inside, series.value(at, *i), zero)
 
-    lane_sums, ends = (None, None) if whole else _ends(series, value, blocks, vectors, lanes)
-    starts: Any = None if whole else series.before_blocks(ends)
+    ends = [] if whole else _ends(series, value, blocks, vectors, lanes)
+    starts: Any = None if whole else series.before_blocks(ends[-1])
     within: list[Any] = []
 
     def pair(by: int, *index: Any) -> Any:
@@ -73,7 +72,7 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
     for by in (1 << n for n in range(lanes.bit_length() - 1)):
         shape = (*rows, blocks, vectors, lanes)
         within.append(te.compute(shape, partial(pair, by), name=f"sums{2 * by}"))
-    inside = te.placeholder((vectors, *rows, blocks), series.dtype, name="inside")
+    inside = te.placeholder((vectors + 1, *rows, blocks), series.dtype, name="inside")
 
     def first(_: Any, *index: Any) -> Any:
         *i, c = index
@@ -88,11 +87,11 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
         inside,
         name="before",
     )
-    return RowSums(lane_sums, ends, within, before, length, lanes, series)
+    return RowSums(ends, within, before, length, lanes, series)
 
 
-def _ends(series: Recurrence, value: Any, blocks: Any, vectors: Any, lanes: int) -> tuple[Any, Any]:
-    """Return the sums of lanes of blocks, and of blocks."""
+def _ends(series: Recurrence, value: Any, blocks: Any, vectors: Any, lanes: int) -> list[Any]:
+    """Return the sums of lanes of blocks, those of half as many lanes each, and of blocks."""
     k = te.reduce_axis((0, vectors), name="k")
 
     def lane_sum(c: Any, *index: Any) -> Any:
@@ -100,10 +99,14 @@ def _ends(series: Recurrence, value: Any, blocks: Any, vectors: Any, lanes: int)
         return series.reduce(value(i, c, k.var, lane), k)
 
     shape = (blocks, *series.columns)
-    lane_sums = te.compute((*shape, lanes), lane_sum, name="lane_sums")
-    ends = te.compute(
-        shape,
-        lambda *i: reduce(series.combine, (lane_sums[(*i, lane)] for lane in range(lanes))),
-        name="ends",
-    )
-    return lane_sums, ends
+    stages = [te.compute((*shape, lanes), lane_sum, name="lane_sums")]
+
+    def pair(half: int, source: Any, *index: Any) -> Any:
+        *i, lane = index
+        return series.combine(source[(*i, lane)], source[(*i, lane + half)])
+
+    for half in (lanes >> n for n in range(1, lanes.bit_length() - 1)):
+        of_two = partial(pair, half, stages[-1])
+        stages.append(te.compute((*shape, half), of_two, name=f"sums_of_{half}_lanes"))
+    ends = te.compute(shape, lambda *i: pair(1, stages[-1], *i, 0), name="ends")
+    return [*stages, ends]
