@@ -20,17 +20,7 @@ from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Expr
 from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import const
-from autotune.ir.stmt import (
-    Allocate,
-    For,
-    LoopKind,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Store,
-    allocated,
-    seq,
-)
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Seq, Stmt, Store, allocated, seq
 from autotune.ir.visitor import AccessRewriter, accessed, transform, walk
 from autotune.lowering.dependence.accesses import Access, accesses, depends_on, linear_in
 

@@ -24,19 +24,8 @@ from autotune.ir.algebra.polynomials import add, to_expr
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Var
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Seq, Stmt, seq
-from autotune.ir.visitor import (
-    accessed,
-    all_written,
-    substitute_stmt,
-    transform,
-    walk,
-)
-from autotune.lowering.dependence.accesses import (
-    Access,
-    accesses,
-    depends_on,
-    linear_in,
-)
+from autotune.ir.visitor import accessed, all_written, substitute_stmt, transform, walk
+from autotune.lowering.dependence.accesses import Access, accesses, depends_on, linear_in
 from autotune.lowering.dependence.dependence_test import DependenceTest
 
 

@@ -29,6 +29,7 @@ from autotune.rules.scans.row_recurrences import RowSums, row_sums
 from autotune.rules.stage_graph import extent
 from autotune.rules.threads import share
 from autotune.schedule.schedule import Schedule
+from autotune.system.available_cpus import thread_count
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, producers_first
 
@@ -60,6 +61,10 @@ _WIDTHS: Final = (64, 1, 2, 4, 8, 16, 32, 128)
 #: Least number of vectors in a task's part of a row by default: shorter parts are too slow. Rows
 #: of twice as many have vectors of twice the length.
 _NARROWEST: Final = 8
+
+
+#: Numbers of parts of a row.
+_PARTS: Final = (2, 3, 4, 6, 8, 12, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -315,10 +320,11 @@ class SeriesLoops:
     def _rows(self) -> te.Tensor:
         own, cfg = self.recurrence, self.cfg
         rows, row = math.prod(own.columns), own.steps * self.size
-        lengths = [length for length in (1024, 256, 4096, 16384) if length < own.steps]
-        ways = ["steps"] if own.weight is not None else ["vectors", "blocks"][: 1 + bool(lengths)]
-        shared = row >= _LONG_ROW or (rows < _TASKS and self.bytes >= _SHARED)
-        way = cfg.define_knob("scan", ways, ways[-1 if shared and lengths else 0])
+        is_long = own.steps >= 2 * _NARROWEST * self.vector
+        ways = ["steps"] if own.weight is not None else ["vectors", "parts"][: 1 + is_long]
+        threads = thread_count(cfg.target.threads)
+        few = row >= _LONG_ROW or (rows < _TASKS and self.bytes >= _SHARED)
+        way = cfg.define_knob("scan", ways, ways[-1 if few and threads > 1 else 0])
         if way == "steps":
             counts = [1, 2, 4, 8]
             likely = max(n for n in counts[:3] if n == 1 or rows >= _TASKS * n)
@@ -326,26 +332,29 @@ class SeriesLoops:
         vector = max(2, self.vector)
         likely = vector * (2 if own.steps >= 2 * _NARROWEST * vector else 1)
         lanes = cfg.define_knob("scan_lanes", [vector, 2 * vector, 4 * vector], likely)
-        length = self._length(lengths) if way == "blocks" else None
-        sums = row_sums(own, lanes, length)
+        parts = None
+        if way == "parts":
+            equal = (p for p in _PARTS if rows * p % threads == 0)
+            parts = cfg.define_knob("scan_parts", list(_PARTS), next(equal, _PARTS[-1]))
+        sums = row_sums(own, lanes, parts)
         result = self.series.stage(sums.element)
 
         def apply(s: Schedule) -> None:
-            inner = self._row_tasks(s, sums, length)
+            inner = self._row_tasks(s, sums)
             s[result].vectorize(s[result].split(inner, factor=lanes)[1])
 
         self.apply = apply
         return result
 
-    def _row_tasks(self, s: Schedule, sums: RowSums, length: Any) -> Any:
+    def _row_tasks(self, s: Schedule, sums: RowSums) -> Any:
         """Write the tasks of a result along rows; return its loop over the elements of a row."""
         Y, axes = self.result, list(self.result.op.axis)
         inner = axes.pop(self.series.time)
         s[Y].reorder(*axes, inner)
         row = s[Y].fuse(*axes) if axes else None
         self._within(s, sums)
-        if length is not None:
-            columns, inner = s[Y].split(inner, factor=length)
+        if sums.ends:
+            columns, inner = s[Y].split(inner, factor=sums.length)
             task = columns if row is None else s[Y].fuse(row, columns)
             self._row_ends(s, sums)
             s[Y].parallel(task)

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from autotune import te
 from autotune.rules.scans.recurrences import Recurrence
+
+#: Least number of chunks in a row.
+_CHUNKS: Final = 16
 
 
 @dataclass(frozen=True)
 class RowSums:
     """The phases."""
 
-    #: Tensors (blocks, ..., lanes): sum of each lane of a block, and those of half as many lanes
-    #: each; the last one, (blocks, ...), is the sum of each block. Empty if a row is one block.
+    #: Tensors (chunks, ..., lanes): sum of each lane of a chunk, and those of half as many lanes
+    #: each; the last one, (chunks, ...), is the sum of each chunk. Empty if a row is one block.
     ends: list[Any]
     #: Tensors (..., blocks, vectors, lanes): sums of 2, 4, 8, ... lanes; the last ones are
     #: those of all lanes up to each.
@@ -39,33 +42,41 @@ class RowSums:
         return self.series.combine(self.before[(b, *i, c)], self.within[-1][(*i, c, b, lane)])
 
 
-def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
+def row_sums(series: Recurrence, lanes: int, parts: Any = None) -> RowSums:
     """Return the values of a recurrence without weights in vectors of `lanes` elements.
 
-    Rows are in blocks of `length` elements, a multiple of `lanes`, or whole if that is None.
+    Rows are whole, or divided into some number of parts, of which each starts from the sum of all
+    before. All parts but the last are summed first, in chunks, so that there is work for as many
+    threads as there are parts.
     """
     rows, n, zero, combine = series.columns, series.steps, series.neutral, series.combine
-    whole = length is None
-    if whole:
-        length = te.ceildiv(n, lanes) * lanes
-    blocks, vectors = te.ceildiv(n, length), te.ceildiv(length, lanes)
+    chunks = 1 if parts is None else te.ceildiv(_CHUNKS, parts)
+    chunk = te.ceildiv(n, (1 if parts is None else parts) * chunks * lanes)
+    vectors = chunk * chunks
+    length = vectors * lanes
+    blocks = te.ceildiv(n, length)
 
-    def value(i: Any, c: Any, b: Any, lane: Any, behind: int = 0) -> Any:
+    def value(i: Any, at: Any, lane: Any, behind: int = 0) -> Any:
         """Return an element, or one some lanes before it; neutral if the vector has none."""
-        at = c * length + b * lanes + lane - behind
+        at = at + lane - behind
         inside = at < n
         inside = te.all(lane >= behind, inside) if behind else inside
         return te.if_then_else(inside, series.value(at, *i), zero)
 
-    ends = [] if whole else _ends(series, value, blocks, vectors, lanes)
-    starts: Any = None if whole else series.before_blocks(ends[-1])
+    ends: list[Any] = []
+    starts: Any = None
+    if parts is not None:
+        count = (blocks - 1) * chunks + 1  # The sum of the last part is not needed.
+        ends = _ends(series, value, count, chunk, lanes)
+        starts = series.before_blocks(ends[-1])
     within: list[Any] = []
 
     def pair(by: int, *index: Any) -> Any:
         """Combine a lane with the one some lanes before it."""
         *i, c, b, lane = index
         if not within:
-            return combine(value(i, c, b, lane), value(i, c, b, lane, by))
+            at = c * length + b * lanes
+            return combine(value(i, at, lane), value(i, at, lane, by))
         before = te.if_then_else(lane >= by, within[-1][(*i, c, b, lane - by)], zero)
         return combine(within[-1][index], before)
 
@@ -76,7 +87,7 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
 
     def first(_: Any, *index: Any) -> Any:
         *i, c = index
-        return zero if whole else starts[(c, *i)]
+        return zero if starts is None else starts[(c * chunks, *i)]
 
     def later(b: Any, *index: Any) -> Any:
         return combine(inside[(b - 1, *index)], within[-1][(*index, b - 1, lanes - 1)])
@@ -90,15 +101,15 @@ def row_sums(series: Recurrence, lanes: int, length: Any = None) -> RowSums:
     return RowSums(ends, within, before, length, lanes, series)
 
 
-def _ends(series: Recurrence, value: Any, blocks: Any, vectors: Any, lanes: int) -> list[Any]:
-    """Return the sums of lanes of blocks, those of half as many lanes each, and of blocks."""
+def _ends(series: Recurrence, value: Any, count: Any, vectors: Any, lanes: int) -> list[Any]:
+    """Return the sums of lanes of chunks, those of half as many lanes each, and of chunks."""
     k = te.reduce_axis((0, vectors), name="k")
 
     def lane_sum(c: Any, *index: Any) -> Any:
         *i, lane = index
-        return series.reduce(value(i, c, k.var, lane), k)
+        return series.reduce(value(i, (c * vectors + k.var) * lanes, lane), k)
 
-    shape = (blocks, *series.columns)
+    shape = (count, *series.columns)
     stages = [te.compute((*shape, lanes), lane_sum, name="lane_sums")]
 
     def pair(half: int, source: Any, *index: Any) -> Any:
