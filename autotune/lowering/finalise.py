@@ -120,9 +120,10 @@ def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     result = listing(mark_unrolled(split_by_size(rejoin(function))))
     result = interchange_parallel_loops(result)
     yield (result := drop_marks(interchange_steps(result)))
+    yield (result := contract_arrays(fuse_steps(result)))
     yield (result := store_in_outputs(result))
     yield (result := share_storage(result))
-    yield (result := contract_arrays(fuse_steps(fuse_loops(result))))
+    yield (result := fuse_loops(result))
     yield (result := peel_for_alignment(result))
     if has_conditions(result.body):
         for step in (hoist_guards, split_last_tiles, partition, hoist_guards, shorten):

@@ -23,7 +23,7 @@ from itertools import product
 from autotune.ir.algebra.polynomials import add, to_expr
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Var
-from autotune.ir.stmt import For, LoopKind, PrimFunc, Seq, Stmt, seq
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Seq, Stmt, allocated, seq
 from autotune.ir.visitor import accessed, all_written, substitute_stmt, transform, walk
 from autotune.lowering.dependence.accesses import Access, accesses, depends_on, linear_in
 from autotune.lowering.dependence.dependence_test import DependenceTest
@@ -45,10 +45,16 @@ def fuse_steps(function: PrimFunc) -> PrimFunc:
 
 def _fused(node: Seq, states: Mapping[str, bool]) -> Stmt | None:
     """Return a sequence with loops fused into a loop over steps; None if there are none."""
-    left: list[Stmt] = list(node.stmts)
+    *left, last = node.stmts
+    buffers = []
+    while isinstance(last, Allocate):  # may begin with the sequence
+        buffers.append(last.buffer)
+        last = last.body
+    left += last.stmts if isinstance(last, Seq) else [last]
     found = next((n for n, stmt in enumerate(left) if _carries(stmt, states)), None)
     if found is None:
         return None
+    is_same = True
     for other in [*range(found + 1, len(left)), *reversed(range(found))]:
         first, second = sorted((found, other))
         between = left[first + 1 : second]
@@ -56,8 +62,8 @@ def _fused(node: Seq, states: Mapping[str, bool]) -> Stmt | None:
             joined = _joined(left[first], left[second])
             if joined is not None:
                 left[found], left[other] = joined, Seq(())
-    same = all(a is b for a, b in zip(left, node.stmts, strict=True))
-    return None if same else seq(*left)
+                is_same = False
+    return None if is_same else allocated(buffers, seq(*left))
 
 
 def _carries(stmt: Stmt, states: Mapping[str, bool]) -> bool:

@@ -39,10 +39,7 @@ _BEYOND_CACHES: Final = 1 << 24
 #: Size of a result in bytes from which on threads are worthwhile.
 _SHARED: Final = 1 << 20
 
-#: Size of a row in bytes that does not stay in a cache until its next use.
-_LONG_ROW: Final = 1 << 18
-
-#: Least number of tasks of a default configuration.
+#: Least number of tasks of a default configuration, or of each thread if they are rows.
 _TASKS: Final = 4
 
 #: Seconds that a thread needs for a byte from memory; right within a factor of two.
@@ -318,20 +315,20 @@ class SeriesLoops:
     # -- rows in vectors -----------------------------------------------------------------------
 
     def _rows(self) -> te.Tensor:
-        own, cfg = self.recurrence, self.cfg
-        rows, row = math.prod(own.columns), own.steps * self.size
+        own, cfg, rows = self.recurrence, self.cfg, math.prod(self.recurrence.columns)
         is_long = own.steps >= 2 * _NARROWEST * self.vector
         ways = ["steps"] if own.weight is not None else ["vectors", "parts"][: 1 + is_long]
         threads = thread_count(cfg.target.threads)
-        few = row >= _LONG_ROW or (rows < _TASKS and self.bytes >= _SHARED)
-        way = cfg.define_knob("scan", ways, ways[-1 if few and threads > 1 else 0])
+        is_even = rows % threads == 0 or rows >= _TASKS * threads
+        way = ways[0 if is_even or self.bytes < _SHARED else -1]
+        way = cfg.define_knob("scan", ways, way)
         if way == "steps":
             counts = [1, 2, 4, 8]
             likely = max(n for n in counts[:3] if n == 1 or rows >= _TASKS * n)
             return self._rows_together(cfg.define_knob("scan_rows", counts, likely))
         vector = max(2, self.vector)
-        likely = vector * (2 if own.steps >= 2 * _NARROWEST * vector else 1)
-        lanes = cfg.define_knob("scan_lanes", [vector, 2 * vector, 4 * vector], likely)
+        lanes = [vector, 2 * vector, 4 * vector]
+        lanes = cfg.define_knob("scan_lanes", lanes, lanes[-1 if is_long else 0])
         parts = None
         if way == "parts":
             equal = (p for p in _PARTS if rows * p % threads == 0)

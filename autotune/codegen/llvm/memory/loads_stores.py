@@ -22,6 +22,9 @@ from autotune.ir.expr import Buffer, Expr, Load
 #: Greatest distance of lanes at which all elements in between are read under a mask.
 _NEAR: Final = 4
 
+#: Bytes of the widest registers.
+_REGISTER: Final = 64
+
 
 def whole_lanes(lanes: int) -> int:
     """Return the least power of two that is not smaller."""
@@ -221,8 +224,14 @@ class LoadsStores:
         return result
 
     def _masked_load(self, load: Load, index: Linear, mask: Mask) -> str:
-        """Load the active lanes; shift an earlier load if the first lanes are not active."""
-        behind = mask.behind
+        """Load the active lanes; shift an earlier load if the first lanes are not active.
+
+        Vectors of several registers are loaded again: each register would be shuffled with the one
+        before it. Those on the stack can only be registers if they are shifted.
+        """
+        size = load.lanes * dtypes.itemsize(load.dtype)
+        shifts = size <= _REGISTER or self.addresses.is_own(load.buffer)
+        behind = mask.behind if shifts else 0
         key = self._consecutive(load.buffer, index + constant(behind), load.lanes)
         ahead = self.builder.recall(key) if behind else None
         if isinstance(ahead, str):
