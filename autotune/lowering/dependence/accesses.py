@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from autotune.ir.algebra.polynomials import Poly, add, joined, split_multiple, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var
+from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import For, If, Stmt, Store
-from autotune.ir.visitor import child_stmts, free_vars, loads, substitute
+from autotune.ir.visitor import child_stmts, free_vars, loads, substitute, walk_expr
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,10 @@ def linear_in(var: Var | None, access: Access, known: Simplifier) -> tuple[Poly,
     return rest, 0 if var is None else rest.pop((var,), 0)
 
 
-def depends_on(var: Var, poly: Poly) -> bool:
-    """Whether a variable is in an atom of a polynomial."""
-    return any(own is var for term in poly for atom in term for own in free_vars(atom))
+def varies(poly: Poly, var: Var) -> bool:
+    """Whether an atom of a polynomial may have different values in iterations of a loop."""
+    nodes = (node for term in poly for atom in term for node in walk_expr(atom))
+    return any(node is var or isinstance(node, Load) for node in nodes)
 
 
 def accesses(stmt: Stmt, around: Access | None = None) -> Iterator[Access]:

@@ -15,14 +15,15 @@ Such temporaries become registers.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autotune.ir.algebra.polynomials import add, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Expr
-from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import const
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Seq, Stmt, Store, allocated, seq
 from autotune.ir.visitor import AccessRewriter, accessed, transform, walk
-from autotune.lowering.dependence.accesses import Access, accesses, depends_on, linear_in
+from autotune.lowering.dependence.accesses import Access, accesses, linear_in, varies
 
 #: Index of each access, and how many iterations later its element is the one of an iteration.
 _Turns = dict[Expr, int]
@@ -34,17 +35,23 @@ def contract_arrays(function: PrimFunc) -> PrimFunc:
     The temporary is used in one serial loop, and perhaps written before. Each iteration has a part
     of its own, as long as the loop moves on by, and uses no other, or only the next one after it.
     """
-    if not function.info.scan_states:
+    info = function.info
+    if not info.scan_states:
         return function
-    names = NameSupply.of_buffers(function)
+    gone: set[str] = set()
 
     def contracted(node: Stmt) -> Stmt | None:
-        return _contracted(node, names) if isinstance(node, Allocate) else None
+        made = _contracted(node) if isinstance(node, Allocate) else None
+        if made is not None:
+            gone.add(node.buffer.name)
+        return made
 
-    return function.with_body(transform(function.body, after=contracted))
+    result = function.with_body(transform(function.body, after=contracted))
+    states = {name: apart for name, apart in info.scan_states.items() if name not in gone}
+    return replace(result, info=replace(info, scan_states=states)) if gone else result
 
 
-def _contracted(node: Allocate, names: NameSupply) -> Stmt | None:
+def _contracted(node: Allocate) -> Stmt | None:
     """Return an allocation with a smaller array; None where that may not be."""
     inner: Stmt = node.body
     others = []
@@ -63,17 +70,18 @@ def _contracted(node: Allocate, names: NameSupply) -> Stmt | None:
     earlier = [access for n in using[:-1] for access in accesses(stmts[n])]
     if not all(_is_first(access, part) for access in earlier if access.buffer is node.buffer):
         return None
-    small = Buffer(names.unused(f"{node.buffer.name}.part"), node.buffer.dtype, (const(part),))
+    whole = node.buffer
+    small = Buffer(whole.name, whole.dtype, (const(part),), whole.scope)
 
     def place(buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
-        if buffer is not node.buffer:
+        if buffer is not whole:
             return buffer, index
         passed = add({(loop.var,): part}, {(): part * turns.get(index, 0)})
         return small, to_expr(add(to_poly(index), passed, -1), index.dtype)
-    rewriter = AccessRewriter(place)
+    start = AccessRewriter(lambda buffer, index: (small if buffer is whole else buffer, index))
     for n in using[:-1]:
-        stmts[n] = AccessRewriter(lambda b, i: (small if b is node.buffer else b, i)).stmt(stmts[n])
-    stmts[using[-1]] = loop.with_body(rewriter.stmt(loop.body))
+        stmts[n] = start.stmt(stmts[n])
+    stmts[using[-1]] = loop.with_body(AccessRewriter(place).stmt(loop.body))
     return allocated([*others, small], seq(*stmts))
 
 
@@ -90,7 +98,7 @@ def _turns(loop: For, buffer: Buffer) -> tuple[int, _Turns] | None:
             known = Simplifier()
             rest, moved = linear_in(loop.var, access, known)
             low, high = known.bounds(to_expr(rest, access.index.dtype))
-            if moved <= 0 or (length and moved != length) or depends_on(loop.var, rest):
+            if moved <= 0 or (length and moved != length) or varies(rest, loop.var):
                 return None
             length = moved
             if not 0 <= low <= high < 2 * length or low // length != high // length:

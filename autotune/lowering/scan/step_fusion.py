@@ -25,7 +25,7 @@ from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Var
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Seq, Stmt, allocated, seq
 from autotune.ir.visitor import accessed, all_written, substitute_stmt, transform, walk
-from autotune.lowering.dependence.accesses import Access, accesses, depends_on, linear_in
+from autotune.lowering.dependence.accesses import Access, accesses, linear_in, varies
 from autotune.lowering.dependence.dependence_test import DependenceTest
 
 
@@ -114,6 +114,6 @@ def _is_behind(one: Access, other: Access, var: Var, by: int) -> bool:
     known = Simplifier()
     (low, moved), (high, moved_other) = (linear_in(var, access, known) for access in (one, other))
     distance = add(add(high, low, -1), {(): by * moved})
-    if moved != moved_other or moved <= 0 or depends_on(var, distance):
+    if moved != moved_other or moved <= 0 or varies(distance, var):
         return False
     return known.bounds(to_expr(distance, one.index.dtype))[0] > 0
