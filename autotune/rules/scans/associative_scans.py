@@ -317,10 +317,10 @@ class SeriesLoops:
     def _rows(self) -> te.Tensor:
         own, cfg, rows = self.recurrence, self.cfg, math.prod(self.recurrence.columns)
         is_long = own.steps >= 2 * _NARROWEST * self.vector
-        ways = ["steps"] if own.weight is not None else ["vectors", "parts"][: 1 + is_long]
+        ways = ["vectors", "parts"][: 1 + is_long] if own.weight is None else ["vectors", "steps"]
         threads = thread_count(cfg.target.threads)
         is_even = rows % threads == 0 or rows >= _TASKS * threads
-        way = ways[0 if is_even or self.bytes < _SHARED else -1]
+        way = ways[0 if is_even or own.weight is not None or self.bytes < _SHARED else -1]
         way = cfg.define_knob("scan", ways, way)
         if way == "steps":
             counts = [1, 2, 4, 8]
@@ -360,13 +360,13 @@ class SeriesLoops:
         else:
             return inner
         s[sums.before].compute_at(s[Y], task)
-        s[sums.within[-1]].compute_at(s[Y], task)
+        s[sums.within[-1][0]].compute_at(s[Y], task)
         return inner
 
     def _within(self, s: Schedule, sums: RowSums) -> None:
         """Compute the sums inside a vector together, in registers."""
-        *parts, last = sums.within
-        for part in sums.within:
+        *parts, last = (tensors[0] for tensors in sums.within)
+        for part in (*parts, last):
             s[part].vectorize(part.op.axis[-1])
         for part in parts:
             s[part].compute_at(s[last], last.op.axis[-2])

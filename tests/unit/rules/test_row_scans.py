@@ -99,6 +99,27 @@ def test_all_combinations_are_scanned_along_rows(name: str, way: str) -> None:
     np.testing.assert_array_equal(y, COMBINE[name].accumulate(x, axis=1, dtype="int32") + 1)
 
 
+@pytest.mark.parametrize(("rows", "length"), [(1, 2), (3, 200), (2, 1025), (5, 64)])
+def test_linear_recurrences_along_rows_are_computed_in_vectors(rows: int, length: int) -> None:
+    shape = (rows, length)
+
+    def made() -> tuple[list[te.Tensor], list[te.Tensor]]:
+        A, X = (te.placeholder(shape, "float64", name=name) for name in "AX")
+        state = te.placeholder(shape[::-1], "float64", name="state")
+        init = te.compute((1, rows), lambda _, i: X[i, 0], name="init")
+        step = te.compute(shape[::-1], lambda t, i: A[i, t] * state[t - 1, i] + X[i, t], name="step")
+        S = te.scan(init, step, state, name="S")
+        return [A, X], [te.compute(shape, lambda i, j: S[j, i], name="Y")]
+
+    task = Task(template_of(made), {}, Target("llvm -threads=3"))
+    a, x = small_integers(made()[0], most=1)
+    expected, y = x.copy(), np.full_like(x, 77)
+    for t in range(1, length):
+        expected[:, t] += a[:, t] * expected[:, t - 1]
+    BuiltFunction(function(task, scan="vectors"), task.target)(a, x, y)
+    np.testing.assert_array_equal(y, expected)
+
+
 def test_all_parts_but_the_last_are_summed_by_all_threads() -> None:
     length, threads = 1 << 20, 4
     task = sums(1, length, threads)
