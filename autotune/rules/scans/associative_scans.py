@@ -317,11 +317,14 @@ class SeriesLoops:
     def _rows(self) -> te.Tensor:
         own, cfg, rows = self.recurrence, self.cfg, math.prod(self.recurrence.columns)
         is_long = own.steps >= 2 * _NARROWEST * self.vector
-        ways = ["vectors", "parts"][: 1 + is_long] if own.weight is None else ["vectors", "steps"]
         threads = thread_count(cfg.target.threads)
         is_even = rows % threads == 0 or rows >= _TASKS * threads
-        way = ways[0 if is_even or own.weight is not None or self.bytes < _SHARED else -1]
-        way = cfg.define_knob("scan", ways, way)
+        if own.weight is not None:
+            way = cfg.define_knob("scan", ["vectors", "steps"])
+        else:
+            ways = ["vectors", "parts"] if is_long else ["vectors"]
+            likely = ways[0 if is_even or self.bytes < _SHARED else -1]
+            way = cfg.define_knob("scan", ways, likely)
         if way == "steps":
             counts = [1, 2, 4, 8]
             likely = max(n for n in counts[:3] if n == 1 or rows >= _TASKS * n)

@@ -107,8 +107,12 @@ def test_linear_recurrences_along_rows_are_computed_in_vectors(rows: int, length
         A, X = (te.placeholder(shape, "float64", name=name) for name in "AX")
         state = te.placeholder(shape[::-1], "float64", name="state")
         init = te.compute((1, rows), lambda _, i: X[i, 0], name="init")
-        step = te.compute(shape[::-1], lambda t, i: A[i, t] * state[t - 1, i] + X[i, t], name="step")
-        S = te.scan(init, step, state, name="S")
+
+        def step(t: Any, i: Any) -> Any:
+            return A[i, t] * state[t - 1, i] + X[i, t]
+
+        update = te.compute(shape[::-1], step, name="update")
+        S = te.scan(init, update, state, name="S")
         return [A, X], [te.compute(shape, lambda i, j: S[j, i], name="Y")]
 
     task = Task(template_of(made), {}, Target("llvm -threads=3"))
