@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autotune.ir.algebra.polynomials import add, to_expr, to_poly
+from autotune.ir.algebra.polynomials import Poly, add, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Expr
 from autotune.ir.ops import const
@@ -41,7 +41,9 @@ def contract_arrays(function: PrimFunc) -> PrimFunc:
     gone: set[str] = set()
 
     def contracted(node: Stmt) -> Stmt | None:
-        made = _contracted(node) if isinstance(node, Allocate) else None
+        if not isinstance(node, Allocate):
+            return None
+        made = _contracted(node)
         if made is not None:
             gone.add(node.buffer.name)
         return made
@@ -76,8 +78,9 @@ def _contracted(node: Allocate) -> Stmt | None:
     def place(buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
         if buffer is not whole:
             return buffer, index
-        passed = add({(loop.var,): part}, {(): part * turns.get(index, 0)})
+        passed: Poly = {(loop.var,): part, (): part * turns.get(index, 0)}
         return small, to_expr(add(to_poly(index), passed, -1), index.dtype)
+
     start = AccessRewriter(lambda buffer, index: (small if buffer is whole else buffer, index))
     for n in using[:-1]:
         stmts[n] = start.stmt(stmts[n])

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 
-from autotune.ir.algebra.polynomials import add, to_expr
+from autotune.ir.algebra.polynomials import Poly, add, to_expr
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Var
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Seq, Stmt, allocated, seq
@@ -113,7 +113,8 @@ def _is_behind(one: Access, other: Access, var: Var, by: int) -> bool:
     """Whether an access is before another one that is `by` iterations of a loop later, or more."""
     known = Simplifier()
     (low, moved), (high, moved_other) = (linear_in(var, access, known) for access in (one, other))
-    distance = add(add(high, low, -1), {(): by * moved})
+    after: Poly = {(): by * moved}
+    distance = add(add(high, low, -1), after)
     if moved != moved_other or moved <= 0 or varies(distance, var):
         return False
     return known.bounds(to_expr(distance, one.index.dtype))[0] > 0

@@ -323,8 +323,7 @@ class SeriesLoops:
             way = cfg.define_knob("scan", ["vectors", "steps"])
         else:
             ways = ["vectors", "parts"] if is_long else ["vectors"]
-            likely = ways[0 if is_even or self.bytes < _SHARED else -1]
-            way = cfg.define_knob("scan", ways, likely)
+            way = cfg.define_knob("scan", ways, ways[0 if is_even or self.bytes < _SHARED else -1])
         if way == "steps":
             counts = [1, 2, 4, 8]
             likely = max(n for n in counts[:3] if n == 1 or rows >= _TASKS * n)
