@@ -330,7 +330,8 @@ class SeriesLoops:
             return self._rows_together(cfg.define_knob("scan_rows", counts, likely))
         vector = max(2, self.vector)
         lanes = [vector, 2 * vector, 4 * vector]
-        lanes = cfg.define_knob("scan_lanes", lanes, lanes[-1 if is_long else 0])
+        likely = next((n for n in lanes if n >= own.steps), lanes[-1])
+        lanes = cfg.define_knob("scan_lanes", lanes, likely)
         parts = None
         if way == "parts":
             equal = (p for p in _PARTS if rows * p % threads == 0)
