@@ -21,7 +21,18 @@ from autotune.ir.algebra.polynomials import Poly, add, to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Expr
 from autotune.ir.ops import const
-from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Seq, Stmt, Store, allocated, seq
+from autotune.ir.stmt import (
+    Allocate,
+    For,
+    LoopKind,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+    split_guards,
+)
 from autotune.ir.visitor import AccessRewriter, accessed, transform, walk
 from autotune.lowering.dependence.accesses import Access, accesses, linear_in, varies
 
@@ -110,7 +121,8 @@ def _turns(loop: For, buffer: Buffer) -> tuple[int, _Turns] | None:
             if turns.setdefault(access.index, turn) != turn or turn < last:
                 return None
             last = turn
-        if not isinstance(stmt, Store) and len({turns[access.index] for access in own}) > 1:
+        is_store = isinstance(split_guards(stmt)[1], Store)
+        if not is_store and len({turns[access.index] for access in own}) > 1:
             return None
     return (length, turns) if length else None
 

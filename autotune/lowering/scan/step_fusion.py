@@ -5,10 +5,10 @@
     for (i, 0, 32)                              for (i, 0, 32)
       vectorized (j, 0, 16)                       vectorized (j, 0, 16)
         W[i*16 + j] = f(i*16 + j)                   W[i*16 + j] = f(i*16 + j)
-    for (t, 0, 32)                                vectorized (j, 0, 16)
+    for (t, 0, 31)                                vectorized (j, 0, 16)
       S[t + 1] = S[t] + W[t*16 + 15]     ->         Y[i*16 + j] = S[i] + W[i*16 + j]
-    for (k, 0, 32)                                S[i + 1] = S[i] + W[i*16 + 15]
-      vectorized (j, 0, 16)
+    for (k, 0, 32)                                if (i < 31)
+      vectorized (j, 0, 16)                         S[i + 1] = S[i] + W[i*16 + 15]
         Y[k*16 + j] = S[k] + W[k*16 + j]
 
 Values are then still in registers where they are needed, and other work is done while a step waits
@@ -22,15 +22,16 @@ from itertools import product
 
 from autotune.ir.algebra.polynomials import Poly, add, to_expr
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Buffer, Var
-from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Seq, Stmt, allocated, seq
+from autotune.ir.expr import Buffer, Const, Var
+from autotune.ir.ops import binary
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, allocated, seq
 from autotune.ir.visitor import accessed, all_written, substitute_stmt, transform, walk
 from autotune.lowering.dependence.accesses import Access, accesses, linear_in, varies
 from autotune.lowering.dependence.dependence_test import DependenceTest
 
 
 def fuse_steps(function: PrimFunc) -> PrimFunc:
-    """Return the function with loops over steps of scans fused with loops of the same length.
+    """Return the function with loops over steps of scans fused with others of about their length.
 
     This is legal if no iteration of the later loop needs what the earlier one computes, or
     overwrites what it reads, in a later iteration.
@@ -38,7 +39,7 @@ def fuse_steps(function: PrimFunc) -> PrimFunc:
     states = function.info.scan_states
 
     def fused(node: Stmt) -> Stmt | None:
-        return _fused(node, states) if isinstance(node, Seq) else None
+        return _fused(node, states) if isinstance(node, Seq) and node.stmts else None
 
     return function.with_body(transform(function.body, after=fused)) if states else function
 
@@ -86,7 +87,7 @@ def _buffers(stmt: Stmt) -> set[Buffer]:
 
 
 def _joined(first: Stmt, second: Stmt) -> Stmt | None:
-    """Return two loops as one; None if they are no loops of one length, or need their order.
+    """Return two loops as one; None if they are no loops of about one length, or need their order.
 
     The body of the second comes first if it needs nothing of the other in the same iteration.
     """
@@ -94,19 +95,37 @@ def _joined(first: Stmt, second: Stmt) -> Stmt | None:
         return None
     if any(loop.kind is not LoopKind.SERIAL for loop in (first, second)):
         return None
-    if first.extent is not second.extent:
+    longer = _longer(first, second)
+    if longer is None:
         return None
-    body = substitute_stmt(second.body, {second.var: first.var})
+    early, late = (_within(loop, longer) for loop in (first, second))
     pairs = [
         (one, other)
-        for one, other in product(accesses(body), accesses(first.body))
+        for one, other in product(accesses(late), accesses(early))
         if one.buffer is other.buffer and (one.writes or other.writes)
     ]
-    if all(_is_behind(one, other, first.var, 0) for one, other in pairs):
-        return first.with_body(seq(body, first.body))
-    if all(_is_behind(one, other, first.var, 1) for one, other in pairs):
-        return first.with_body(seq(first.body, body))
+    if all(_is_behind(one, other, longer.var, 0) for one, other in pairs):
+        return longer.with_body(seq(late, early))
+    if all(_is_behind(one, other, longer.var, 1) for one, other in pairs):
+        return longer.with_body(seq(early, late))
     return None
+
+
+def _longer(first: For, second: For) -> For | None:
+    """Return the longer of two loops; None if it is longer by more than one iteration."""
+    if first.extent is second.extent:
+        return first
+    a, b = first.extent, second.extent
+    if not isinstance(a, Const) or not isinstance(b, Const) or abs(a.value - b.value) > 1:
+        return None
+    return first if a.value > b.value else second
+
+
+def _within(loop: For, longer: For) -> Stmt:
+    """Return an iteration of a loop inside one that is perhaps longer."""
+    body = substitute_stmt(loop.body, {loop.var: longer.var})
+    is_all = loop.extent is longer.extent
+    return body if is_all else If(binary("<", longer.var, loop.extent), body)
 
 
 def _is_behind(one: Access, other: Access, var: Var, by: int) -> bool:

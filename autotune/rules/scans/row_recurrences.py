@@ -29,7 +29,7 @@ class RowSums:
     #: Tensors (..., parts, vectors, lanes): sums of 2, 4, 8, ... lanes; the last ones are those of
     #: all lanes up to each. If the recurrence has weights, each is a pair with their products.
     within: list[tuple[Any, ...]]
-    #: Tensor (vectors + 1, ..., parts): sum of all before each vector; a scan.
+    #: Tensor (vectors, ..., parts): sum of all before each vector; a scan.
     before: Any
     #: Steps of a part.
     length: Any
@@ -93,7 +93,7 @@ def row_sums(series: Recurrence, lanes: int, parts: Any = None) -> RowSums:
     for by in (1 << n for n in range(lanes.bit_length() - 1)):
         shape = (*rows, number, vectors, lanes)
         within.append(tuple(_computed(shape, partial(pair, by), f"sums{2 * by}")))
-    inside = te.placeholder((vectors + 1, *rows, number), series.dtype, name="inside")
+    inside = te.placeholder((vectors, *rows, number), series.dtype, name="inside")
 
     def first(_: Any, *index: Any) -> Any:
         *i, c = index
