@@ -172,8 +172,10 @@ class ExpressionEmitter:
         lanes = condition.lanes
         is_constant = isinstance(false, Broadcast) and isinstance(false.value, Const)
         if isinstance(true, Load) and true.lanes == lanes > 1 and is_constant:
-            with self.masks.masked(test, lanes):
-                found = self.memory.load_or(true, self.value(false))
+            others, found = self.value(false), None
+            if others != const_text(0, expr.dtype, lanes):  # LLVM would put zeros there itself
+                with self.masks.masked(test, lanes):
+                    found = self.memory.load_or(true, others)
             if found is not None:
                 return found
         return self._either(
