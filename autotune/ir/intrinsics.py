@@ -57,6 +57,7 @@ def _power(x: Any, y: Any) -> float:
 
 INTRINSICS: dict[str, Intrinsic] = {
     "exp": Intrinsic(np.exp),
+    "exp2": Intrinsic(np.exp2),
     "log": Intrinsic(np.log),
     "log2": Intrinsic(np.log2),
     "sqrt": Intrinsic(np.sqrt),

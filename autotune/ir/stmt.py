@@ -35,9 +35,9 @@ class FunctionInfo:
     requirements: tuple[tuple[Expr, str], ...] = ()
     #: Stage and axis of each loop over blocks or threads, by its variable.
     bound_axes: Mapping[Var, tuple[str, str]] = field(default_factory=dict)
-    #: Pragmas by the variable of the loop: "auto_unroll_max_step", the most stores of an unrolled
-    #: loop; "unroll_explicit", 0 if the loop stays and the backend gets a hint.
-    unroll_pragmas: Mapping[Var, Mapping[str, Expr]] = field(default_factory=dict)
+    #: Pragmas by the variable of the loop, among them "auto_unroll_max_step", the most stores of an
+    #: unrolled loop; "unroll_explicit", 0 if the loop stays and the backend gets a hint.
+    loop_pragmas: Mapping[Var, Mapping[str, Expr]] = field(default_factory=dict)
     #: Most threads that share a parallel loop, by its variable.
     num_threads: Mapping[Var, Expr] = field(default_factory=dict)
     #: Sizes of scans, and the least number of steps of each.

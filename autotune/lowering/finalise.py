@@ -51,7 +51,7 @@ def analyse(function: PrimFunc, knobs: Values | None = None) -> PrimFunc:
     info = function.info
     known = replace(
         info,
-        unroll_pragmas={var: _each(simplifier, own) for var, own in info.unroll_pragmas.items()},
+        loop_pragmas={var: _each(simplifier, own) for var, own in info.loop_pragmas.items()},
         num_threads={var: simplifier.expr(most) for var, most in info.num_threads.items()},
         least_extents=tuple((simplifier.expr(size), n) for size, n in info.least_extents),
         prefetches={

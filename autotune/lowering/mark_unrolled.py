@@ -46,7 +46,7 @@ class _Count:
 
 def mark_unrolled(function: PrimFunc) -> PrimFunc:
     """Return an analysed function with the loops marked that its pragmas unroll."""
-    pragmas = function.info.unroll_pragmas
+    pragmas = function.info.loop_pragmas
     if not pragmas:
         return function
     body, _ = _Unroll(pragmas).visit(function.body, _Rule())

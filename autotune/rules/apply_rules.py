@@ -49,7 +49,8 @@ from autotune.rules.reductions.windows import columns_first
 from autotune.rules.rewrite_graph import rewrite, with_axes_from_zero
 from autotune.rules.scans.associative_scans import ScanSeries
 from autotune.rules.scans.cell_loops import ScanCells
-from autotune.rules.softmax_exponents import with_bounded_exponents
+from autotune.rules.softmax_exponents import with_cheap_exponents
+from autotune.rules.softmax_maxima import with_plain_maxima
 from autotune.rules.stage_graph import (
     ends_in,
     extent,
@@ -120,6 +121,7 @@ def schedule(
     - `scan_stream`, `scan_ahead`: whether the result is stored past the caches, and the prefetch
       distance in steps.
     - `at`: for stages that share rows: whether they are computed row by row.
+    - `rows_at_once`: for windows in rows: rows whose columns are reduced before the windows are.
     - `threads`: the number of parts of a loop that threads share; see `rules/threads.py`.
 
     Raises
@@ -132,7 +134,8 @@ def schedule(
     outputs = with_axes_from_zero(outputs)
     if cfg.target.gpu is not None:
         return gpu_schedule(cfg, outputs)
-    return _Rules(cfg, with_bounded_exponents(cfg.target, outputs), constants).schedule
+    outputs = with_plain_maxima(cfg.target, with_cheap_exponents(cfg.target, outputs))
+    return _Rules(cfg, outputs, constants).schedule
 
 
 def scheduled_outputs(schedule: Schedule, outputs: Sequence[te.Tensor]) -> list[te.Tensor]:

@@ -1,16 +1,20 @@
-"""The rule for exp(x - max(x)): the exponent is bounded by 0, which it never exceeds.
+"""The rule for exp(x - max(x)), whose exponent is never above 0.
 
 ::
 
     M[i] = max(X[i, k])                      M[i] = max(X[i, k])
-    E[i, j] = exp(X[i, j] - M[i])      ->    E[i, j] = exp(min(X[i, j] - M[i], 0))
+    E[i, j] = exp(X[i, j] - M[i])      ->    E[i, j] = exp2((X[i, j] - M[i]) * log2(e))
 
-The value is the same. An exponential that cannot overflow takes fewer instructions on processors
-without AVX-512, which have no instruction that scales by powers of 2.
+With AVX-512 a power of 2 takes fewer instructions than one of e. The value is that of a difference
+with one more rounding error. That would be visible in large results, but these are at most 1.
+
+Without AVX-512 there is no instruction that scales by powers of 2, and an exponential that cannot
+overflow takes fewer instructions: E[i, j] = exp(min(X[i, j] - M[i], 0)), whose value is the same.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -28,15 +32,14 @@ from autotune.te.tensor import ComputeOp
 _SCALING_BYTES: Final = 64
 
 
-def with_bounded_exponents(target: Target, outputs: Sequence[te.Tensor]) -> Sequence[te.Tensor]:
-    """Return the same computation, in which arguments of exp are bounded that are not positive."""
-    if target.vector_bytes >= _SCALING_BYTES:
-        return outputs
+def with_cheap_exponents(target: Target, outputs: Sequence[te.Tensor]) -> Sequence[te.Tensor]:
+    """Return the same computation with cheaper exponentials of what is known not to be positive."""
+    by_2 = target.vector_bytes >= _SCALING_BYTES
 
     def refine(tensor: te.Tensor, _: te.Tensor) -> tuple[te.Tensor, ...]:
         op = tensor.op
         assert isinstance(op, ComputeOp)
-        rewriter = _Exponents([*op.axis, *op.reduce_axis])
+        rewriter = _Exponents([*op.axis, *op.reduce_axis], by_2)
         body: tuple[Expr, ...] = tuple(map(rewriter.expr, op.body))
         if all(new is old for new, old in zip(body, op.body, strict=True)):
             return (tensor,)
@@ -46,20 +49,29 @@ def with_bounded_exponents(target: Target, outputs: Sequence[te.Tensor]) -> Sequ
 
 
 class _Exponents(Rewriter):
-    """Bounds arguments of exp in an expression over some axes."""
+    """Replaces exp in an expression over some axes.
 
-    def __init__(self, axes: Sequence[IterVar]) -> None:
+    `by_2`: by powers of 2; otherwise by exp of the same with a bound.
+    """
+
+    def __init__(self, axes: Sequence[IterVar], by_2: bool) -> None:
         super().__init__()
         self._domains: dict[Expr, Range | None] = {axis.var: axis.dom for axis in axes}
+        self._by_2 = by_2
 
     def visit_Call(self, node: Call) -> Expr:
-        """Bound the argument of exp."""
+        """Replace an exponential of a difference that is not positive."""
         new = self.rebuild(node)
         match node:
             case Call(name="exp", children=(BinaryOp(op="-", a=a, b=b) as argument,)):
                 if argument.dtype in ("float32", "float64") and self._is_at_most(a, b):
-                    return Call("exp", (te.min(new.children[0], const(0, a.dtype)),), node.dtype)
+                    return self._of_at_most_0(new.children[0])
         return new
+
+    def _of_at_most_0(self, argument: Expr) -> Expr:
+        if self._by_2:
+            return te.exp2(argument * const(1 / math.log(2), argument.dtype))
+        return te.exp(te.min(argument, const(0, argument.dtype)))
 
     def _is_at_most(self, value: Expr, bound: Expr) -> bool:
         """Whether a value is one of those whose maximum the bound is."""
@@ -74,35 +86,47 @@ class _Exponents(Rewriter):
             case _, Read(tensor=te.Tensor(op=ComputeOp(body=(body,), axis=axes))):
                 at = dict(zip((axis.var for axis in axes), bound.children, strict=True))
                 if isinstance(body, Reduce):
-                    return _is_maximum(body) and self._is_term(value, body, at)
+                    return is_maximum(body) and self._is_term(value, body, at)
                 return self._is_at_most(value, substitute(body, at))
         return False
 
     def _is_term(self, value: Expr, maximum: Reduce, at: Mapping[Var, Expr]) -> bool:
         """Whether a value is a term of a maximum at some place."""
-        over = {axis.var: axis for axis in maximum.axes}
-        found: dict[Var, Expr] = {}
-
-        def matches(term: Expr, part: Expr) -> bool:
-            if isinstance(term, Var):
-                known = at.get(term, term) if term not in over else found.setdefault(term, part)
-                return known is part
-            if len(term.children) != len(part.children) or type(term) is not type(part):
-                return False
-            if not all(map(matches, term.children, part.children)):
-                return False
-            return term is part or term.with_children(part.children) is part
-
-        return matches(maximum.sources[0], value) and all(
-            self._runs_over(found[var], axis) if var in found else _is_never_empty(axis)
-            for var, axis in over.items()
+        found = matched_axes(value, maximum, at)
+        return found is not None and all(
+            runs_over(self._domains.get(found[axis.var]), axis)
+            if axis.var in found
+            else _is_never_empty(axis)
+            for axis in maximum.axes
         )
 
-    def _runs_over(self, index: Expr, axis: IterVar) -> bool:
-        """Whether an index takes only values of an axis."""
-        domain, own = self._domains.get(index), axis.dom
-        assert own is not None
-        return domain is not None and domain.min is own.min and domain.extent is own.extent
+
+def matched_axes(value: Expr, maximum: Reduce, at: Mapping[Var, Expr]) -> dict[Expr, Expr] | None:
+    """Return at what values of its axes a reduction has a value as its term; None if it has not.
+
+    `at`: the values of other variables of the reduction.
+    """
+    over = {axis.var for axis in maximum.axes}
+    found: dict[Expr, Expr] = {}
+
+    def matches(term: Expr, part: Expr) -> bool:
+        if isinstance(term, Var):
+            known = at.get(term, term) if term not in over else found.setdefault(term, part)
+            return known is part
+        if len(term.children) != len(part.children) or type(term) is not type(part):
+            return False
+        if not all(map(matches, term.children, part.children)):
+            return False
+        return term is part or term.with_children(part.children) is part
+
+    return found if matches(maximum.sources[0], value) else None
+
+
+def runs_over(domain: Range | None, axis: IterVar) -> bool:
+    """Whether a domain has just the values of an axis."""
+    own = axis.dom
+    assert own is not None
+    return domain is not None and domain.min is own.min and domain.extent is own.extent
 
 
 def _is_never_empty(axis: IterVar) -> bool:
@@ -110,7 +134,7 @@ def _is_never_empty(axis: IterVar) -> bool:
     return axis.dom is not None and isinstance(axis.dom.extent, Const) and axis.dom.extent.value > 0
 
 
-def _is_maximum(reduction: Reduce) -> bool:
+def is_maximum(reduction: Reduce) -> bool:
     """Whether a reduction is the maximum of all its terms."""
     combiner, condition = reduction.combiner, reduction.condition
     operands = {*combiner.lhs, *combiner.rhs}

@@ -20,6 +20,7 @@ from autotune.shape_dispatch.comparison import (
     ShapeTimes,
 )
 from autotune.shape_dispatch.selection import FloatMatrix, select_measured
+from autotune.system.words import counted
 
 # About how long each kernel is timed on a shape in the first comparison, and in each of the last
 # ones.
@@ -100,7 +101,7 @@ class KernelLosses:
         losses, best = np.full((len(shapes), len(kernels)), np.inf), []
         failed: set[int] = set()
         for row, shape in enumerate(shapes):
-            self._progress(f"shape {row + 1} of {len(shapes)}: {len(kernels)} kernels")
+            self._progress(f"shape {row + 1} of {len(shapes)}: {counted(len(kernels), 'kernel')}")
             own = [n for n, kernel in enumerate(kernels) if self._is_for(kernel, shape)]
             timed = self._compared(shape, [kernels[n] for n in own], seconds, row)
             for problem in timed.problems.values():
@@ -140,7 +141,7 @@ class KernelLosses:
         survey, best = self.measure(shapes, kernels, SURVEY_S)
 
         def measured(columns: Sequence[int]) -> FloatMatrix:
-            self._progress(f"{len(columns)} kernels are timed again, for longer")
+            self._progress(f"{counted(len(columns), 'kernel')} timed again, for longer")
             losses, best[:] = self.measure_well(shapes, [kernels[n] for n in columns], FINAL_S)
             return losses
 

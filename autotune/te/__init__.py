@@ -39,6 +39,7 @@ from autotune.te.math_functions import (
     cos,
     erf,
     exp,
+    exp2,
     floor,
     fmod,
     isnan,

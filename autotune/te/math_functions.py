@@ -113,6 +113,7 @@ def _described(function: _Function, name: str, doc: str) -> _Function:
 
 
 exp = _of_one("exp", "Exponential.")
+exp2 = _of_one("exp2", "Return 2 to the power of x.")
 log = _of_one("log", "Natural logarithm.")
 log2 = _of_one("log2", "Logarithm to base 2.")
 sqrt = _of_one("sqrt", "Square root, correctly rounded.")

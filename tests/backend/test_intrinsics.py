@@ -31,10 +31,10 @@ EDGES = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1.0, -1.0, 3.7, -3.7, 1e-30, 1e20
 
 #: What each function of floats is, elementwise in float64.
 UNARY: dict[str, Callable[[Any], Any]] = {
-    "exp": np.exp, "log": np.log, "log2": np.log2, "sqrt": np.sqrt, "tanh": np.tanh,
-    "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin, "cos": np.cos, "erf": np.vectorize(math.erf),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "abs": np.abs, "floor": np.floor, "ceil": np.ceil,
-    "round": np.rint, "trunc": np.trunc, "isnan": np.isnan,
+    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
+    "erf": np.vectorize(math.erf), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "abs": np.abs,
+    "floor": np.floor, "ceil": np.ceil, "round": np.rint, "trunc": np.trunc, "isnan": np.isnan,
 }  # fmt: skip
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "power": np.power, "fmod": np.fmod, "Max": np.maximum, "Min": np.minimum,

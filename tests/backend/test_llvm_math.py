@@ -108,8 +108,8 @@ def precise_erf(x: float) -> np.longdouble:
 
 
 TRUE: dict[str, Callable[..., Array]] = {
-    "exp": np.exp, "log": np.log, "log2": np.log2, "tanh": np.tanh, "sigmoid": sigmoid,
-    "sin": np.sin, "cos": np.cos, "pow": np.power,
+    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "tanh": np.tanh,
+    "sigmoid": sigmoid, "sin": np.sin, "cos": np.cos, "pow": np.power,
 }  # fmt: skip
 
 
@@ -210,6 +210,7 @@ def test_infinities_zeros_and_nan(name: str, dtype: str) -> None:
     x = np.array([NAN, INF, -INF, 0.0, -0.0], dtype)
     expected = {
         "exp": [NAN, INF, 0, 1, 1],
+        "exp2": [NAN, INF, 0, 1, 1],
         "log": [NAN, INF, NAN, -INF, -INF],
         "log2": [NAN, INF, NAN, -INF, -INF],
         "tanh": [NAN, 1, -1, 0, -0.0],
@@ -250,11 +251,19 @@ def test_the_angle_nearest_to_a_multiple_of_a_right_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "low", "high"), [("float32", -103, 88.7), ("float64", -744, 709.7)]
+    ("name", "dtype", "low", "high"),
+    [
+        ("exp", "float32", -103, 88.7),
+        ("exp", "float64", -744, 709.7),
+        ("exp2", "float32", -148.5, 127.9),
+        ("exp2", "float64", -1073.5, 1023.9),
+    ],
 )
-def test_exp_reaches_subnormal_numbers_and_the_largest(dtype: str, low: float, high: float) -> None:
+def test_exp_reaches_subnormal_numbers_and_the_largest(
+    name: str, dtype: str, low: float, high: float
+) -> None:
     x = np.array([low, high], dtype)
-    small, large = kernel("exp", dtype)(x)
+    small, large = kernel(name, dtype)(x)
     assert 0 < small < np.finfo(dtype).tiny
     assert np.finfo(dtype).max / 4 < large < np.inf
 

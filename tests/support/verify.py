@@ -119,7 +119,7 @@ class _Verifier:
                 self.fail(f"the requirement `{condition}` ({message}) is not a condition on knobs")
         for extent, _ in info.least_extents:
             self.integer(extent, "an extent with a least value")
-        for pragmas in info.unroll_pragmas.values():
+        for pragmas in info.loop_pragmas.values():
             for pragma, value in pragmas.items():
                 self.integer(value, f"the pragma {pragma!r}")
         for most in info.num_threads.values():

@@ -50,7 +50,7 @@ class AxisLoops:
         #: Conditions on knobs that the loops require, each with an error message.
         self.requirements: list[tuple[Expr, str]] = []
         #: Pragmas by the variable of the loop.
-        self.unroll_pragmas: dict[Var, Mapping[str, Expr]] = {}
+        self.loop_pragmas: dict[Var, Mapping[str, Expr]] = {}
         #: Most threads that share a parallel loop, by its variable.
         self.num_threads: dict[Var, Expr] = {}
         #: Stage and axis of each loop that opens a thread axis, by its variable.
@@ -143,7 +143,7 @@ class AxisLoops:
 
     def _note_pragmas(self, stage: Stage, leaf: IterVar, var: Var) -> None:
         if leaf in stage.pragmas:
-            self.unroll_pragmas[var] = stage.pragmas[leaf]
+            self.loop_pragmas[var] = stage.pragmas[leaf]
 
     def _note_num_threads(self, stage: Stage, leaf: IterVar) -> None:
         """Note the most threads of a loop: one limit holds for all that share their iterations."""
@@ -157,8 +157,8 @@ class AxisLoops:
             leaf.var: Var(f"{leaf.name}.init") for leaf in leaves if leaf not in stage.bindings
         }
         for var, other in fresh.items():
-            if var in self.unroll_pragmas:
-                self.unroll_pragmas[other] = self.unroll_pragmas[var]
+            if var in self.loop_pragmas:
+                self.loop_pragmas[other] = self.loop_pragmas[var]
             if var in self.num_threads:
                 self.num_threads[other] = self.num_threads[var]
         return _Rename(fresh).stmt(nest) if fresh else nest

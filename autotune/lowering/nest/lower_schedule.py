@@ -254,7 +254,7 @@ def function_info(loops: AxisLoops, layout: StorageLayout, parameters: Set[Tenso
     return FunctionInfo(
         requirements=tuple(loops.requirements),
         bound_axes=loops.bound_axes,
-        unroll_pragmas=loops.unroll_pragmas,
+        loop_pragmas=loops.loop_pragmas,
         num_threads=loops.num_threads,
         least_extents=tuple(
             (op.update[0].extents[0], op.first)

@@ -258,7 +258,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "the number of threads of a loop, `1f`": {"num_threads": {Var("i"): ops.const(1.0)}},
     "variable 'n' is used outside any loop": {"blocks_per_multiprocessor": {"B": OTHER}},
     "the pragma 'unroll_explicit', `True`": {
-        "unroll_pragmas": {Var("i"): {"unroll_explicit": ops.const(True)}}
+        "loop_pragmas": {Var("i"): {"unroll_explicit": ops.const(True)}}
     },
     "an extent with a least value, `1f`": {"least_extents": ((ops.const(1.0), 2),)},
     "the requirement `k` (odd) is not a condition on knobs": {"requirements": ((KNOB, "odd"),)},

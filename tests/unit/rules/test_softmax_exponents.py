@@ -1,4 +1,4 @@
-"""Arguments of exp that are proved not to be positive are bounded by 0, and no others."""
+"""exp of what is proved not to be positive becomes cheaper, and no other."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from autotune import te
 from autotune.ir.expr import BinaryOp, Call, Expr, is_const
 from autotune.ir.visitor import walk_expr
 from autotune.operators.contractions.attention import attention
-from autotune.rules.softmax_exponents import with_bounded_exponents
+from autotune.rules.softmax_exponents import with_cheap_exponents
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp, PlaceholderOp, producers_first
 
 #: A processor without an instruction that scales by powers of 2.
 PLAIN = Target("llvm -mcpu=x86-64-v3")
+#: One with it.
+SCALING = Target("llvm -mcpu=skylake-avx512")
 
 M, N = 5, 7
 
@@ -30,7 +32,7 @@ def axis(length: int = N, start: int = 0) -> te.IterVar:
 
 def exponents(outputs: Sequence[te.Tensor], target: Target = PLAIN) -> list[bool]:
     """Whether each exponent of a computation is bounded, in the order of its stages."""
-    ops = producers_first([t.op for t in with_bounded_exponents(target, outputs)])
+    ops = producers_first([t.op for t in with_cheap_exponents(target, outputs)])
     bodies = [value for op in ops if isinstance(op, ComputeOp) for value in op.body]
     calls = [e for value in bodies for e in walk_expr(value) if isinstance(e, Call)]
     return [_is_bounded(call.children[0]) for call in calls if call.name == "exp"]
@@ -191,9 +193,14 @@ def test_other_exponents_are_not(name: str) -> None:
     assert not any(found)
 
 
-def test_nothing_changes_where_an_instruction_scales_by_powers_of_2() -> None:
-    outputs = [BOUNDED["by rows"]()]
-    assert with_bounded_exponents(Target("llvm -mcpu=skylake-avx512"), outputs) is outputs
+@pytest.mark.parametrize("name", [*BOUNDED, *FREE])
+def test_they_are_powers_of_2_where_an_instruction_scales_by_these(name: str) -> None:
+    made = (BOUNDED | FREE)[name]()
+    ops = producers_first([t.op for t in with_cheap_exponents(SCALING, [made])])
+    bodies = [value for op in ops if isinstance(op, ComputeOp) for value in op.body]
+    calls = {e.name for value in bodies for e in walk_expr(value) if isinstance(e, Call)}
+    assert ("exp2" in calls) == (name in BOUNDED)
+    assert ("exp" in calls) == (name in FREE)
 
 
 class _Defaults:

@@ -19,6 +19,7 @@ from autotune.ir.intrinsics import INTRINSICS
 _FUNCTIONS: dict[str, tuple[Callable[..., str], int]] = {
     "exp": (exponential.exp, 1),
     "exp_up_to_0": (exponential.exp_up_to_0, 1),
+    "exp2": (exponential.exp2, 1),
     "sigmoid": (exponential.sigmoid, 1),
     "tanh": (exponential.tanh, 1),
     "log": (logarithm.log, 1),

@@ -1,4 +1,4 @@
-"""exp, sigmoid and tanh: Cody and Waite's reduction to |r| <= log(2) / 2, and a polynomial.
+"""exp, exp2, sigmoid and tanh: Cody and Waite's reduction to |r| <= log(2) / 2, and a polynomial.
 
 Where a vector register can be a table, exp is reduced further: to a sixteenth or an eighth of that.
 """
@@ -10,6 +10,7 @@ import math
 from autotune.codegen.llvm.math.math_writer import MathWriter
 from autotune.codegen.llvm.math.polynomial_coefficients import (
     LN2,
+    exp2m1_over_x,
     expm1_over_square,
     interpolated,
     split,
@@ -19,10 +20,14 @@ from autotune.codegen.llvm.math.polynomial_coefficients import (
 _TERMS = {"float32": 5, "float64": 10}
 #: The same for the r that a table leaves.
 _TERMS_AFTER_TABLE = {"float32": 2, "float64": 6}
+#: Coefficients of (2**r - 1) / r for the r that a table leaves of exponents of 2.
+_TERMS_OF_EXP2 = {"float32": 3, "float64": 7}
 #: Bits of log(2) that a product with any exponent, and 4 bits behind its point, keeps exact.
 _LN2_BITS = {"float32": 11, "float64": 32}
 #: Arguments whose exponential is 0 and infinite.
 _RANGE = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}
+#: Exponents of 2 whose power is 0 and infinite.
+_RANGE_OF_EXP2 = {"float32": (-150.0, 128.0), "float64": (-1076.0, 1024.0)}
 #: An argument whose tanh rounds to 1.
 _TANH_IS_ONE = {"float32": 9.25, "float64": 19.5}
 
@@ -109,6 +114,33 @@ def _by_table(w: MathWriter, x: str) -> str:
     terms = _coefficients(_TERMS_AFTER_TABLE[w.form.dtype], steps)
     near = w.add(w.mul(w.polynomial(r, [1.0, *terms]), w.mul(r, t)), t)
     return w.scaled_by_floor(near, n)
+
+
+def exp2(w: MathWriter, x: str) -> str:
+    """Return 2 ** x. The reduced argument is exact."""
+    return _exp2_by_table(w, x) if w.has_avx512 else _exp2_by_polynomial(w, x)
+
+
+def _exp2_by_polynomial(w: MathWriter, x: str) -> str:
+    """2 ** n * exp(r), where n is the integer nearest to x and r = (x - n) log(2)."""
+    x = w.clamp(x, *_RANGE_OF_EXP2[w.form.dtype])
+    n, powers = w.nearest_power(x)
+    r = w.mul(w.sub(x, n), w.number(float(LN2)))
+    return scaled(w, expm1_near_0(w, r), n, powers)
+
+
+def _exp2_by_table(w: MathWriter, x: str) -> str:
+    """2 ** floor(x) * t * 2 ** r, where t is 2 to a multiple of 1 / steps, from a table.
+
+    Overflow, infinities and NaN are left to the last instruction, which scales by 2 ** floor(x).
+    """
+    steps = w.register_lanes
+    # The sum has the multiple of 1 / steps below x in its low bits.
+    shifted = w.sum_rounded_down(x, w.number(w.form.round_to_integer / steps))
+    r = w.beyond_multiple(x, steps)
+    t = w.looked_up([2 ** (k / steps) for k in range(steps)], w.as_int(shifted))
+    terms = interpolated(exp2m1_over_x, 0, 1 / steps, _TERMS_OF_EXP2[w.form.dtype])
+    return w.scaled_by_floor(w.add(w.mul(w.polynomial(r, terms), w.mul(r, t)), t), x)
 
 
 def sigmoid(w: MathWriter, x: str) -> str:

@@ -46,6 +46,10 @@ class Format:
 FORMATS = {form.dtype: form for form in (Format("float32", 32, 23), Format("float64", 64, 52))}
 
 
+#: Rounds towards -inf and raises no exception, as the operand of an instruction of AVX-512.
+_DOWNWARDS = 9
+
+
 class MathWriter:
     """Instructions on vectors of one format; every method returns the name of its result.
 
@@ -232,6 +236,11 @@ class MathWriter:
         """How many values a register of AVX-512 holds."""
         return 512 // self.form.bits
 
+    @property
+    def _packed(self) -> str:
+        """Type of a register in names of instructions."""
+        return "ps" if self.form.bits == 32 else "pd"
+
     def scaled_by_floor(self, value: str, n: str) -> str:
         """Return value * 2 ** floor(n), rounded once."""
         return self._with_rounding("scalef", value, n)
@@ -240,6 +249,23 @@ class MathWriter:
         """Clamp `x` to [-1, 1]; a NaN gives a number."""
         # The least magnitude, with the sign of `x`.
         return self._with_rounding("range", x, self.number(1.0), "i32 2")
+
+    def sum_rounded_down(self, a: str, b: str) -> str:
+        """Return a + b, rounded towards -inf."""
+        scalar = llvm_type(self.form.dtype)
+        symbol = f"llvm.x86.avx512.add.{self._packed}.512"
+        return self._per_register(symbol, (scalar, a), (scalar, b), f"i32 {_DOWNWARDS}")
+
+    def beyond_multiple(self, x: str, steps: int) -> str:
+        """Return x less the largest multiple of 1 / steps, a power of 2, that is not above x.
+
+        It is 0 for infinities.
+        """
+        scalar, lanes = llvm_type(self.form.dtype), self.register_lanes
+        symbol = f"llvm.x86.avx512.mask.reduce.{self._packed}.512"
+        places = (steps - 1).bit_length()
+        rest = [f"<{lanes} x {scalar}> zeroinitializer", f"i{lanes} -1", "i32 4"]
+        return self._per_register(symbol, (scalar, x), f"i32 {places << 4 | 1}", *rest)
 
     def looked_up(self, table: Sequence[float], places: str) -> str:
         """Return elements of a table as long as a register; high bits of places do not matter."""
@@ -253,7 +279,7 @@ class MathWriter:
     def _with_rounding(self, name: str, a: str, b: str, *immediate: str) -> str:
         """Call an intrinsic with all lanes on and the current rounding."""
         scalar, lanes = llvm_type(self.form.dtype), self.register_lanes
-        symbol = f"llvm.x86.avx512.mask.{name}.{'ps' if self.form.bits == 32 else 'pd'}.512"
+        symbol = f"llvm.x86.avx512.mask.{name}.{self._packed}.512"
         rest = [*immediate, f"<{lanes} x {scalar}> zeroinitializer", f"i{lanes} -1", "i32 4"]
         return self._per_register(symbol, (scalar, a), (scalar, b), *rest)
 

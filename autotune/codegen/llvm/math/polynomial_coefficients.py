@@ -69,6 +69,11 @@ def expm1_over_square(r: Decimal) -> Decimal:
     return (r.exp() - 1 - r) / (r * r) if r else Decimal("0.5")
 
 
+def exp2m1_over_x(x: Decimal) -> Decimal:
+    """(2**x - 1) / x."""
+    return ((x * LN2).exp() - 1) / x if x else LN2
+
+
 def log_ratio(z: Decimal) -> Decimal:
     """(log((1 + s) / (1 - s)) - 2 s) / s**3 at z = s**2."""
     if not z:
