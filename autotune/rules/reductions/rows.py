@@ -210,7 +210,7 @@ class RowLoops:
         found: dict[te.Tensor, None] = {}
         for read in self.reads[group.root]:
             at = read.children[-1] if read.children else last
-            if read.tensor in members and at is not last and last in free_vars(at):
+            if read.tensor in members and at is not last and last in set(free_vars(at)):
                 found[read.tensor] = None
         return list(found)
 

@@ -244,6 +244,15 @@ def test_a_transposed_tile_is_loaded_in_whole_rows() -> None:
     assert "load float," not in source
 
 
+@pytest.mark.parametrize("columns", [6, 7])
+def test_tiles_of_a_few_columns_are_loaded_in_parts_of_rows(columns: int) -> None:
+    task = task_of(transposed, (256, columns))
+    source = compile_function(task.final_of({"tile_rows": 4}), task.target).source
+    loads = re.findall(r"= load <(\d+) x float>", source)
+    assert loads
+    assert max(map(int, loads)) <= 4
+
+
 def test_windows_apart_are_reduced_along_columns_without_a_copy_of_the_margin() -> None:
     task = task_of(windows, (20, 45))
     structure = task.concrete_structure(task.default_index)
@@ -295,8 +304,9 @@ def loops_of_default(made: Callable[..., Made], *args: Any) -> str:
 
 
 def test_rows_shorter_than_a_vector_are_computed_in_vectors() -> None:
-    loops = loops_of_default(softmax, 1000, SHORT)
-    calls = re.findall(r"exp2?\((.*)", loops)
+    task = task_of(softmax, (1000, SHORT))
+    along = {name: "along" for name in task.space.column_names if name.startswith("row_vectors")}
+    calls = re.findall(r"exp2?\((.*)", str(task.final_of(along)))
     assert len(calls) == 1
     assert re.match(r"(min)?\(*X\[ramp\(", calls[0])
 
