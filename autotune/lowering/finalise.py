@@ -24,8 +24,10 @@ from autotune.lowering.loop_fusion import fuse_loops
 from autotune.lowering.mark_unrolled import mark_unrolled
 from autotune.lowering.nest.digit_indices import without_digits
 from autotune.lowering.output_storage import store_in_outputs
+from autotune.lowering.scan.array_contraction import contract_arrays
 from autotune.lowering.scan.loop_interchange import interchange_parallel_loops, interchange_steps
 from autotune.lowering.scan.scalar_replacement import replace_with_scalars
+from autotune.lowering.scan.step_fusion import fuse_steps
 from autotune.lowering.storage_rewrite import share_storage
 from autotune.lowering.vector.alignment_peeling import peel_for_alignment
 from autotune.lowering.vector.size_cases import join_copies, split_by_size
@@ -129,6 +131,7 @@ def _passes(function: PrimFunc) -> Iterator[PrimFunc]:
     result = listing(mark_unrolled(function))
     result = interchange_parallel_loops(result)
     yield (result := drop_marks(interchange_steps(result)))
+    yield (result := contract_arrays(fuse_steps(result)))
     yield (result := store_in_outputs(result))
     yield (result := share_storage(result))
     yield (result := fuse_loops(result))

@@ -5,6 +5,7 @@
 `inline`                          element-wise stages are computed where they are read
 `scans.associative_scans`         scans have columns side by side, or blocks of steps
 `scans.cells`                     other scans have tasks of columns, and tiles in each step
+`reductions.short_rows`           stages that share short rows have a row in each lane of vectors
 `contractions.register_tiles`     contractions have register tiles over packed panels
 `reductions.split_reductions`     long reductions with few results have parts
 `reductions.vector_partial_sums`  reductions along rows have partial results in vectors
@@ -34,6 +35,7 @@ from autotune.rules.gpu.gpu_rules import gpu_schedule
 from autotune.rules.inline import inlined_stages
 from autotune.rules.knob_definer import Effort, KnobDefiner, StageKnobs
 from autotune.rules.reductions.rows import RowLoops
+from autotune.rules.reductions.short_rows import ShortRows
 from autotune.rules.reductions.split_reductions import (
     column_tasks,
     joined,
@@ -109,8 +111,9 @@ def schedule(
     - `lanes`: for other stages: elements in a vector.
     - `scan`: how a scan is computed: "steps" (columns are divided among threads, and each computes
       all steps), "tiles" (the same, but elements are copied to the result after all steps of some
-      columns), "blocks" (the steps are divided, too, and the effects of blocks are computed first)
-      or "vectors" (along rows: the elements of one row in vectors).
+      columns), "blocks" (the steps are divided, too, and the effects of blocks are computed first),
+      "vectors" (along rows: the elements of one row in vectors) or "parts" (the same, in
+      `scan_parts` parts of a row, of which all but the last are summed first).
     - `scan_width`, `scan_lanes`, `scan_rows`: vectors of columns of a task, elements of a vector,
       rows of a task.
     - `step_columns`: for other scans: neighbouring columns that a task computes together.
@@ -120,6 +123,10 @@ def schedule(
     - `scan_stream`, `scan_ahead`: whether the result is stored past the caches, and the prefetch
       distance in steps.
     - `at`: for stages that share rows: whether they are computed row by row.
+    - `row_vectors`: for stages that share short rows: whether vectors are "along" rows or "across"
+      them, with a row in each lane.
+    - `block_vectors`: for these: vectors of rows that each stage computes before the next one.
+    - `rows_at_once`: for windows in rows: rows whose columns are reduced before the windows are.
     - `threads`: the number of parts of a loop that threads share; see `rules/threads.py`.
 
     Raises
@@ -175,6 +182,7 @@ class _Rules:
             t: number for number, t in enumerate((t for t in plain if t not in self.inlined), 1)
         }
         self.cells = ScanCells(cfg, ops, outputs, self.inlined, self.series.scans)
+        self.short = ShortRows(cfg, outputs, self.inlined, self.constants, self.numbers)
         self.efforts = _efforts([t for t in plain if t.op not in self.cells.parts])
         self.panels: list[Panels] = []
         self.lanes: dict[te.Tensor, LaneReduction] = {}
@@ -189,7 +197,8 @@ class _Rules:
         for stage in self.schedule.stages:
             if stage.op.output() in self.inlined:
                 stage.compute_inline()
-        apart = [*self.tiles(), *self.series.stages, *self.columns]
+        apart = self.short.apply(self.schedule)
+        apart += [*self.tiles(apart), *self.series.stages, *self.columns]
         self.series.apply(self.schedule)
         apart += self.cells.apply(self.schedule, apart)
         for tensor, (whole, parts) in self.columns.items():
@@ -214,6 +223,9 @@ class _Rules:
             return self.series.refine(tensor, plain)
         if plain.op in self.cells.parts:
             return self.cells.refine(tensor, plain)
+        if plain in self.short.stages:
+            self.short.stages[plain] = tensor
+            return (tensor,)
         if not tensor.op.reduce_axis or not iterations(plain):
             return (tensor,)
         if open_sizes(tensor.op):
@@ -288,13 +300,16 @@ class _Rules:
         self.joined[total] = tensor
         return total
 
-    def tiles(self) -> list[te.Tensor]:
-        """Schedule contractions in tiles; returns all stages that belong to them."""
+    def tiles(self, taken: Sequence[te.Tensor]) -> list[te.Tensor]:
+        """Schedule contractions in tiles; return all stages that belong to them.
+
+        `taken`: stages that have a schedule already.
+        """
         apart: list[te.Tensor] = []
         for panels in self.panels:
             effort = self.efforts[panels.result]
             end = ends_in(panels.result, readings(self.schedule))
-            is_free = end is not None and not any(end is t for t in (*apart, *self.lanes))
+            is_free = end is not None and not any(end is t for t in (*taken, *apart, *self.lanes))
             is_free = is_free and end is not None and self.schedule[end].scan is None
             if end is None or not is_free or self.schedule[panels.result].is_output:
                 end = panels.result
@@ -303,7 +318,8 @@ class _Rules:
             apart += [*panels.packed, *panels.converted, panels.tile, *panels.folds, end]
             knobs = StageKnobs(self.cfg, self.numbers[panels.result])
             own = [t for made in self.panels for t in (made.tile, *made.folds, made.result)]
-            own += [*apart, *self.lanes, *self.joined, *self.columns, *self.series.stages]
+            own += [*taken, *apart, *self.lanes, *self.joined, *self.columns]
+            own += self.series.stages
             apart += schedule_tiles(knobs, self.schedule, panels, end, effort, own)
         return apart
 

@@ -31,6 +31,9 @@ from autotune.ir.visitor import walk_expr
 #: Distances of lanes at which all elements in between are loaded.
 _NEAR: Final = (2, 4, 8)
 
+#: Longest distance at which shuffles of whole vectors are faster than rows.
+_FEW: Final = 5
+
 #: Sizes of elements of which vectors may have any number.
 _SIZES: Final = (4, 8)
 
@@ -67,6 +70,7 @@ class TransposedLoads:
         size = dtypes.itemsize(load.dtype)
         if size in _SIZES and max(count, lanes) * size <= ALIGNMENT:
             far = abs(stride) > max(count - 1, *_NEAR)
+            far |= _FEW < abs(stride) < max(_NEAR) and count <= abs(stride)
         else:  # LLVM takes long to compile other vectors of odd length
             whole = count == whole_lanes(count) <= lanes == whole_lanes(lanes)
             far = whole and abs(stride) > max(count, *_NEAR)
