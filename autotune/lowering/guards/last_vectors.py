@@ -39,7 +39,7 @@ def split_last_vectors(function: PrimFunc) -> PrimFunc:
 
 
 @dataclass
-class _Row:
+class _VectorRow:
     """A row of vectors that an iteration of a loop computes.
 
     `lanes`: elements of a vector.
@@ -66,12 +66,12 @@ class _LastVectors(Splitter):
                 body = self._copies(body, first, row)
         return loop.with_body(body)
 
-    def _rows(self, loop: For) -> dict[Expr, _Row]:
+    def _rows(self, loop: For) -> dict[Expr, _VectorRow]:
         """Return the rows of an iteration.
 
         Keys are at most 0 where the first element of the row exists.
         """
-        found: dict[Expr, _Row] = {}
+        found: dict[Expr, _VectorRow] = {}
         for stmt, loops in inside(loop.body, {}, self.choices.is_plain):
             for part, over in self.choices.parts_of(stmt):
                 if over is None or not any(v is loop.var for v in free_vars(over)):
@@ -83,7 +83,7 @@ class _LastVectors(Splitter):
                 first = self._first(over, vector, lane)
                 if first is None:
                     continue
-                row = found.setdefault(first, _Row(_length(lane)))
+                row = found.setdefault(first, _VectorRow(_length(lane)))
                 row.vectors = max(row.vectors, _length(vector))
                 row.guards.setdefault(vector.var, {})[part] = None
         return found
@@ -98,7 +98,7 @@ class _LastVectors(Splitter):
         first = self.simplifier.expr(substitute(over, start))
         return first if any(isinstance(v, SizeVar) for v in free_vars(first)) else None
 
-    def _copies(self, body: Stmt, first: Expr, row: _Row) -> Stmt:
+    def _copies(self, body: Stmt, first: Expr, row: _VectorRow) -> Stmt:
         """Return the body in a copy for each number of vectors."""
         match body:
             case Allocate() | For(kind=LoopKind.PARALLEL):  # they stay directly inside
@@ -115,7 +115,7 @@ class _LastVectors(Splitter):
             found = If(likely(self.simplifier.expr(more)), wide, found)
         return found
 
-    def _narrow(self, body: Stmt, row: _Row, vectors: int) -> Stmt:
+    def _narrow(self, body: Stmt, row: _VectorRow, vectors: int) -> Stmt:
         """Return the body for a number of vectors, of which the last may lack elements."""
 
         def narrow(node: Stmt) -> Stmt | None:
