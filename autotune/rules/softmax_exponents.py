@@ -96,7 +96,7 @@ class _Exponents(Rewriter):
         return found is not None and all(
             runs_over(self._domains.get(found[axis.var]), axis)
             if axis.var in found
-            else _is_never_empty(axis)
+            else is_never_empty(axis)
             for axis in maximum.axes
         )
 
@@ -129,7 +129,7 @@ def runs_over(domain: Range | None, axis: IterVar) -> bool:
     return domain is not None and domain.min is own.min and domain.extent is own.extent
 
 
-def _is_never_empty(axis: IterVar) -> bool:
+def is_never_empty(axis: IterVar) -> bool:
     """Whether an axis has a value."""
     return axis.dom is not None and isinstance(axis.dom.extent, Const) and axis.dom.extent.value > 0
 
