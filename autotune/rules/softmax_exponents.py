@@ -5,8 +5,8 @@
     M[i] = max(X[i, k])                      M[i] = max(X[i, k])
     E[i, j] = exp(X[i, j] - M[i])      ->    E[i, j] = exp2((X[i, j] - M[i]) * log2(e))
 
-With AVX-512 a power of 2 takes fewer instructions than one of e. The value is that of a difference
-with one more rounding error. That would be visible in large results, but these are at most 1.
+With AVX-512 a power of 2 takes fewer instructions than one of e. The product with log2(e) is
+rounded. That would be visible in large results, but these are at most 1.
 
 Without AVX-512 there is no instruction that scales by powers of 2, and an exponential that cannot
 overflow takes fewer instructions: E[i, j] = exp(min(X[i, j] - M[i], 0)), whose value is the same.

@@ -86,6 +86,22 @@ def convolution(
     return [D, F], [te.compute((n, o, oy, ox), element, name="O")], expected
 
 
+def read_in_two_types(i: int, k: int, j: int, first: str, second: str) -> Made:
+    """Products of a tensor in one type and the same tensor in another one, to which C is added."""
+    A, C = te.placeholder((i, k, j), "float16", name="A"), te.placeholder((k, j), second, name="C")
+    r = te.reduce_axis((0, k), name="r")
+
+    def element(i: Any, j: Any) -> Any:
+        one = A[i, r, j].astype(first)
+        two = A[i, r, j].astype(second) + C[r, j]
+        return te.sum(one.astype("float64") * two.astype("float64"), axis=r)
+
+    def expected(a: Any, c: Any) -> Any:
+        return (a.astype("float64") * (a + c)).sum(axis=1)
+
+    return [A, C], [te.compute((i, j), element, name="R")], expected
+
+
 COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "one row": partial(product, 1, 300, 40),
     "one row of a long prime sum": partial(product, 1, 1300, 523),
@@ -100,6 +116,10 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "batches": partial(product, 8, 8, 8, b=5),
     "float16": partial(product, 12, 40, 18, dtype="float16"),
     "bfloat16": partial(product, 1, 260, 16, dtype="bfloat16"),
+    "read with and without a conversion": partial(
+        read_in_two_types, 17, 33, 3, "float64", "float16"
+    ),
+    "read with two conversions": partial(read_in_two_types, 17, 33, 18, "float64", "float32"),
     "3x3": partial(convolution, 1, 5, 9, 10, 18, pad=1),
     "images of one pixel more than a tile": partial(convolution, 2, 16, 7, 7, 17, pad=1),
     "strided and dilated": partial(convolution, 2, 3, 17, 15, 16, stride=2, dilation=2, pad=2),
