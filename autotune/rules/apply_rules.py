@@ -291,10 +291,11 @@ class _Rules:
     def tiles(self) -> list[te.Tensor]:
         """Schedule contractions in tiles; returns all stages that belong to them."""
         apart: list[te.Tensor] = []
+        copies = [t for panels in self.panels for t in (*panels.packed, *panels.converted)]
         for panels in self.panels:
             effort = self.efforts[panels.result]
             end = ends_in(panels.result, readings(self.schedule))
-            is_free = end is not None and not any(end is t for t in (*apart, *self.lanes))
+            is_free = end is not None and not any(end is t for t in (*apart, *copies, *self.lanes))
             is_free = is_free and end is not None and self.schedule[end].scan is None
             if end is None or not is_free or self.schedule[panels.result].is_output:
                 end = panels.result
