@@ -120,6 +120,7 @@ def schedule(
     - `scan_stream`, `scan_ahead`: whether the result is stored past the caches, and the prefetch
       distance in steps.
     - `at`: for stages that share rows: whether they are computed row by row.
+    - `rows_at_once`: for windows in rows: rows whose columns are reduced before the windows are.
     - `threads`: the number of parts of a loop that threads share; see `rules/threads.py`.
 
     Raises

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.ir.expr import Call, Select
+from autotune.ir.visitor import free_vars, walk_expr
 from autotune.rules.inline import has_calls
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.split_reductions import joining_seconds
@@ -31,7 +33,7 @@ from autotune.rules.threads import (
 )
 from autotune.rules.transposed_tiles import other_axis, schedule_transposed
 from autotune.schedule.schedule import Schedule
-from autotune.te.tensor import PlaceholderOp
+from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp
 
 #: Longest reduction that is unrolled, and the longest rows that are read across.
 _UNROLLED: Final = 32
@@ -41,6 +43,12 @@ _SHORT: Final = 16
 #: be prefetched: shorter ones stay in registers, and the processor loads several ahead by itself.
 _NEXT_ROW_BYTES: Final = 8192
 _SHORTEST_ROW_BYTES: Final = 512
+
+#: Most vectors that are computed as one.
+_WIDEST: Final = 4
+
+#: Rows of members that are computed before the root reads them at other places.
+_AT_ONCE: Final = (1, 2, 4, 8)
 
 #: Rows from which on threads share rows and not their elements.
 _ENOUGH: Final = 64
@@ -71,6 +79,8 @@ class RowLoops:
         self.reads = {s.tensor: s.reads for s in stages}
         self.lanes = lanes
         self.joined = joined
+        #: Stages of the group that is scheduled whose rows are in registers.
+        self.in_registers: set[te.Tensor] = set()
 
     def apply(self, group: RowGroup, may_choose: bool) -> bool:
         """Schedule a group; return the knob that chooses row by row, if there is one."""
@@ -139,6 +149,14 @@ class RowLoops:
             within.append(front.pop())
         lengths: dict[Any, Any] = {a: length_of(a) for a in axes}
         vector: list[Any] = []
+        moved = [] if blocked else self.read_elsewhere(group)
+        # Short rows are read from registers, if they are loaded without conditions.
+        short = all(
+            extent(t.op.axis[-1]) <= _WIDEST * lanes_in(self.cfg.target, t.dtype)
+            and not _chooses(t.op)
+            for t in moved
+        )
+        self.in_registers = {*moved, root} if moved and short else set()
         if lanes > 1:
             width = self.width(root, lanes)
             outer, lane = stage.split(axes[-1], factor=width)
@@ -153,6 +171,11 @@ class RowLoops:
             within = [outer if a is axes[-1] else a for a in within]
         if not front:
             front, within = within[:1], within[1:]
+        elif moved:
+            several = self.knobs(root).define_knob("rows_at_once", _AT_ONCE, 1 if short else 4)
+            outer, row = stage.split(front[-1], factor=several)
+            lengths[outer] = te.ceildiv(lengths[front[-1]], several)
+            front, within = [*front[:-1], outer], [row, *within]
         stage.reorder(*front, *within, *root.op.reduce_axis, *vector)
         self.unroll_short(root)
         if not front:
@@ -167,12 +190,29 @@ class RowLoops:
             if not self.is_single(group):
                 length = math.prod(nest.values())
                 at = share(self.knobs(root), stage, at, length, seconds)
-        blocked = blocked and lanes > 1
+        blocked = bool(moved) or (blocked and lanes > 1)
         for member, rows in group.members:
             self.schedule[member].compute_at(stage, within[-1] if apart else at)
             self.member(member, rows[:-1] if blocked else rows, lanes)
         if not self.is_single(group):
             self.prefetch_rows(group)
+
+    def read_elsewhere(self, group: RowGroup) -> list[te.Tensor]:
+        """Return the members that the root reads at other places of the row than its own.
+
+        Vectors are loaded then that span two stored ones, so they wait until these are in the
+        cache, unless a few rows of the members come first, or a row is in registers.
+        """
+        members = {member for member, _ in group.members if member not in self.lanes}
+        if not members or not group.root.op.axis:
+            return []
+        last = group.root.op.axis[-1].var
+        found: dict[te.Tensor, None] = {}
+        for read in self.reads[group.root]:
+            at = read.children[-1] if read.children else last
+            if read.tensor in members and at is not last and last in free_vars(at):
+                found[read.tensor] = None
+        return list(found)
 
     def prefetch_rows(self, group: RowGroup) -> None:
         """Define whether the next row of an input is prefetched, which is read more than once."""
@@ -262,7 +302,19 @@ class RowLoops:
         length = extent(tensor.op.axis[-1])
         if length < lanes:
             return lanes
-        widths = [lanes, 2 * lanes, 4 * lanes]
-        # A function is a long chain of operations: several vectors do not wait for one another.
-        likely = max(n for n in widths if n <= length) if has_calls(tensor.op) else lanes
+        widths = [lanes, 2 * lanes, _WIDEST * lanes]
+        likely = widths[-1] if tensor in self.in_registers else lanes
+        if has_calls(tensor.op):
+            # A long chain of operations: several vectors do not wait for one another.
+            likely = max(n for n in widths if n <= length)
         return self.knobs(tensor).define_knob("lanes", widths, likely)
+
+
+def _chooses(op: Operation) -> bool:
+    """Whether elements of a stage depend on conditions."""
+    assert isinstance(op, ComputeOp)
+    return any(
+        isinstance(node, Select) or (isinstance(node, Call) and node.name == "if_then_else")
+        for body in op.body
+        for node in walk_expr(body)
+    )

@@ -99,6 +99,18 @@ def windows(h: int, w: int) -> Made:
     return [X], [maxima]
 
 
+def inner_windows(h: int, w: int) -> Made:
+    """Maxima of 3 x 3 windows two apart, without a margin."""
+    X = te.placeholder((8, h, w), "float32", name="X")
+    ry, rx = te.reduce_axis((0, 3), name="ry"), te.reduce_axis((0, 3), name="rx")
+    maxima = te.compute(
+        (8, (h - 3) // 2 + 1, (w - 3) // 2 + 1),
+        lambda c, y, x: te.max(X[c, 2 * y + ry, 2 * x + rx], axis=[ry, rx]),
+        name="W",
+    )
+    return [X], [maxima]
+
+
 def halved(h: int, w: int) -> Made:
     """Means of 2 x 2 windows side by side."""
     X = te.placeholder((8, h, w), "float32", name="X")
@@ -122,7 +134,11 @@ def sigmoids(n: int) -> Made:
 
 
 def padded_windows(x: Array) -> Array:
-    wide = np.pad(x, ((0, 0), (1, 1), (1, 1)), constant_values=np.finfo(x.dtype).min)
+    least = np.finfo(x.dtype).min
+    return maxima_of_windows(np.pad(x, ((0, 0), (1, 1), (1, 1)), constant_values=least))
+
+
+def maxima_of_windows(wide: Array) -> Array:
     every = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))  # type: ignore[call-overload]
     return np.asarray(every[:, ::2, ::2].max(axis=(3, 4)))
 
@@ -150,7 +166,9 @@ CASES: list[tuple[Callable[..., Made], tuple[Any, ...], Callable[[Array], Any], 
     (halved, (20, 46), lambda x: x.reshape(8, 10, 2, 23, 2).mean(axis=(2, 4)), "lanes"),
     (halved, (4, 300), lambda x: x.reshape(8, 2, 2, 150, 2).mean(axis=(2, 4)), "lanes"),
     (windows, (20, 45), padded_windows, "lanes"),
-    (windows, (7, 130), padded_windows, "lanes"),
+    (windows, (7, 130), padded_windows, "rows_at_once"),
+    (inner_windows, (23, 47), maxima_of_windows, "rows_at_once"),
+    (inner_windows, (31, 150), maxima_of_windows, "rows_at_once"),
 ]
 
 
@@ -183,6 +201,18 @@ def test_rules_do_not_fire_where_they_bring_nothing(
     made: Callable[..., Made], args: tuple[Any, ...], knob: str
 ) -> None:
     assert not any(name.startswith(knob) for name in task_of(made, args).space.column_names)
+
+
+@pytest.mark.parametrize(
+    ("made", "width", "rows"),
+    [(windows, 45, 4), (windows, 300, 4), (inner_windows, SHORT, 1), (inner_windows, 999, 4)],
+)
+def test_windows_are_read_from_registers_or_after_some_rows(
+    made: Callable[..., Made], width: int, rows: int
+) -> None:
+    task = task_of(made, (40, width))
+    values = task.space.config(task.default_index).values
+    assert [v for k, v in values.items() if k.startswith("rows_at_once")] == [rows]
 
 
 @pytest.mark.parametrize(
