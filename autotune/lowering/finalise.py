@@ -22,8 +22,10 @@ from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
 from autotune.lowering.loop_fusion import fuse_loops
 from autotune.lowering.mark_unrolled import mark_unrolled
 from autotune.lowering.output_storage import store_in_outputs
+from autotune.lowering.scan.array_contraction import contract_arrays
 from autotune.lowering.scan.loop_interchange import interchange_parallel_loops, interchange_steps
 from autotune.lowering.scan.scalar_replacement import replace_with_scalars
+from autotune.lowering.scan.step_fusion import fuse_steps
 from autotune.lowering.storage_rewrite import share_storage
 from autotune.lowering.vector.alignment_peeling import peel_for_alignment
 from autotune.lowering.vector.size_cases import split_by_size
@@ -118,6 +120,7 @@ def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     result = listing(mark_unrolled(split_by_size(rejoin(function))))
     result = interchange_parallel_loops(result)
     yield (result := drop_marks(interchange_steps(result)))
+    yield (result := contract_arrays(fuse_steps(result)))
     yield (result := store_in_outputs(result))
     yield (result := share_storage(result))
     yield (result := fuse_loops(result))

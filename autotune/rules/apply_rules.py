@@ -109,8 +109,9 @@ def schedule(
     - `lanes`: for other stages: elements in a vector.
     - `scan`: how a scan is computed: "steps" (columns are divided among threads, and each computes
       all steps), "tiles" (the same, but elements are copied to the result after all steps of some
-      columns), "blocks" (the steps are divided, too, and the effects of blocks are computed first)
-      or "vectors" (along rows: the elements of one row in vectors).
+      columns), "blocks" (the steps are divided, too, and the effects of blocks are computed first),
+      "vectors" (along rows: the elements of one row in vectors) or "parts" (the same, in
+      `scan_parts` parts of a row, of which all but the last are summed first).
     - `scan_width`, `scan_lanes`, `scan_rows`: vectors of columns of a task, elements of a vector,
       rows of a task.
     - `step_columns`: for other scans: neighbouring columns that a task computes together.

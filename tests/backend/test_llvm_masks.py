@@ -229,6 +229,33 @@ def test_lanes_behind_a_loaded_vector_are_shifted_in_registers(by: int, dtype: s
     assert "llvm.masked.load" not in kernel.source
 
 
+def shifted(dtype: str, lanes: int, other: float) -> PrimFunc:
+    """out[i] = A[i] + (A[i - 1], or another value in the first of some lanes)."""
+    a, out = buffer("A", dtype, 4 * lanes), buffer("out", dtype, 4 * lanes)
+
+    def element(o: Expr, v: Expr) -> Stmt:
+        i = o * lanes + v
+        behind = ops.if_then_else(v >= 1, Load(a, i - 1), Const(other, dtype))
+        return Store(out, i, Load(a, i) + behind)
+
+    body = loop(4, lambda o: loop(lanes, lambda v: element(o, v)), SERIAL, "o")
+    return PrimFunc("shifted", (a, out), frozenset([out]), body)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_lanes_behind_a_vector_of_several_registers_are_loaded_again(dtype: str) -> None:
+    n = 4 * 64
+    kernel = agree(shifted(dtype, 64, 5), [values(dtype, n)], values(dtype, n, 1))
+    assert "llvm.masked.load" in kernel.source
+
+
+@pytest.mark.parametrize("other", [-0.0, 5.0])
+def test_a_masked_load_has_the_values_of_other_lanes(other: float) -> None:
+    n = 4 * 64
+    kernel = agree(shifted("float32", 64, other), [values("float32", n)], values("float32", n, 1))
+    assert "select" not in kernel.source
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_own_memory_in_the_cache_is_read_past_its_end_rather_than_under_a_mask(stride: int) -> None:
     """out[v] = row[last + stride v] where the row has it, else 0."""

@@ -168,9 +168,19 @@ class ExpressionEmitter:
 
     def _if_then_else(self, expr: Call) -> str:
         condition, true, false = expr.children
+        test = self.value(condition)
+        lanes = condition.lanes
+        is_constant = isinstance(false, Broadcast) and isinstance(false.value, Const)
+        if isinstance(true, Load) and true.lanes == lanes > 1 and is_constant:
+            others, found = self.value(false), None
+            if others != const_text(0, expr.dtype, lanes):  # LLVM would put zeros there itself
+                with self.masks.masked(test, lanes):
+                    found = self.memory.load_or(true, others)
+            if found is not None:
+                return found
         return self._either(
-            self.value(condition),
-            condition.lanes,
+            test,
+            lanes,
             llvm_type(expr.dtype, expr.lanes),
             lambda: self.widened(true, expr.lanes),
             lambda: self.widened(false, expr.lanes),

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
 from autotune.ir.algebra.polynomials import Poly, add, joined, split_multiple, to_expr, to_poly
-from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var
+from autotune.ir.algebra.simplify_stmt import Simplifier
+from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import For, If, Stmt, Store
-from autotune.ir.visitor import child_stmts, free_vars, loads, substitute
+from autotune.ir.visitor import child_stmts, free_vars, loads, substitute, walk_expr
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,24 @@ def _row_and_column(access: Access) -> tuple[Poly, Expr]:
         row = add(row, {(): steps} if steps else {}, 1)
     column = to_expr(rest, base.dtype)
     return row, Ramp(column, index.stride, index.lanes) if isinstance(index, Ramp) else column
+
+
+def linear_in(var: Var | None, access: Access, known: Simplifier) -> tuple[Poly, int]:
+    """Return the index of an access without multiples of a variable, and their factor.
+
+    Loops inside have variables of their own, whose ranges are added to what is known.
+    """
+    own = {inner: Var(inner.name, inner.dtype) for inner, _ in access.free}
+    rest = to_poly(substitute(access.index, own))
+    for inner, extent in access.free:
+        known.bind(own[inner], 0, max(0.0, known.bounds(substitute(extent, own))[1] - 1))
+    return rest, 0 if var is None else rest.pop((var,), 0)
+
+
+def varies(poly: Poly, var: Var) -> bool:
+    """Whether an atom of a polynomial may have different values in iterations of a loop."""
+    nodes = (node for term in poly for atom in term for node in walk_expr(atom))
+    return any(node is var or isinstance(node, Load) for node in nodes)
 
 
 def accesses(stmt: Stmt, around: Access | None = None) -> Iterator[Access]:

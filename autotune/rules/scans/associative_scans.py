@@ -29,6 +29,7 @@ from autotune.rules.scans.row_recurrences import RowSums, row_sums
 from autotune.rules.stage_graph import extent
 from autotune.rules.threads import share
 from autotune.schedule.schedule import Schedule
+from autotune.system.available_cpus import thread_count
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, producers_first
 
@@ -38,10 +39,7 @@ _BEYOND_CACHES: Final = 1 << 24
 #: Size of a result in bytes from which on threads are worthwhile.
 _SHARED: Final = 1 << 20
 
-#: Size of a row in bytes that does not stay in a cache until its next use.
-_LONG_ROW: Final = 1 << 18
-
-#: Least number of tasks of a default configuration.
+#: Least number of tasks of a default configuration, or of each thread if they are rows.
 _TASKS: Final = 4
 
 #: Seconds that a thread needs for a byte from memory; right within a factor of two.
@@ -60,6 +58,10 @@ _WIDTHS: Final = (64, 1, 2, 4, 8, 16, 32, 128)
 #: Least number of vectors in a task's part of a row by default: shorter parts are too slow. Rows
 #: of twice as many have vectors of twice the length.
 _NARROWEST: Final = 8
+
+
+#: Numbers of parts of a row.
+_PARTS: Final = (2, 3, 4, 6, 8, 12, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -313,39 +315,46 @@ class SeriesLoops:
     # -- rows in vectors -----------------------------------------------------------------------
 
     def _rows(self) -> te.Tensor:
-        own, cfg = self.recurrence, self.cfg
-        rows, row = math.prod(own.columns), own.steps * self.size
-        lengths = [length for length in (1024, 256, 4096, 16384) if length < own.steps]
-        ways = ["steps"] if own.weight is not None else ["vectors", "blocks"][: 1 + bool(lengths)]
-        shared = row >= _LONG_ROW or (rows < _TASKS and self.bytes >= _SHARED)
-        way = cfg.define_knob("scan", ways, ways[-1 if shared and lengths else 0])
+        own, cfg, rows = self.recurrence, self.cfg, math.prod(self.recurrence.columns)
+        is_long = own.steps >= 2 * _NARROWEST * self.vector
+        threads = thread_count(cfg.target.threads)
+        is_even = rows % threads == 0 or rows >= _TASKS * threads
+        if own.weight is not None:
+            way = cfg.define_knob("scan", ["vectors", "steps"])
+        else:
+            ways = ["vectors", "parts"] if is_long else ["vectors"]
+            way = cfg.define_knob("scan", ways, ways[0 if is_even or self.bytes < _SHARED else -1])
         if way == "steps":
             counts = [1, 2, 4, 8]
             likely = max(n for n in counts[:3] if n == 1 or rows >= _TASKS * n)
             return self._rows_together(cfg.define_knob("scan_rows", counts, likely))
         vector = max(2, self.vector)
-        likely = vector * (2 if own.steps >= 2 * _NARROWEST * vector else 1)
-        lanes = cfg.define_knob("scan_lanes", [vector, 2 * vector, 4 * vector], likely)
-        length = self._length(lengths) if way == "blocks" else None
-        sums = row_sums(own, lanes, length)
+        lanes = [vector, 2 * vector, 4 * vector]
+        likely = next((n for n in lanes if n >= own.steps), lanes[-1])
+        lanes = cfg.define_knob("scan_lanes", lanes, likely)
+        parts = None
+        if way == "parts":
+            equal = (p for p in _PARTS if rows * p % threads == 0)
+            parts = cfg.define_knob("scan_parts", list(_PARTS), next(equal, _PARTS[-1]))
+        sums = row_sums(own, lanes, parts)
         result = self.series.stage(sums.element)
 
         def apply(s: Schedule) -> None:
-            inner = self._row_tasks(s, sums, length)
+            inner = self._row_tasks(s, sums)
             s[result].vectorize(s[result].split(inner, factor=lanes)[1])
 
         self.apply = apply
         return result
 
-    def _row_tasks(self, s: Schedule, sums: RowSums, length: Any) -> Any:
+    def _row_tasks(self, s: Schedule, sums: RowSums) -> Any:
         """Write the tasks of a result along rows; return its loop over the elements of a row."""
         Y, axes = self.result, list(self.result.op.axis)
         inner = axes.pop(self.series.time)
         s[Y].reorder(*axes, inner)
         row = s[Y].fuse(*axes) if axes else None
         self._within(s, sums)
-        if length is not None:
-            columns, inner = s[Y].split(inner, factor=length)
+        if sums.ends:
+            columns, inner = s[Y].split(inner, factor=sums.length)
             task = columns if row is None else s[Y].fuse(row, columns)
             self._row_ends(s, sums)
             s[Y].parallel(task)
@@ -354,26 +363,27 @@ class SeriesLoops:
         else:
             return inner
         s[sums.before].compute_at(s[Y], task)
-        s[sums.within[-1]].compute_at(s[Y], task)
+        s[sums.within[-1][0]].compute_at(s[Y], task)
         return inner
 
     def _within(self, s: Schedule, sums: RowSums) -> None:
         """Compute the sums inside a vector together, in registers."""
-        *parts, last = sums.within
-        for part in sums.within:
+        *parts, last = (tensors[0] for tensors in sums.within)
+        for part in (*parts, last):
             s[part].vectorize(part.op.axis[-1])
         for part in parts:
             s[part].compute_at(s[last], last.op.axis[-2])
 
     def _row_ends(self, s: Schedule, sums: RowSums) -> None:
         """Schedule the sums of blocks of rows."""
-        axes = sums.ends.op.axis
-        block = s[sums.ends].fuse(*axes)
-        s[sums.ends].parallel(block)
-        lane = sums.lane_sums.op.axis[-1]
-        s[sums.lane_sums].compute_at(s[sums.ends], block)
-        s[sums.lane_sums].reorder(*sums.lane_sums.op.reduce_axis, lane)
-        s[sums.lane_sums].vectorize(lane)
+        *parts, ends = sums.ends
+        block = s[ends].fuse(*ends.op.axis)
+        s[ends].parallel(block)
+        for part in parts:
+            lane = part.op.axis[-1]
+            s[part].compute_at(s[ends], block)
+            s[part].reorder(*part.op.reduce_axis, lane)
+            s[part].vectorize(lane)
 
     def _rows_together(self, width: Any) -> te.Tensor:
         """Let each task compute some rows together, one element of each at a time."""

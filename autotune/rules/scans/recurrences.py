@@ -8,7 +8,7 @@ each block, and each block computes its steps from that value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,6 +61,19 @@ class Recurrence:
     def combine(self, x: Any, y: Any) -> Any:
         """Combine two values."""
         return binary(self.op, x, y)
+
+    def after(self, effect: Sequence[Any], before: Any) -> Any:
+        """Return a value after some steps.
+
+        `effect`: their result for a neutral start, and with weights the product of these.
+        """
+        # The effect comes first: what is loaded can then be shifted to be what is before it.
+        return self.combine(effect[0], before if self.weight is None else effect[1] * before)
+
+    def both(self, first: Sequence[Any], second: Sequence[Any]) -> Any:
+        """Return the effect of some steps and of those that follow."""
+        result = self.after(second, first[0])
+        return result if self.weight is None else (result, second[1] * first[1])
 
     def by_steps(self) -> Any:
         """Return the scan over all steps."""

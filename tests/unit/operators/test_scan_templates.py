@@ -20,14 +20,14 @@ from autotune.task.task import Task
         ("vectors", 1, 1, "int32"),
         ("vectors", 5, 31, "float64"),
         ("vectors", 2, 1009, "float32"),
-        ("blocks", 3, 257, "int64"),
-        ("blocks", 2, 1009, "float32"),
-        ("blocks", 9, 1024, "int32"),
+        ("parts", 3, 257, "int64"),
+        ("parts", 2, 1009, "float32"),
+        ("parts", 9, 1024, "int32"),
     ],
 )
 def test_rows_are_summed_in_every_structure(how: str, m: int, n: int, dtype: str) -> None:
     task = Task.from_reference("cumsum", {"m": m, "n": n, "axis": 1, "dtype": dtype}, "llvm")
-    knobs = {"scan": how, "scan_block": 256} if how == "blocks" else {"scan": how}
+    knobs = {"scan": how, "scan_parts": 4} if how == "parts" else {"scan": how}
     default = task.space.config(task.default_index).values
     x = np.random.default_rng(n).integers(-9, 10, (m, n)).astype(dtype)
     y = np.full_like(x, 77)

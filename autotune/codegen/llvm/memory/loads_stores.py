@@ -22,6 +22,9 @@ from autotune.ir.expr import Buffer, Expr, Load
 #: Greatest distance of lanes at which all elements in between are read under a mask.
 _NEAR: Final = 4
 
+#: Bytes of the widest registers.
+_REGISTER: Final = 64
+
 
 def whole_lanes(lanes: int) -> int:
     """Return the least power of two that is not smaller."""
@@ -220,19 +223,49 @@ class LoadsStores:
             )
         return result
 
+    def load_or(self, load: Load, others: str) -> str | None:
+        """Operand text of a masked load, with other values in lanes that are not active.
+
+        None if that would take more than one instruction.
+        """
+        mask, known = self.masks.mask, self.vectors.offsets(load.index)
+        if mask is None or known is None or known[1] != range(load.lanes):
+            return None
+        is_converted = memory_type(load.dtype) != llvm_type(load.dtype)
+        if is_converted or self.addresses.is_private(load.buffer, *known):
+            return None
+        if self._ahead(load, known[0], mask) is not None:
+            return None
+        return self._active(load, known[0], mask, others)
+
     def _masked_load(self, load: Load, index: Linear, mask: Mask) -> str:
         """Load the active lanes; shift an earlier load if the first lanes are not active."""
-        behind = mask.behind
-        key = self._consecutive(load.buffer, index + constant(behind), load.lanes)
-        ahead = self.builder.recall(key) if behind else None
-        if isinstance(ahead, str):
-            kind = llvm_type(load.dtype, load.lanes)
+        ahead = self._ahead(load, index, mask)
+        if ahead is not None:
+            kind, behind = llvm_type(load.dtype, load.lanes), mask.behind
             picks = [*["poison"] * behind, *range(load.lanes - behind)]
             return self._permuted(kind, ahead, load.lanes, constants("i32", picks))
+        loaded = self._active(load, index, mask, "zeroinitializer")
+        return self.conversions.from_memory(loaded, load.dtype, load.lanes)
+
+    def _ahead(self, load: Load, index: Linear, mask: Mask) -> str | None:
+        """Return an earlier load that holds the active lanes in its first lanes.
+
+        Vectors of several registers are loaded again: each register would be shuffled with the one
+        before it. Those on the stack can only be registers if they are shifted.
+        """
+        size = load.lanes * dtypes.itemsize(load.dtype)
+        if not mask.behind or (size > _REGISTER and not self.addresses.is_own(load.buffer)):
+            return None
+        key = self._consecutive(load.buffer, index + constant(mask.behind), load.lanes)
+        ahead = self.builder.recall(key)
+        return ahead if isinstance(ahead, str) else None
+
+    def _active(self, load: Load, index: Linear, mask: Mask, others: str) -> str:
+        """Load the active lanes of a vector in memory."""
         pointer = self.addresses.address(load.buffer, index)
         align = self.addresses.alignment(load.buffer, index)
-        loaded = self._masked("load", load.dtype, load.lanes, pointer, align, mask.ref)
-        return self.conversions.from_memory(loaded, load.dtype, load.lanes)
+        return self._masked("load", load.dtype, load.lanes, pointer, align, mask.ref, others)
 
     def _gather(self, load: Load, mask: Mask) -> str:
         """Load the active lanes from any addresses."""
