@@ -306,10 +306,12 @@ class _Rules:
         `taken`: stages that have a schedule already.
         """
         apart: list[te.Tensor] = []
+        copies = [t for panels in self.panels for t in (*panels.packed, *panels.converted)]
         for panels in self.panels:
             effort = self.efforts[panels.result]
             end = ends_in(panels.result, readings(self.schedule))
-            is_free = end is not None and not any(end is t for t in (*taken, *apart, *self.lanes))
+            others = (*taken, *apart, *copies, *self.lanes)
+            is_free = end is not None and not any(end is t for t in others)
             is_free = is_free and end is not None and self.schedule[end].scan is None
             if end is None or not is_free or self.schedule[panels.result].is_output:
                 end = panels.result

@@ -5,8 +5,8 @@
     M[i] = max(X[i, k])                      M[i] = max(X[i, k])
     E[i, j] = exp(X[i, j] - M[i])      ->    E[i, j] = exp2((X[i, j] - M[i]) * log2(e))
 
-With AVX-512 a power of 2 takes fewer instructions than one of e. The value is that of a difference
-with one more rounding error. That would be visible in large results, but these are at most 1.
+With AVX-512 a power of 2 takes fewer instructions than one of e. The product with log2(e) is
+rounded. That would be visible in large results, but these are at most 1.
 
 Without AVX-512 there is no instruction that scales by powers of 2, and an exponential that cannot
 overflow takes fewer instructions: E[i, j] = exp(min(X[i, j] - M[i], 0)), whose value is the same.
@@ -96,7 +96,7 @@ class _Exponents(Rewriter):
         return found is not None and all(
             runs_over(self._domains.get(found[axis.var]), axis)
             if axis.var in found
-            else _is_never_empty(axis)
+            else is_never_empty(axis)
             for axis in maximum.axes
         )
 
@@ -129,7 +129,7 @@ def runs_over(domain: Range | None, axis: IterVar) -> bool:
     return domain is not None and domain.min is own.min and domain.extent is own.extent
 
 
-def _is_never_empty(axis: IterVar) -> bool:
+def is_never_empty(axis: IterVar) -> bool:
     """Whether an axis has a value."""
     return axis.dom is not None and isinstance(axis.dom.extent, Const) and axis.dom.extent.value > 0
 

@@ -20,25 +20,20 @@ from functools import partial
 from typing import Final
 
 from autotune import te
-from autotune.ir import dtypes
-from autotune.ir.axes import IterVar
+from autotune.ir.axes import Combiner, IterVar
 from autotune.ir.dtypes import is_float
 from autotune.ir.expr import BinaryOp, Call, Cast, Expr, Read, Reduce, is_const
 from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.visitor import reads
 from autotune.rules.rewrite_graph import rewrite
-from autotune.rules.softmax_exponents import is_maximum, matched_axes, runs_over
+from autotune.rules.softmax_exponents import is_maximum, is_never_empty, matched_axes, runs_over
 from autotune.rules.stage_graph import reduction_of
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp, PlaceholderOp, producers_first
 
-#: Bytes of vectors of processors whose maximum is its second operand if one of them is NaN.
+#: Bytes of vectors of processors whose maximum is its second operand if one of them is NaN: of x86
+#: with AVX2 or AVX-512. Vectors of 16 bytes may be those of ARM, whose maximum carries NaNs along.
 _X86_BYTES: Final = (32, 64)
-
-#: Its value is the accumulator if the other operand is NaN.
-_greatest = te.comm_reducer(
-    lambda x, y: te.select(y > x, y, x), lambda dtype: dtypes.identity("max", dtype), name="max"
-)
 
 
 def with_plain_maxima(target: Target, outputs: Sequence[te.Tensor]) -> Sequence[te.Tensor]:
@@ -58,11 +53,18 @@ def with_plain_maxima(target: Target, outputs: Sequence[te.Tensor]) -> Sequence[
         if before not in found:
             return (tensor,)
         assert isinstance(op, ComputeOp)
-        maximum = reduction_of(tensor)
-        body: Expr = _greatest(maximum.sources[0], maximum.axes)
+        body = _passing_over_nans(reduction_of(tensor))
         return (ComputeOp(op.name, op.axis, (body,), tag=op.tag).output(),)
 
     return rewrite(outputs, refine).outputs if found else outputs
+
+
+def _passing_over_nans(maximum: Reduce) -> Reduce:
+    """Return a maximum, from the same first value, that stays as it is if the next term is NaN."""
+    known = maximum.combiner
+    (x,), (y,) = known.lhs, known.rhs
+    combiner = Combiner(known.name, [x], [y], [te.select(y > x, y, x)], known.identity)
+    return Reduce(combiner, maximum.sources, maximum.axes, maximum.condition)
 
 
 def _may_pass_over_nans(
@@ -94,8 +96,6 @@ def _row_of_terms(top: te.Tensor, user: ComputeOp) -> tuple[int, ...] | None:
     maximum, at = reduction_of(top), dict(zip((a.var for a in top.op.axis), place, strict=True))
 
     def is_term(value: Expr) -> bool:
-        while isinstance(value, Cast) and is_float(value.a.dtype):
-            value = value.a
         found = matched_axes(value, maximum, at)
         if found is None or len(found) < len(maximum.axes):
             return False
@@ -167,11 +167,15 @@ def _reads_nan(
 
 
 def _summed(body: Expr) -> tuple[Expr, tuple[IterVar, ...]]:
-    """Return what a stage sums and over which axes, if all; any other value and no axes."""
+    """Return what a stage sums and over which axes, if all; any other value and no axes.
+
+    A sum of no elements is 0, whatever they would be.
+    """
     match body:
         case Reduce(sources=(source,), combiner=combiner) if is_const(body.condition, 1):
             (result,), operands = combiner.result, {*combiner.lhs, *combiner.rhs}
-            if isinstance(result, BinaryOp) and result.op == "+" and {*result.children} == operands:
+            is_sum = isinstance(result, BinaryOp) and result.op == "+"
+            if is_sum and {*result.children} == operands and all(map(is_never_empty, body.axes)):
                 return source, body.axes
     return body, ()
 

@@ -214,6 +214,15 @@ def test_float32_rounds_to_half_types_as_numpy_does(
     assert_same(result, converted(values, dtype))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_maxima_of_halves_in_float32_are_linked(target: str) -> None:
+    """LLVM takes the maximum of the halves, and converts these back where it has to."""
+    operations = [lambda a, b: ops.binary("max", Cast("float32", a), Cast("float32", b))]
+    a = halves("float16")
+    (found,) = results(operations, [a, a[::-1].copy()], LoopKind.VECTORIZED, target, False)
+    assert_same(found, np.maximum(a.astype(np.float32), a[::-1].astype(np.float32)))
+
+
 @needs_avx2
 def test_vectors_of_halves_are_converted_by_instructions() -> None:
     for dtype, loads, rounds in (

@@ -73,6 +73,8 @@ class Conversions:
 
     def _extended(self, ref: str, lanes: int) -> str:
         self.builder.declare("__extendhfsf2", float16_libcalls.EXTEND)
+        # LLVM may move the conversion behind a maximum, whose operands it converts back and forth.
+        self.builder.declare("__truncsfhf2", float16_libcalls.TRUNCATE)
         return self.builder.define(f"fpext {_half(lanes)} {ref} to {vector_of('float', lanes)}")
 
     def _rounded_to_bfloat(self, ref: str, lanes: int) -> str:

@@ -130,16 +130,21 @@ class TiledContraction:
 
     @cached_property
     def operands(self) -> dict[Expr, Read]:
-        """What is read, each with its conversion to another type, and the read itself."""
-        found: dict[Expr, Read] = {}
-        converted: set[Read] = set()
-        for source in reduction_of(self.tensor).sources:
-            for node in walk_expr(source):
-                if isinstance(node, Cast) and isinstance(node.a, Read):
-                    found[node] = node.a
-                    converted.add(node.a)
-        own = [r for source in reduction_of(self.tensor).sources for r in reads(source)]
-        return found | {r: r for r in own if r not in converted}
+        """What is read, each with its conversion to another type, and the read itself.
+
+        What is read without its conversion, too, or with two of them, is here without any.
+        """
+        sources = reduction_of(self.tensor).sources
+        values: dict[Read, set[Expr]] = {s: {s} for s in sources if isinstance(s, Read)}
+        for node in (node for source in sources for node in walk_expr(source)):
+            for part in node.children:
+                if isinstance(part, Read):
+                    values.setdefault(part, set()).add(node if isinstance(node, Cast) else part)
+        found = {own.pop(): read for read, own in values.items() if len(own) == 1}
+        converted = {value: read for value, read in found.items() if value is not read}
+        rest = values.keys() - {*converted.values()}
+        every = [read for source in sources for read in reads(source)]
+        return converted | {read: read for read in every if read in rest}
 
     def uses(self, read: Read, group: AxisGroup) -> bool:
         """Whether a read depends on a group."""

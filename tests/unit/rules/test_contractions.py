@@ -86,6 +86,40 @@ def convolution(
     return [D, F], [te.compute((n, o, oy, ox), element, name="O")], expected
 
 
+def read_in_two_types(i: int, k: int, j: int, first: str, second: str) -> Made:
+    """Products of a tensor in one type and the same tensor in another one, to which C is added."""
+    A, C = te.placeholder((i, k, j), "float16", name="A"), te.placeholder((k, j), second, name="C")
+    r = te.reduce_axis((0, k), name="r")
+
+    def element(i: Any, j: Any) -> Any:
+        one = A[i, r, j].astype(first)
+        two = A[i, r, j].astype(second) + C[r, j]
+        return te.sum(one.astype("float64") * two.astype("float64"), axis=r)
+
+    def expected(a: Any, c: Any) -> Any:
+        return (a.astype("float64") * (a + c)).sum(axis=1)
+
+    return [A, C], [te.compute((i, j), element, name="R")], expected
+
+
+def product_of_sums() -> Made:
+    """A sum whose value is converted to half floats, and as a whole back for a product."""
+    m, n = 64, 3
+    A, B = (te.placeholder((m, n), "float16", name=name) for name in "AB")
+    k, r = te.reduce_axis((0, m), name="k"), te.reduce_axis((0, n), name="r")
+    S = te.compute((n,), lambda j: te.sum(A[k, j].astype("float32"), axis=k), name="S")
+    P = te.compute((m, n), lambda i, j: A[i, j] * S[j].astype("float16"), name="P")
+
+    def element(i: Any) -> Any:
+        return te.sum(P[i, r].astype("float32") * B[i, r].astype("float32"), axis=r)
+
+    def expected(a: Any, b: Any) -> Any:
+        sums = a.astype("float32").sum(axis=0).astype("float16")
+        return ((a * sums).astype("float32") * b).sum(axis=1)
+
+    return [A, B], [te.compute((m,), element, name="R")], expected
+
+
 COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "one row": partial(product, 1, 300, 40),
     "one row of a long prime sum": partial(product, 1, 1300, 523),
@@ -100,6 +134,11 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
     "batches": partial(product, 8, 8, 8, b=5),
     "float16": partial(product, 12, 40, 18, dtype="float16"),
     "bfloat16": partial(product, 1, 260, 16, dtype="bfloat16"),
+    "read with and without a conversion": partial(
+        read_in_two_types, 17, 33, 3, "float64", "float16"
+    ),
+    "of sums that are converted": product_of_sums,
+    "read with two conversions": partial(read_in_two_types, 17, 33, 18, "float64", "float32"),
     "3x3": partial(convolution, 1, 5, 9, 10, 18, pad=1),
     "images of one pixel more than a tile": partial(convolution, 2, 16, 7, 7, 17, pad=1),
     "strided and dilated": partial(convolution, 2, 3, 17, 15, 16, stride=2, dilation=2, pad=2),
@@ -194,6 +233,14 @@ def test_panels_that_tasks_pack_are_right(made: Callable[[], Made]) -> None:
     packed = [index for index in drawn if attached_panels(task, index)]
     assert packed
     assert_right(task, packed[:3], arrays, expected(*arrays))
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v3", "skylake-avx512"])
+def test_a_sum_that_is_converted_for_another_one_has_the_loops_of_the_conversion(
+    processor: str,
+) -> None:
+    task = task_of(product_of_sums, (), f"llvm -mcpu={processor}")
+    assert len(task.space) > 1
 
 
 def test_contractions_without_knobs_of_blocks_are_packed_once_for_all_tasks() -> None:

@@ -117,7 +117,7 @@ def _by_table(w: MathWriter, x: str) -> str:
 
 
 def exp2(w: MathWriter, x: str) -> str:
-    """Return 2 ** x. The reduced argument is exact."""
+    """Return 2 ** x."""
     return _exp2_by_table(w, x) if w.has_avx512 else _exp2_by_polynomial(w, x)
 
 
