@@ -11,16 +11,18 @@ from autotune.ir.algebra.intervals import Bounds
 from autotune.ir.algebra.polynomials import joined, to_expr, to_poly
 from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import BinaryOp, Const, Expr, KnobVar, SizeVar, Var, is_const
+from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, KnobVar, SizeVar, Var, is_const
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
 from autotune.ir.visitor import AccessRewriter, recursive, stmt_exprs, transform, walk, walk_expr
 from autotune.lowering.guards.facts import has_conditions
 from autotune.lowering.guards.hoist_guards import hoist_guards
 from autotune.lowering.guards.last_tile import split_last_tiles
+from autotune.lowering.guards.last_vectors import split_last_vectors
 from autotune.lowering.guards.loop_partition import partition, shorten
 from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
 from autotune.lowering.loop_fusion import fuse_loops
 from autotune.lowering.mark_unrolled import mark_unrolled
+from autotune.lowering.nest.digit_indices import without_digits
 from autotune.lowering.output_storage import store_in_outputs
 from autotune.lowering.scan.array_contraction import contract_arrays
 from autotune.lowering.scan.loop_interchange import interchange_parallel_loops, interchange_steps
@@ -28,7 +30,7 @@ from autotune.lowering.scan.scalar_replacement import replace_with_scalars
 from autotune.lowering.scan.step_fusion import fuse_steps
 from autotune.lowering.storage_rewrite import share_storage
 from autotune.lowering.vector.alignment_peeling import peel_for_alignment
-from autotune.lowering.vector.size_cases import split_by_size
+from autotune.lowering.vector.size_cases import join_copies, split_by_size
 from autotune.lowering.vector.vectorize import vectorize
 
 # What is known of knobs, or of sizes.
@@ -117,7 +119,16 @@ def finalise(function: PrimFunc) -> PrimFunc:
 
 def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     """Yield an analysed function after each pass of `finalise`; the last is the final form."""
-    result = listing(mark_unrolled(split_by_size(rejoin(function))))
+    copies = split_by_size(rejoin(function))
+    for number, copy in enumerate(copies):
+        for result in _passes(copy.function):
+            copies[number] = replace(copy, function=result)
+            yield join_copies(copies)
+
+
+def _passes(function: PrimFunc) -> Iterator[PrimFunc]:
+    """Yield one copy of a function after each pass."""
+    result = listing(mark_unrolled(function))
     result = interchange_parallel_loops(result)
     yield (result := drop_marks(interchange_steps(result)))
     yield (result := contract_arrays(fuse_steps(result)))
@@ -126,7 +137,8 @@ def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     yield (result := fuse_loops(result))
     yield (result := peel_for_alignment(result))
     if has_conditions(result.body):
-        for step in (hoist_guards, split_last_tiles, partition, hoist_guards, shorten):
+        tails = split_last_tiles, split_last_vectors
+        for step in (hoist_guards, *tails, partition, hoist_guards, shorten):
             yield (result := step(result))
     yield (result := drop_redundant_bounds(result))
     yield (result := vectorize(replace_with_scalars(result)))
@@ -141,6 +153,7 @@ def rejoin(function: PrimFunc) -> PrimFunc:
 
         S[(x // k)*k + x % k]      ->      S[x]
         S[(x*10 + r) // 40]        ->      S[x // 4]      where 0 <= r < 10
+        S[(x*n + r) // n]          ->      S[x]           where 0 <= r < n
 
     Listings keep both, as TVM v0.8 prints them; lengths in the first are symbolic.
     """
@@ -150,8 +163,12 @@ def rejoin(function: PrimFunc) -> PrimFunc:
         function = function.with_body(Simplifier(has_digits=True).stmt(function.body))
     if not any(map(_is_symbolic_remainder, nodes)):
         return function
-    joining = AccessRewriter(lambda buffer, index: (buffer, _joined(index)))
-    return function.with_body(joining.stmt(function.body))
+    extents = {loop.var: loop.extent for loop in walk(function.body) if isinstance(loop, For)}
+
+    def place(buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
+        return buffer, without_digits(_joined(index), extents)
+
+    return function.with_body(AccessRewriter(place).stmt(function.body))
 
 
 def _may_have_digits(node: BinaryOp) -> bool:

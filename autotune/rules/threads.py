@@ -43,6 +43,9 @@ PARALLEL: Final = 1 << 16  # Least number of operations of a stage with several 
 #: Seconds that a launch takes, with the wait for the last thread.
 LAUNCH: Final = 5e-6
 
+#: Launches that a call of sizes that only calls know must take on one thread, to use several.
+_LEAST_LAUNCHES: Final = 1.5
+
 #: Numbers of parts.
 COUNTS: Final = (1, 2, 8, 64)
 
@@ -157,12 +160,12 @@ def share_open(
     """Share loops of lengths that only calls know, as `share` does; return the innermost loop.
 
     `loops`: those around all others of the stage, outermost first.
-    `whole`: what is computed; a call that is shorter than two launches runs on one thread.
+    `whole`: what is computed; a call that is shorter than some launches runs on one thread.
     """
     if seconds < LAUNCH:
         return loops[-1]
     threads = cfg.define_knob("threads", COUNTS, likely_threads(cfg.target, seconds))
-    least = math.ceil(2 * LAUNCH / seconds * iterations(whole))
+    least = math.ceil(_LEAST_LAUNCHES * LAUNCH / seconds * iterations(whole))
     return share_nest(stage, loops, threads, open_iterations(whole), least)
 
 

@@ -62,11 +62,17 @@ class LoadedFunction(Kernel):
                 use_openmp = getattr(library, description["use_openmp"])
                 use_openmp(*(ctypes.c_void_p(openmp.addresses[name]) for name in SYMBOLS))
                 threads = thread_count(self.target.threads)
-        entry = getattr(library, description["entry"])
-        super().__init__(signature, ctypes.cast(entry, ctypes.c_void_p).value or 0, threads)
+        names = (description["entry"], description.get("bound_entry"))
+        address, bound = (_address(library, name) for name in names)
+        super().__init__(signature, address, threads, bound)
 
     def __repr__(self) -> str:
         return f"<loaded {self.signature.name} for {self.target}>"
+
+
+def _address(library: ctypes.CDLL, name: str | None) -> int:
+    """Return where a function of a library is; 0 if it has no name."""
+    return 0 if name is None else ctypes.cast(library[name], ctypes.c_void_p).value or 0
 
 
 def load(path: str | os.PathLike[str]) -> LoadedFunction:

@@ -24,6 +24,7 @@ from autotune.errors import CodegenError, SaveError
 from autotune.runtime.argument_checks import Array
 from autotune.runtime.cpu.aligned_arrays import ALIGNMENT
 from autotune.runtime.cpu.c_header import HEADER_SIGN, c_name, header
+from autotune.runtime.cpu.kernel_choice import bound_entry
 from autotune.runtime.cpu.llvm_compiler import (
     ChoiceFunction,
     CompiledFunction,
@@ -75,6 +76,7 @@ def save(
         "target": str(kernel.target),
         "signature": kernel.signature.to_json(),
         "entry": entry,
+        "bound_entry": bound_entry(entry) if isinstance(kernel, ChoiceFunction) else None,
         "use_openmp": use_openmp,
         "workload": workload,
         "config": config,
@@ -113,6 +115,8 @@ def _linked(
         parts.append(_constant_data(kernel.constants))
         objects.append(object_code(source, kernel.target, None, None))
     exports = {symbol: entry}
+    if isinstance(kernel, ChoiceFunction):
+        exports[bound_entry(symbol)] = bound_entry(entry)
     if use_openmp is not None:
         launch = launch_source(use_openmp)
         objects.append(object_code(launch, kernel.target, None, None))

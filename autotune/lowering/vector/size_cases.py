@@ -1,66 +1,111 @@
-"""Copies a function for each small value of a size that says how often unrolled loops run.
+"""Copies a function for each length that unrolled loops over a part of a size may have.
 
 ::
 
-    unrolled (i, 0, max(1, min(3, m))) {     ->     if (m < 2) {
-      f(i)                                            f(0)
-    }                                               } else if (m < 3) {
-                                                      f(0); f(1)
-                                                    } else {
-                                                      f(0); f(1); f(2)
-                                                    }
+    unrolled (i, 0, even_part(m, 3)) {     ->     if (m <= 1) {
+      f(i)                                          f(0)
+    }                                             } else if (even_part(m, 3) <= 2) {
+                                                    f(0); f(1)
+                                                  } else {
+                                                    f(0); f(1); f(2)
+                                                  }
 
-Their elements can be in registers then. One size has cases; loops over others stay.
+Their elements can be in registers then. One size has cases; loops over parts of others stay.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autotune import te
 from autotune.ir.algebra.canonical_sums import INF
+from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import BinaryOp, Const, Expr, SizeVar
+from autotune.ir.expr import Expr, SizeVar
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt
-from autotune.ir.visitor import free_vars, walk, walk_expr
+from autotune.ir.visitor import free_vars, substitute_stmt, walk
 
-#: Most copies of a function: at least `_FEW` of `rules/contractions/packed_panels.py`, which relies
-#: on a copy for each number of rows.
-_MOST = 16
+#: Most copies of a function: at least the rows of any tile in registers.
+_MOST = 24
 
 
-def split_by_size(function: PrimFunc) -> PrimFunc:
-    """Return an analysed function in which unrolled loops run a constant number of times.
+def even_part(size: Any, most: Any) -> Any:
+    """Return the length of parts of a size, as nearly equal as can be, of at most `most` each.
 
-    It is as it was if no length of such a loop is the minimum of a size and a number.
+    12 is 2 parts of 6 where parts are at most 8. A part has an element at least.
     """
-    found = _limit(function.body)
+    parts = te.max(1, te.ceildiv(size, most))
+    return te.max(1, te.min(most, te.ceildiv(size, parts)))
+
+
+@dataclass(frozen=True)
+class SizeCopy:
+    """A copy of a function.
+
+    `condition`: holds for the sizes that it is for, if those of the copies before do not.
+    """
+
+    condition: Expr
+    function: PrimFunc
+
+
+def split_by_size(function: PrimFunc) -> list[SizeCopy]:
+    """Return copies of an analysed function; in each, loops over parts have a constant length.
+
+    There is one copy if no length of an unrolled loop is an `even_part` of a size.
+    """
+    found = _parts(function.body)
     if found is None:
-        return function
-    size, limit = found
-    body = Simplifier({size: (limit, INF)}).stmt(function.body)
-    for value in range(limit - 1, 0, -1):
-        low = 0 if value == 1 else value
-        own = Simplifier({size: (low, value)}).stmt(function.body)
-        body = If(binary("<", size, const(value + 1, size.dtype)), own, body)
-    return function.with_body(body)
+        return [SizeCopy(const(True), function)]
+    size, most, part = found
+    copies = []
+    for length in range(1, most + 1):
+        value, body, high = part, function.body, INF
+        if length <= most // 2:  # only a size of this length has such parts
+            value, high = size, length
+        else:
+            body = substitute_stmt(body, {part: const(length, part.dtype)})
+        low = 0 if length == 1 else length
+        body = Simplifier({size: (low, high)}).stmt(body)
+        here = const(True) if length == most else binary("<=", value, const(length, value.dtype))
+        copies.append(SizeCopy(here, function.with_body(body)))
+    return copies
 
 
-def _limit(body: Stmt) -> tuple[SizeVar, int] | None:
-    """Return a size, and the number from which on it makes no difference to unrolled loops."""
-    limits: dict[SizeVar, int] = {}
-    for loop in walk(body):
-        if isinstance(loop, For) and loop.kind is LoopKind.UNROLLED:
-            for size, limit in _minima(loop.extent):
-                limits[size] = max(limits.get(size, 0), limit)
-    least = min(limits.items(), key=lambda item: item[1], default=None)
-    return None if least is None or least[1] > _MOST else least
+def join_copies(copies: Sequence[SizeCopy]) -> PrimFunc:
+    """Return the function that does what the first copy does whose condition holds."""
+    *others, last = copies
+    if not others:
+        return last.function
+    body, offsets = last.function.body, dict(last.function.info.line_offsets)
+    refused = list(last.function.info.not_vectorized)
+    for copy in reversed(others):
+        info, known = copy.function.info, {buffer: var for var, buffer in offsets.items()}
+        same = {var: known[to] for var, to in info.line_offsets.items() if to in known}
+        offsets |= {var: to for var, to in info.line_offsets.items() if to not in known}
+        refused += info.not_vectorized
+        body = If(copy.condition, substitute_stmt(copy.function.body, same), body)
+    info = replace(last.function.info, line_offsets=offsets, not_vectorized=tuple(refused))
+    return replace(last.function, body=body, info=info)
 
 
-def _minima(extent: Expr) -> list[tuple[SizeVar, int]]:
-    """Return the minima of a size and a number in a length that depends on this size alone."""
-    return [
-        (size, int(limit.value))
-        for node in walk_expr(extent)
-        if isinstance(node, BinaryOp) and node.op == "min"
-        for size, limit in (node.children, node.children[::-1])
-        if isinstance(size, SizeVar) and isinstance(limit, Const) and {*free_vars(extent)} == {size}
-    ]
+def _parts(body: Stmt) -> tuple[SizeVar, int, Expr] | None:
+    """Return a size, the largest length of its parts, and that length, in unrolled loops."""
+    loops = (s for s in walk(body) if isinstance(s, For) and s.kind is LoopKind.UNROLLED)
+    extents = dict.fromkeys(loop.extent for loop in loops)
+    found = [part for part in map(_part, extents) if part is not None and part[1] <= _MOST]
+    return min(found, key=lambda part: part[1], default=None)
+
+
+def _part(extent: Expr) -> tuple[SizeVar, int, Expr] | None:
+    """Return the size that a length is a part of, its limit, and the length; None if it is none."""
+    sizes = {*free_vars(extent)}
+    size = sizes.pop() if len(sizes) == 1 else None
+    known = Canonical()
+    _, most = known.known.bounds(extent)
+    if not isinstance(size, SizeVar) or most == INF:
+        return None
+    return (size, int(most), extent) if extent is known.expr(even_part(size, int(most))) else None

@@ -22,12 +22,9 @@ from typing import Any
 from autotune import te
 from autotune.ir.expr import Const, Expr, Read
 from autotune.ir.visitor import substitute
+from autotune.lowering.vector.size_cases import even_part
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction
 from autotune.rules.stage_graph import is_open, length_of, reduction_of
-
-#: Largest number of rows that counts as few. Functions have a copy for each such number, so it must
-#: be at most `_MOST` of `lowering/vector/size_cases.py`.
-_FEW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +99,9 @@ def panels_of(
     `tasks`: about how many share the columns, if only calls know these and tiles stay in the cache.
     """
     rows, columns = dict(most_rows), most_columns
+    for group in list(rows)[:1]:  # functions have copies for one group only
+        rows[group] = _rows_of_call(group, rows[group])
     if streams:
-        rows = {group: _rows_of_call(group, most) for group, most in rows.items()}
         columns = _columns_of_call(way, most_columns, tasks)
     stages = _TiledStages(way, rows, columns, packed)
     tiles = stages.tiles()
@@ -234,9 +232,8 @@ class _TiledStages:
 
 
 def _rows_of_call(group: AxisGroup, most: Any) -> Any:
-    """Return how many rows tiles have; fewer than usual if a call has fewer, and likely few."""
-    is_few = is_open(group.length) and group.size <= _FEW
-    return te.max(1, te.min(most, group.length)) if is_few else most
+    """Return how many rows tiles have: those of a call, in equal parts."""
+    return even_part(group.length, most) if is_open(group.length) else most
 
 
 def _columns_of_call(way: TiledContraction, most: Any, tasks: int) -> Any:

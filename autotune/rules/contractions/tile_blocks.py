@@ -35,6 +35,11 @@ from autotune.schedule.stage import Stage
 #: For results beyond the caches: how much longer than the stores the operations may take.
 LIGHT_SUMS: Final = 4.0
 
+#: Where only calls know the sizes: blocks along rows that a call has if blocks have several tiles
+#: of rows, or how many blocks along columns it has for each tile of rows in a block.
+_BLOCKS_HIGH: Final = 8
+_BLOCKS_WIDE: Final = 4
+
 
 @dataclass(slots=True)
 class _TileLoops:
@@ -75,6 +80,8 @@ def write_blocks(
     if loops.rows:
         rows = stage.fuse(*loops.rows)
         count = _block_rows(cfg, panels, loops.likely_height, effort)
+        if any(is_open(g.length) for g in way.rows) and not panels.in_tasks:
+            count = _rows_of_call(count, loops.height, *(loops.lengths[b] for b in blocks))
         block, tile = stage.split(rows, factor=count)
         loops.lengths[block] = te.ceildiv(loops.height, count)
         blocks.append(block)
@@ -155,9 +162,17 @@ def _block_rows(cfg: KnobDefiner, panels: Panels, likely_height: Any, effort: Ef
         cfg.add_constraint(
             (count == 1) | (count < 2 * likely_height), "a block is no taller than the result"
         )
-    if any(is_open(g.length) for g in panels.way.rows):
-        return te.max(count, 2)  # so that there is a loop to split where guards change
     return count
+
+
+def _rows_of_call(most: Any, height: Any, wide: Any = 1) -> Any:
+    """Return how many tiles of rows a block of a call has: few if there are few blocks.
+
+    Else threads have unequal parts. Where rows are many blocks wide they share columns instead.
+
+    `height`, `wide`: number of tiles along rows, and of blocks along columns.
+    """
+    return te.max(1, te.min(most, te.max(height // _BLOCKS_HIGH, wide // _BLOCKS_WIDE)))
 
 
 def _order(cfg: KnobDefiner, panels: Panels, effort: Effort) -> str:

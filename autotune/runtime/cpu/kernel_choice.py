@@ -53,6 +53,8 @@ def choice_source(
 ) -> LLVMSource:
     """Return LLVM assembly of a function that calls the kernel which a rule picks.
 
+    Another one, `bound_entry`, takes a pointer to the same arguments, 8 bytes each.
+
     Parameters
     ----------
     signature : Signature
@@ -100,4 +102,23 @@ def choice_source(
     for kernel in used:
         types = ["ptr"] * len(arrays) + ["i64"] * len(own[kernel].sizes) + ["i32"]
         declared.append(f"declare i32 @{entries[kernel]}({', '.join(types)})")
-    return LLVMSource("\n".join([*declared, "", *lines, ""]), entry, False)
+    kinds = ["ptr"] * len(arrays) + ["i64"] * len(numbers) + ["i32"]
+    text = [*declared, "", *lines, *_of_pointer(entry, kinds), ""]
+    return LLVMSource("\n".join(text), entry, False)
+
+
+def bound_entry(entry: str) -> str:
+    """Return the symbol of the function that takes a pointer to the arguments of another."""
+    return f"{entry}_bound"
+
+
+def _of_pointer(entry: str, kinds: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of the function that takes a pointer to arguments of some types."""
+    yield f"define i32 @{bound_entry(entry)}(ptr %arguments) nounwind {{"
+    for number, kind in enumerate(kinds):
+        yield f"  %at{number} = getelementptr i64, ptr %arguments, i64 {number}"
+        yield f"  %argument{number} = load {kind}, ptr %at{number}, align 8"
+    passed = ", ".join(f"{kind} %argument{number}" for number, kind in enumerate(kinds))
+    yield f"  %status = tail call i32 @{entry}({passed})"
+    yield "  ret i32 %status"
+    yield "}"

@@ -24,7 +24,7 @@ from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.gpu.simt_to_loops import simt_on_cpu
 from autotune.runtime.cpu.compiled_kernel import CpuBinary, Kernel
-from autotune.runtime.cpu.kernel_choice import Rule, choice_source, kernels_of
+from autotune.runtime.cpu.kernel_choice import Rule, bound_entry, choice_source, kernels_of
 from autotune.runtime.cpu.named_processors import features_of
 from autotune.runtime.cpu.openmp import SYMBOLS, OpenMP, find_openmp
 from autotune.runtime.cpu.parallel_launch import launch_source
@@ -83,9 +83,11 @@ class ChoiceFunction(Kernel):
         self.module = replace(self.module, uses_threads=uses_threads)
         used = set(kernels_of(rule))
         known = {entries[n]: kernels[n].address for n in sorted(used)}
-        self._engine, addresses = _linked(self.object_code(), [self.module.entry], known)
+        entry = self.module.entry
+        own_entries = [entry, bound_entry(entry)]
+        self._engine, addresses = _linked(self.object_code(), own_entries, known)
         threads = max(kernel.threads for kernel in kernels)
-        super().__init__(signature, addresses[self.module.entry], threads)
+        super().__init__(signature, addresses[entry], threads, addresses[bound_entry(entry)])
 
     @property
     def source(self) -> str:

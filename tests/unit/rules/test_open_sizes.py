@@ -107,6 +107,71 @@ def test_full_tiles_have_no_guards_though_only_calls_know_the_sizes():
     assert not re.search(r"if|min\(", str(first))
 
 
+#: Sums in registers: the rows of a tile are equal parts of those of a call.
+TILED = {"vector": "axis1", "pack": False, "stream": False, "tile_vectors": 2, "unroll": 4}
+
+
+def tiled_product(mcpu, **knobs):
+    open_sizes = {name: [128] for name in "mnk"}
+    task = Task(find_template("matmul", "llvm"), open_sizes, f"llvm -mcpu={mcpu} -threads=2")
+    values = {**task.space.config(task.default_index).values, **TILED, **knobs}
+    config = task.space.config(task.nearest_legal(task.space.index_of(values))).values
+    assert all(config[name] == value for name, value in knobs.items())
+    return task.prepared_of(config).main
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"tile_rows": 6, "block_rows": 1, "order": "rows"},
+        slow({"tile_rows": 5, "block_rows": 4, "order": "columns"}),
+        slow({"tile_rows": 4, "tile_vectors": 3, "pack": True, "block_columns": 2}),
+    ],
+)
+def test_products_of_any_number_of_rows_are_right(knobs):
+    built = compile_function(tiled_product("x86-64-v3", **knobs))
+    for m in range(1, 41):
+        for n in (7, 33, 41):
+            check_product(built, m, n, 13, {})
+
+
+def lengths_of(function, name):
+    """Return the constant lengths of the loops of a name."""
+    loops = (s for s in walk(function.body) if isinstance(s, For) and s.var.name == name)
+    return {int(s.extent.value) for s in loops if isinstance(s.extent, Const)}
+
+
+def test_each_number_of_rows_that_a_tile_may_have_has_a_copy():
+    function = tiled_product("x86-64-v3", tile_rows=6, block_rows=1)
+    loops = [stmt for stmt in walk(function.body) if isinstance(stmt, For)]
+    assert sum(loop.var.name == "i1.outer.outer" for loop in loops) == 6
+    assert lengths_of(function, "i2.init") == {2, 3, 4, 5, 6}  # a loop of one row is none
+    assert all(isinstance(n, Const) for s in walk(function.body) if isinstance(s, Allocate)
+               for n in s.buffer.shape)  # fmt: skip
+
+
+@pytest.mark.parametrize(("m", "rows"), [(12, 6), (49, 7), (33, 7), (8, 8), (3, 3), (1, 1)])
+def test_rows_of_a_call_are_shared_out_evenly_among_its_tiles(m, rows):
+    function = tiled_product("x86-64-v3", tile_rows=8, tile_vectors=1, block_rows=1)
+    sizes = {size: (m if size.name == "m" else 64) for size in function.sizes}
+    called = Simplifier({size: (value, value) for size, value in sizes.items()})
+    body = called.stmt(function.body)
+    assert lengths_of(function.with_body(body), "i2.init") == ({rows} if rows > 1 else set())
+
+
+def test_calls_of_few_tiles_have_small_blocks_so_that_threads_have_equal_parts():
+    function = tiled_product("x86-64-v3", tile_rows=4, block_rows=4, order="rows")
+
+    def blocks(m: int, n: int) -> int:
+        sizes = {size: {"m": m, "n": n, "k": 64}[size.name] for size in function.sizes}
+        called = Simplifier({size: (value, value) for size, value in sizes.items()})
+        loops = [s for s in walk(called.stmt(function.body)) if isinstance(s, For)]
+        return math.prod(int(s.extent.value) for s in loops if s.kind is LoopKind.PARALLEL)
+
+    assert blocks(20, 32) >= 5
+    assert blocks(400, 64) <= 60
+
+
 #: Sums in the cache: rows and columns of a tile are chosen by a call.
 STREAMED = {"vector": "axis1", "pack": False, "stream": True, "tile_rows": 4, "unroll": 4}
 

@@ -41,13 +41,20 @@ def kernels():
     return made
 
 
+def bound(function):
+    """Return a function that binds another to its arrays and calls it."""
+    return lambda *arrays: function.bind(*arrays)()
+
+
 @given(rule=RULES, m=st.integers(1, 9), n=st.integers(1, 9))
 def test_the_compiled_rule_calls_what_the_rule_picks(kernels, rule, m, n):
     signature = replace(kernels[0].signature, name="filled")
     choice = ChoiceFunction(signature, rule, kernels)
     found = np.full((m, n), -1, "i4")
-    choice(np.ones((m, n), "i4"), found)
-    assert (found == pick(rule, {"m": m, "n": n})).all()
+    for call in (choice, bound(choice)):
+        found[:] = -1
+        call(np.ones((m, n), "i4"), found)
+        assert (found == pick(rule, {"m": m, "n": n})).all()
 
 
 def test_large_products_of_sizes_do_not_wrap_around():
@@ -62,5 +69,7 @@ def test_a_saved_choice_is_loaded_and_picks_the_same(kernels, tmp_path):
     loaded = autotune.load(tmp_path / "filled.so")
     for m, n in ((3, 9), (4, 5), (5, 5)):
         found = np.full((m, n), -1, "i4")
-        loaded(np.ones((m, n), "i4"), found)
-        assert (found == pick(rule, {"m": m, "n": n})).all()
+        for call in (loaded, bound(loaded)):
+            found[:] = -1
+            call(np.ones((m, n), "i4"), found)
+            assert (found == pick(rule, {"m": m, "n": n})).all()
