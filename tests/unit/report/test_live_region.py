@@ -4,6 +4,7 @@ import fcntl
 import io
 import os
 import pty
+import select
 import struct
 import sys
 import termios
@@ -157,14 +158,16 @@ class Terminal:
 
     def shown(self):
         """Lines on the screen, those above the first empty end."""
-        self.stream.flush()
-        os.set_blocking(self.master, False)
-        try:
-            while True:
-                self.parser.feed(os.read(self.master, 65536))
-        except BlockingIOError:
-            pass
+        self.parser.feed(self.written())
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
+
+    def written(self):
+        """Bytes that were written since, which may arrive in several parts."""
+        self.stream.flush()
+        parts = []
+        while select.select([self.master], [], [], 0.05)[0]:
+            parts.append(os.read(self.master, 65536))
+        return b"".join(parts)
 
     def close(self):
         self.stream.close()
@@ -275,9 +278,9 @@ def test_lines_that_a_narrower_terminal_has_broken_are_taken_away_too():
         screen.shown()
         screen.resize(40, 24)
         block.draw([(StyledText("z"),)])
-        assert os.read(screen.master, 100) == b"\r\x1b[3A\x1b[Jz\x1b[K\r\n\x1b[J"
+        assert screen.written() == b"\r\x1b[3A\x1b[Jz\x1b[K\r\n\x1b[J"
         block.draw([(StyledText("z"),)])
-        assert os.read(screen.master, 100) == b"\r\x1b[1Az\x1b[K\r\n\x1b[J"
+        assert screen.written() == b"\r\x1b[1Az\x1b[K\r\n\x1b[J"
 
 
 def test_events_in_quick_succession_are_drawn_once_but_improvements_at_once():
