@@ -87,6 +87,11 @@ def free_vars(expr: Expr) -> list[Var]:
     return [node for node in walk_expr(expr) if isinstance(node, Var)]
 
 
+def mentions(expr: Expr, part: Expr) -> bool:
+    """Whether `part` itself, such as a variable, occurs in `expr`."""
+    return any(node is part for node in walk_expr(expr))
+
+
 def reads(expr: Expr) -> list[Read]:
     """Tensor reads in `expr`, in order of first appearance."""
     return [node for node in walk_expr(expr) if isinstance(node, Read)]
@@ -178,6 +183,11 @@ def written(stmt: Stmt) -> tuple[Buffer, ...]:
 def all_written(stmt: Stmt) -> set[Buffer]:
     """Buffers that `stmt` or a statement inside it writes."""
     return {buffer for inner in walk(stmt) for buffer in written(inner)}
+
+
+def all_accessed(stmt: Stmt) -> set[Buffer]:
+    """Buffers that `stmt` or a statement inside it reads or writes."""
+    return {buffer for inner in walk(stmt) for buffer in accessed(inner)}
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:

@@ -11,13 +11,13 @@ The nests at the top level of the function are considered, whatever they compute
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotune.errors import UsageError
 from autotune.ir.expr import Buffer, Const, SizeVar
 from autotune.ir.stmt import Allocate, PrimFunc, Seq, Stmt, allocated, seq
-from autotune.ir.visitor import accessed, all_written, free_vars, is_raw, stmt_exprs, walk
+from autotune.ir.visitor import all_accessed, all_written, free_vars, is_raw, stmt_exprs, walk
 from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.target import Target
 
@@ -90,7 +90,7 @@ def split_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFun
     prepared = _constant_nests(inputs, temporaries, nests)
     remaining = [nest for nest in nests if nest not in prepared]
     computed = {buffer for nest in prepared for buffer in all_written(nest)}
-    read = {buffer for nest in remaining for buffer in _accessed(nest)}
+    read = {buffer for nest in remaining for buffer in all_accessed(nest)}
     handed_on = tuple(b for b in temporaries if b in computed and b in read)
     kept = tuple(position for position in constants if function.params[position] in read)
     own = tuple(p for number, p in enumerate(function.params) if number not in constants)
@@ -149,10 +149,6 @@ def _depends_only_on(nest: Stmt, constant: set[Buffer]) -> bool:
     """Whether a nest accesses no other arrays, but for its own, and no sizes of other arrays."""
     own = {stmt.buffer for stmt in walk(nest) if isinstance(stmt, Allocate)}
     exprs = (expr for stmt in walk(nest) for expr in stmt_exprs(stmt))
-    return set(_accessed(nest)) <= constant | own and not any(
+    return all_accessed(nest) <= constant | own and not any(
         isinstance(var, SizeVar) for expr in exprs for var in free_vars(expr)
     )
-
-
-def _accessed(nest: Stmt) -> Iterator[Buffer]:
-    return (buffer for stmt in walk(nest) for buffer in accessed(stmt))

@@ -41,7 +41,7 @@ from autotune.ir.stmt import (
 from autotune.ir.visitor import (
     AccessRewriter,
     StmtRewriter,
-    accessed,
+    all_accessed,
     child_stmts,
     is_thread_loop,
     is_uniform,
@@ -117,7 +117,7 @@ class _Threads:
 
     def _part(self, stmt: Stmt, axes: tuple[For, ...]) -> Stmt:
         """Return a statement without barriers, run by each thread of `axes`."""
-        used = _all_accessed(stmt)
+        used = all_accessed(stmt)
         shared = [
             s.buffer for s in walk(stmt) if isinstance(s, Allocate) and s.buffer.scope == "shared"
         ]
@@ -160,7 +160,7 @@ class _Threads:
             _require_uniform(extent, axes, f"where {buffer.name!r} has the size")
         if buffer.scope == "shared":
             return Allocate(buffer, self._whole(body, axes))
-        uses = [looped for part, looped in _pieces(body, False) if buffer in _all_accessed(part)]
+        uses = [looped for part, looped in _pieces(body, False) if buffer in all_accessed(part)]
         if len(uses) <= 1 and not any(uses):
             self._kept.append(buffer)
             return self._whole(body, axes)
@@ -258,7 +258,3 @@ def _pieces(stmt: Stmt, looped: bool) -> Iterator[tuple[Stmt, bool]]:
                     yield from _pieces(side, looped)
         case Allocate(_, body) | Produce(_, body):
             yield from _pieces(body, looped)
-
-
-def _all_accessed(stmt: Stmt) -> set[Buffer]:
-    return {buffer for inner in walk(stmt) for buffer in accessed(inner)}

@@ -32,6 +32,7 @@ from autotune.ir.stmt import (
 from autotune.ir.visitor import (
     AccessRewriter,
     child_stmts,
+    mentions,
     stmt_exprs,
     substitute_stmt,
     transform,
@@ -109,9 +110,9 @@ class _Spread(AccessRewriter):
                 return Allocate(buffer, self._spread(body))
             case Produce(name, body):
                 return Produce(name, self._spread(body))
-            case For(own, extent, kind, body, tag) if not _mentions(extent, var):
+            case For(own, extent, kind, body, tag) if not mentions(extent, var):
                 return For(own, extent, kind, self._spread(body), tag)
-            case If(condition, then, orelse) if not _mentions(condition, var):
+            case If(condition, then, orelse) if not mentions(condition, var):
                 no = None if orelse is None else self._spread(orelse)
                 return If(condition, self._spread(then), no)
             case If() if not _is_simple(stmt) and (inner := sink_conditions(stmt)) is not None:
@@ -150,10 +151,6 @@ def differing(loop: For) -> set[Buffer]:
         known = len(found)
         visit(loop.body, False)
     return found
-
-
-def _mentions(expr: Expr, var: Var) -> bool:
-    return any(node is var for node in walk_expr(expr))
 
 
 def _is_simple(stmt: Stmt) -> bool:

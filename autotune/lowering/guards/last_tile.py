@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autotune.ir.algebra.canonical_sums import INF, Sum, Term, term_expr
-from autotune.ir.expr import Expr, Var
+from autotune.ir.expr import Expr
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Stmt
-from autotune.ir.visitor import free_vars, substitute_stmt, walk, walk_expr
+from autotune.ir.visitor import free_vars, mentions, substitute_stmt, walk
 from autotune.lowering.guards.loop_partition import Sizes
 from autotune.lowering.guards.loop_splitting import FIXED, inside
 from autotune.lowering.guards.prove_guards import Prover
@@ -64,12 +64,12 @@ class _LastTiles:
         for stmt, loops in inside(loop.body, {}, self._prover.choices.is_plain):
             fixed = {var for var, inner in loops.items() if inner.kind in FIXED}
             for part, over in self._prover.choices.parts_of(stmt):
-                if over is None or not _depends(over, loop.var):
+                if over is None or not mentions(over, loop.var):
                     continue
                 if fixed.isdisjoint(free_vars(over)):  # serial loops can be shorter
                     continue
                 form = simplifier.form(over)
-                own = [term for term in form.terms if _depends(term.atom, loop.var)]
+                own = [term for term in form.terms if mentions(term.atom, loop.var)]
                 if len(own) != 1 or own[0].scale <= 0 or not _is_tile(own[0], loop):
                     continue
                 rest = Sum(tuple(term for term in form.terms if term is not own[0]), form.base)
@@ -78,7 +78,7 @@ class _LastTiles:
                 last = simplifier.bounds(tile)[1]
                 if INF in (most, last) or -int(most) // own[0].scale != last - 1:
                     continue
-                if any(node is tile for node in walk_expr(part)):  # so that it can be substituted
+                if mentions(part, tile):  # so that it can be substituted
                     yield tile, int(last)
 
     def _split(self, body: Stmt, tile: Expr, last: int) -> Stmt:
@@ -93,10 +93,6 @@ class _LastTiles:
         number = const(last, tile.dtype)
         before = likely(binary("<", tile, number))
         return If(before, body, substitute_stmt(body, {tile: number}))
-
-
-def _depends(expr: Expr, var: Var) -> bool:
-    return any(own is var for own in free_vars(expr))
 
 
 def _is_tile(term: Term, loop: For) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autotune.ir.expr import Buffer, Expr, Load, Var
+from autotune.ir.expr import Buffer, Expr, Load
 from autotune.ir.name_supply import NameSupply
 from autotune.ir.stmt import (
     Allocate,
@@ -27,7 +27,7 @@ from autotune.ir.stmt import (
     split_guards,
     under_guards,
 )
-from autotune.ir.visitor import AccessRewriter, free_vars, loads, transform, walk
+from autotune.ir.visitor import AccessRewriter, free_vars, loads, mentions, transform, walk
 
 
 def replace_with_scalars(function: PrimFunc) -> PrimFunc:
@@ -58,11 +58,11 @@ class _ScalarReplacement:
         if not _is_flat(body):
             return None
         for ring, index in self._kept(body):
-            guards = [guard for guard in (*outer, *inner) if not _has(guard, steps.var)]
-            rest = [guard for guard in (*outer, *inner) if _has(guard, steps.var)]
+            guards = [guard for guard in (*outer, *inner) if not mentions(guard, steps.var)]
+            rest = [guard for guard in (*outer, *inner) if mentions(guard, steps.var)]
             # The place must be inside the ring even without the other guards.
-            tied = any(_has(guard, var) for guard in rest for var in free_vars(index))
-            if _has(index, steps.var) or tied:
+            tied = any(mentions(guard, var) for guard in rest for var in free_vars(index))
+            if mentions(index, steps.var) or tied:
                 continue
             return self._carried(steps, lanes, ring, index, guards)
         return None
@@ -110,7 +110,3 @@ def _places(stmt: Stmt, ring: Buffer) -> Iterator[Expr]:
         if isinstance(inner, Store) and inner.buffer is ring:
             yield inner.index
         yield from (load.index for load in loads(inner) if load.buffer is ring)
-
-
-def _has(expr: Expr, var: Var) -> bool:
-    return any(other is var for other in free_vars(expr))

@@ -22,10 +22,10 @@ from itertools import product
 
 from autotune.ir.algebra.polynomials import Poly, add, to_expr
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Buffer, Const, Var
+from autotune.ir.expr import Const, Var
 from autotune.ir.ops import binary
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, allocated, seq
-from autotune.ir.visitor import accessed, all_written, substitute_stmt, transform, walk
+from autotune.ir.visitor import all_accessed, all_written, substitute_stmt, transform
 from autotune.lowering.dependence.accesses import Access, accesses, linear_in, varies
 from autotune.lowering.dependence.dependence_test import DependenceTest
 
@@ -79,11 +79,7 @@ def _carries(stmt: Stmt, states: Mapping[str, bool]) -> bool:
 
 def _are_independent(a: Stmt, b: Stmt) -> bool:
     """Whether two statements may change places."""
-    return all_written(a).isdisjoint(_buffers(b)) and all_written(b).isdisjoint(_buffers(a))
-
-
-def _buffers(stmt: Stmt) -> set[Buffer]:
-    return {buffer for inner in walk(stmt) for buffer in accessed(inner)}
+    return all_written(a).isdisjoint(all_accessed(b)) and all_written(b).isdisjoint(all_accessed(a))
 
 
 def _joined(first: Stmt, second: Stmt) -> Stmt | None:
