@@ -287,7 +287,7 @@ class RunBench:
             clocks = self._device.clocks()
             last = self._prepared[-1]
             errors.append(last.check(calls[-1], copied) if copied else last.compare_outputs())
-        return RunResult(timed.costs_s, _largest(errors), timed.raced, self._monitor.noise, clocks)
+        return RunResult(timed.costs_s, largest(errors), timed.raced, self._monitor.noise, clocks)
 
     def enter(self, loaded: Any) -> float | None:
         """Check a kernel before it is timed in turn with others; return its largest error.
@@ -295,7 +295,7 @@ class RunBench:
         CandidateError as `run`.
         """
         with self._as_candidate_error():
-            return _largest(self._check(self._bound(loaded), getattr(loaded, "copied", ())))
+            return largest(self._check(self._bound(loaded), getattr(loaded, "copied", ())))
 
     def round(
         self, loaded: Sequence[Any], seconds: float, seed: int, bound: bool = False
@@ -439,6 +439,6 @@ def _noise_monitor(device: Device) -> NoiseMonitor:
     return NoiseMonitor(timed, timed=timed)
 
 
-def _largest(errors: Iterable[float | None]) -> float | None:
+def largest(errors: Iterable[float | None]) -> float | None:
     """Return the largest of some errors; None if none is known."""
     return max((error for error in errors if error is not None), default=None)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from statistics import geometric_mean
 from typing import Any
-
-import numpy as np
 
 from autotune.measure.candidate import CandidateError
 from autotune.measure.roofline import Ceiling
-from autotune.measure.run_bench import RunBench, RunResult
+from autotune.measure.run_bench import RunBench, RunResult, largest
 from autotune.runtime.callable_function import CallableFunction
 from autotune.runtime.device import Binary
 
@@ -52,29 +50,30 @@ class SeveralShapes:
                 error.message = f"with arrays of {', '.join(map(str, shapes))}: {error.message}"
                 raise
         repeats = min(len(result.costs_s) for result in found)
-        costs = [_mean([result.costs_s[n] for result in found]) for n in range(repeats)]
+        costs = [geometric_mean([result.costs_s[n] for result in found]) for n in range(repeats)]
         noise = max((r.noise for r in found if r.noise is not None), default=None)
-        return RunResult(tuple(costs), self._largest(found), False, noise, found[-1].clocks)
+        worst = largest(result.max_error for result in found)
+        return RunResult(tuple(costs), worst, False, noise, found[-1].clocks)
 
     def enter(self, loaded: Any) -> float | None:
         """Check a kernel that is to be timed beside others; return its largest error."""
-        errors = [bench.enter(loaded) for bench in self._benches]
-        return max((error for error in errors if error is not None), default=None)
+        return largest([bench.enter(loaded) for bench in self._benches])
 
     def round(self, loaded: Sequence[Any], seconds: float, seed: int) -> RunResult:
         """Time kernels that have been entered in turns, on one shape after the other."""
         share_s = seconds / len(self._benches)
         found = [bench.round(loaded, share_s, seed) for bench in self._benches]
-        costs = [_mean(own) for own in zip(*(result.costs_s for result in found), strict=True)]
+        costs = map(geometric_mean, zip(*(result.costs_s for result in found), strict=True))
         return RunResult(tuple(costs), noise=found[-1].noise, clocks=found[-1].clocks)
 
     def ceiling(self) -> Ceiling:
         """Measure what the device can do at best: the mean of what it can on each shape."""
         found = [bench.ceiling() for bench in self._benches]
-        peaks = {kind: _mean([c.peak_flops[kind] for c in found]) for kind in found[0].peak_flops}
+        kinds = found[0].peak_flops
+        peaks = {kind: geometric_mean([c.peak_flops[kind] for c in found]) for kind in kinds}
         libraries = [c.library_s for c in found if c.library_s is not None]
-        library_s = _mean(libraries) if len(libraries) == len(found) else None
-        return Ceiling(peaks, _mean([c.copy_bytes_s for c in found]), library_s)
+        library_s = geometric_mean(libraries) if len(libraries) == len(found) else None
+        return Ceiling(peaks, geometric_mean([c.copy_bytes_s for c in found]), library_s)
 
     def baseline(self) -> tuple[float, ...] | None:
         """Time the reference itself on each shape; None if there is none."""
@@ -83,13 +82,4 @@ class SeveralShapes:
         if len(found) < len(every):
             return None
         repeats = min(map(len, found))
-        return tuple(_mean([costs[n] for costs in found]) for n in range(repeats))
-
-    def _largest(self, found: Sequence[RunResult]) -> float | None:
-        errors = [result.max_error for result in found if result.max_error is not None]
-        return max(errors, default=None)
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Return the geometric mean of positive numbers."""
-    return math.exp(float(np.mean([math.log(value) for value in values])))
+        return tuple(geometric_mean([costs[n] for costs in found]) for n in range(repeats))

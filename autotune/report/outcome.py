@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -222,7 +221,7 @@ def _best_of_several(statuses: Sequence[WorkloadStatus]) -> list[str]:
     said = [f"best of {found} of {len(summaries)} workloads"]
     ratios = [r for s in statuses if (r := over_default(s)) is not None and not r.noisy]
     if ratios:
-        mean = math.exp(statistics.fmean(math.log(ratio.value) for ratio in ratios))
+        mean = statistics.geometric_mean(ratio.value for ratio in ratios)
         among = "" if len(ratios) == found else f" of {len(ratios)} of them"
         said.append(f"{three_digits(mean)}x the default, geometric mean{among}")
     return [", ".join(said)]
