@@ -11,8 +11,8 @@ from pathlib import Path
 
 from autotune.runtime import environment
 
-# Packages whose versions have to be the same everywhere.
-_SAME = ("autotune", "llvmlite", "numpy")
+# Packages whose versions have to be the same everywhere; of Python its first two numbers.
+SAME_VERSIONS = ("autotune", "llvmlite", "numpy")
 
 # The packages of this distribution, all in one folder.
 PACKAGES = ("autotune", "features", "records", "search_spaces")
@@ -30,7 +30,7 @@ def package_facts() -> dict[str, str]:
     """Return what has to be the same on all machines: versions, and our own files."""
     versions = environment.versions()
     found = {"Python": ".".join(versions["python"].split(".")[:2])}
-    found |= {name: versions[name] for name in _SAME if name in versions}
+    found |= {name: versions[name] for name in SAME_VERSIONS if name in versions}
     return found | {"files of autotune": package_digest()}
 
 

@@ -18,7 +18,7 @@ from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import DONE, made_for
 from autotune.fleet.kinds import Wanted
-from autotune.fleet.package_digest import package_digest
+from autotune.fleet.package_digest import SAME_VERSIONS, package_digest
 from autotune.fleet.peers import outliers
 from autotune.fleet.peers.reference_kernel import TIMEOUT_S
 from autotune.fleet.pending_calls import BROKEN, PROBES, Calls, Ended
@@ -31,9 +31,6 @@ START_S = 180.0  # In which a runner has to start: it may wait for the resources
 LATE_S = 20.0  # Seconds that devices are waited for once one has started.
 GRACE_S = 30.0  # In which a node may join if no device is left.
 POLL_S = 0.5
-
-# Packages whose versions have to be the same as here; of Python its first two numbers.
-_SAME = ("autotune", "llvmlite", "numpy")
 
 
 class Roster:
@@ -301,7 +298,7 @@ class Roster:
         python = [".".join(each["python"].split(".")[:2]) for each in (here, there)]
         if python[0] != python[1]:
             return f"it has Python {python[1]}, here is {python[0]}"
-        for name in _SAME:
+        for name in SAME_VERSIONS:
             if here.get(name) != there.get(name):
                 return f"it has {name} {there.get(name)}, here is {here.get(name)}"
         if facts["digest"] != package_digest():

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import UsageError, error_text
-from autotune.system.words import one_line
+from autotune.errors import UsageError
+from autotune.system.user_modules import what_failed
 from autotune.trace.symbolic_values import SymbolicInt
 from search_spaces import SpaceError
 from search_spaces.expression import names_of, parse_expression
@@ -153,9 +153,4 @@ def called(what: str, function: Callable[..., Any], *args: Any, **given: Any) ->
     except UsageError:
         raise
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{what} fails: {told(error)}") from error
-
-
-def told(error: BaseException) -> str:
-    """Return an error in one line."""
-    return f"{type(error).__name__}: {one_line(error_text(error))}"
+        raise UsageError(f"{what} fails: {what_failed(error)}") from error

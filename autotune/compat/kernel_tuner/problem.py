@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune import te
-from autotune.compat.kernel_tuner.expressions import plain, told
+from autotune.compat.kernel_tuner.expressions import plain
 from autotune.compat.kernel_tuner.launches import Launch
 from autotune.errors import UsageError
 from autotune.external.c_kernel import CKernel
 from autotune.external.included_files import with_included
 from autotune.rtc import RawKernel
-from autotune.system.user_modules import load_object
+from autotune.system.user_modules import load_object, what_failed
 from autotune.template import Knobs, template
 from records.storage.files import replacing
 
@@ -246,7 +246,7 @@ def accept(expected: Sequence[Array], found: Sequence[Array], *, problem: str) -
         try:
             is_right = bool(verify(given, results, atol=own.atol))
         except (Exception, SystemExit) as error:
-            return f"{VERIFY_FAILS}{own.verify_name!r} fails: {told(error)}"
+            return f"{VERIFY_FAILS}{own.verify_name!r} fails: {what_failed(error)}"
         return is_right or "verify says that the answer is wrong"
     for n, right, output in zip(own.outputs, expected, found, strict=True):
         if n not in own.answered:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from autotune.compat.kernel_tuner.arguments import shown
-from autotune.compat.kernel_tuner.expressions import negated, parsed, plain, told, truth, value_of
+from autotune.compat.kernel_tuner.expressions import negated, parsed, plain, truth, value_of
 from autotune.compat.kernel_tuner.problem import Problem, kernel
 from autotune.errors import AutotuneError, InstantiationError, UsageError
 from autotune.external.c_kernel import CKernel
 from autotune.rtc import RawKernel
+from autotune.system.user_modules import what_failed
 from autotune.template import Knobs, Template
 from autotune.trace.symbolic_values import SymbolicInt
 
@@ -178,5 +179,6 @@ def is_legal(restrictions: Sequence[Restriction], values: Mapping[str, Any]) -> 
         except ZeroDivisionError:
             return False
         except Exception as error:
-            raise UsageError(f"{one.name} fails for {dict(values)}: {told(error)}") from error
+            what = what_failed(error)
+            raise UsageError(f"{one.name} fails for {dict(values)}: {what}") from error
     return True

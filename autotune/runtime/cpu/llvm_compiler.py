@@ -37,6 +37,7 @@ from autotune.runtime.object_cache import ObjectCache, cache_key, default_cache
 from autotune.runtime.signature import Signature
 from autotune.system import host
 from autotune.system.available_cpus import thread_count
+from autotune.system.words import one_line
 from autotune.target import Target
 
 _log = logging.getLogger(__name__)
@@ -302,7 +303,7 @@ def _optimised(source: str, machine: Any, level: int | None) -> Any:
         module = llvm.parse_assembly(source)
         module.verify()
     except RuntimeError as error:
-        raise CodegenError(f"LLVM refused the generated code: {_one_line(error)}") from error
+        raise CodegenError(f"LLVM refused the generated code: {one_line(str(error))}") from error
     plain = re.search(r"<\d+ x \w+>", source) is None
     if level is None:
         level = 2 if plain else 1
@@ -376,7 +377,7 @@ def _load(binary: CpuBinary, openmp: OpenMP | None) -> tuple[Any, int]:
     try:
         keep, addresses = _linked(binary.object_code, [binary.entry], imported)
     except RuntimeError as error:
-        missing = ", ".join(_missing(binary.external)) or _one_line(error)
+        missing = ", ".join(_missing(binary.external)) or one_line(str(error))
         message = f"the compiled code cannot be linked: no symbol {missing}"
         raise CodegenError(message) from error
     return keep, addresses[binary.entry]
@@ -424,7 +425,3 @@ def _parallel_functions(openmp: OpenMP | None) -> tuple[Any, dict[str, int]]:
         use_openmp = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(SYMBOLS))(addresses[entry])
         use_openmp(*(openmp.addresses[name] for name in SYMBOLS))
     return keep, addresses
-
-
-def _one_line(error: Exception) -> str:
-    return re.sub(r"\s+", " ", str(error)).strip()
