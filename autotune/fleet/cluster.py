@@ -39,7 +39,6 @@ class ClusterNode:
     name: str  # Unique within the cluster.
     cpus: int  # That the cluster gives out.
     gpus: int = 0
-    accelerator: str = ""  # Ray's name of the type of its GPUs, if it has any.
 
 
 class Cluster(Protocol):

@@ -231,10 +231,7 @@ def _name(entry: dict[str, Any]) -> str:
 def _node(entry: dict[str, Any], is_unique: bool) -> ClusterNode:
     name = _name(entry) if is_unique else f"{_name(entry)}-{entry['NodeID'][:6]}"
     has = entry["Resources"]
-    kinds = [key.partition(":")[2] for key in has if key.startswith("accelerator_type:")]
-    return ClusterNode(
-        entry["NodeID"], name, int(has.get("CPU", 0)), int(has.get("GPU", 0)), ", ".join(kinds)
-    )
+    return ClusterNode(entry["NodeID"], name, int(has.get("CPU", 0)), int(has.get("GPU", 0)))
 
 
 class _Actor(FleetRunner):

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from autotune.ir import dtypes
 from autotune.measure.checks.check_inputs import (
     Array,
@@ -21,6 +19,7 @@ from autotune.measure.checks.check_inputs import (
     given_inputs,
 )
 from autotune.measure.checks.error_bounds import Allowance, Precision
+from autotune.measure.checks.reference import as_type
 
 # How often inputs are changed for the bounds, by the largest number of operations.
 _SAMPLES = ((10**8, 6), (10**9, 4))
@@ -97,8 +96,4 @@ class CheckSpec:
 
 def rounded(precise: Sequence[Array], types: Sequence[str]) -> list[Array]:
     """Return answers in the outputs' types."""
-    with np.errstate(all="ignore"):
-        return [
-            np.asarray(array, dtypes.numpy_dtype(dtype), order="C")
-            for array, dtype in zip(precise, types, strict=True)
-        ]
+    return [as_type(array, dtype) for array, dtype in zip(precise, types, strict=True)]
