@@ -190,7 +190,7 @@ def shared_bytes(kernel: For) -> Expr:
     """
     sizes = [_bytes(buffer) for buffer in _allocated(kernel, "shared")]
     for reduction, threads in _reductions(kernel, block_threads(kernel)):
-        sizes += [binary("*", threads, _itemsize(result)) for result in reduction.results]
+        sizes += [binary("*", threads, dtypes.itemsize(r.dtype)) for r in reduction.results]
     packs = (binary("//", binary("+", size, PACK_BYTES - 1), PACK_BYTES) for size in sizes)
     return binary("*", chain("+", packs, 0), PACK_BYTES)
 
@@ -259,7 +259,7 @@ def _vector_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
     message = f"a vector takes 1, 2, 4, ... or {widest} bytes"
     for loop in walk(kernel):
         if isinstance(loop, For) and loop.kind is LoopKind.VECTORIZED:
-            size = min(map(_itemsize, _moved(loop)), default=None)
+            size = min((dtypes.itemsize(b.dtype) for b in _moved(loop)), default=None)
             if size is None:
                 continue
             taken = binary("max", binary("*", loop.extent, size), _ONE)
@@ -277,9 +277,5 @@ def _moved(loop: For) -> Iterator[Buffer]:
 # -- sizes -----------------------------------------------------------------------------------
 
 
-def _itemsize(buffer: Buffer) -> int:
-    return dtypes.itemsize(buffer.dtype)
-
-
 def _bytes(buffer: Buffer) -> Expr:
-    return binary("*", elements(buffer), _itemsize(buffer))
+    return binary("*", elements(buffer), dtypes.itemsize(buffer.dtype))

@@ -298,7 +298,8 @@ class _Cut:
         if found is None or not any(map(self._is_costly, (*found.conditions, found.first))):
             return store
         stem, lanes = store.buffer.name.removesuffix(".next"), store.index.lanes
-        if _length(found.load.buffer) > _MOST or (lanes > 1 and not found.differs):
+        elements = found.load.buffer.elements
+        if elements is None or elements > _MOST or (lanes > 1 and not found.differs):
             return store  # vectors move as a whole only if their address can be seen
         at, place = self._local(f"{stem}.at", found.first.dtype, loops, found.first.lanes)
         known: Expr = Load(at, place)
@@ -381,12 +382,6 @@ class _Moved(Substitution):
 
 def _both(a: Expr, b: Expr) -> Expr:
     return binary("and", a, b)
-
-
-def _length(buffer: Buffer) -> float:
-    """Return the elements of a buffer; infinity if they are not known."""
-    sizes = [int(size.value) for size in buffer.shape if isinstance(size, Const)]
-    return math.prod(sizes) if len(sizes) == len(buffer.shape) else math.inf
 
 
 def _loads(expr: Expr) -> bool:

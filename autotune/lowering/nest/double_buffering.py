@@ -99,8 +99,9 @@ def _ahead(loop: For, buffers: list[Buffer], taken: set[str]) -> Stmt:
             case Seq(stmts):
                 return seq(*map(rewrite, stmts))
             case Produce() if all_written(stmt).intersection(doubled):
-                prologue.append(_guarded(binary("<", const(0), loop.extent), first.stmt(stmt)))
-                return _guarded(binary("<", following, loop.extent), produced.stmt(stmt))
+                any_turn = likely(binary("<", const(0), loop.extent))
+                prologue.append(If(any_turn, first.stmt(stmt)))
+                return If(likely(binary("<", following, loop.extent)), produced.stmt(stmt))
             case _:
                 return used.stmt(stmt)
 
@@ -151,10 +152,6 @@ class _Half(AccessRewriter):
             buffer = Buffer(name, buffer.dtype, shape, buffer.scope)
             self.buffers[node.buffer] = buffer
         return Allocate(buffer, self.stmt(node.body))
-
-
-def _guarded(condition: Expr, body: Stmt) -> Stmt:
-    return If(likely(condition), body)
 
 
 def together(body: Stmt) -> Stmt:
