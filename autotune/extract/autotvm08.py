@@ -15,7 +15,7 @@ from autotune.ir.algebra.intervals import ANYTHING, Bounds, binary_bounds
 from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.algebra.sum_bounds import SumBounds
-from autotune.ir.expr import COMPARISON, BinaryOp, Buffer, Call, Const, Expr, Load, Not, Select, Var
+from autotune.ir.expr import COMPARISON, BinaryOp, Buffer, Call, Const, Expr, Load, Not, Select
 from autotune.ir.ops import const, fold
 from autotune.ir.stmt import For, If, PrimFunc, Seq, Stmt, Store
 from autotune.ir.visitor import recursive
@@ -58,10 +58,8 @@ class _OnePass(Canonical):
 class _FactBounds(SumBounds):
     """Bounds expressions, also by the facts of `facts`."""
 
-    def __init__(
-        self, form: Callable[[Expr], Sum], ranges: dict[Var, Bounds], otherwise: Bounds = ANYTHING
-    ) -> None:
-        super().__init__(form, ranges, otherwise)
+    def __init__(self, form: Callable[[Expr], Sum]) -> None:
+        super().__init__(form, {})
         self.facts: dict[Expr, Bounds] = {}
 
     def may_wrap(self, node: Expr) -> bool:
@@ -93,7 +91,7 @@ class _FactsInText(_OnePass):
     """Simplifies expressions where conditions are facts."""
 
     def __init__(self) -> None:
-        self._facts = facts = _FactBounds(self.form, {})
+        self._facts = facts = _FactBounds(self.form)
         super().__init__(known=facts)
         self._flattened = _OnePass()
 

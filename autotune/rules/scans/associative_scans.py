@@ -246,7 +246,8 @@ class SeriesLoops:
         stream = cfg.define_knob("scan_stream", [False, True], large)
         blocks: Blocks | None = None
         if way == "blocks":
-            blocks = own.by_blocks(self._length([64, 16, 32, 128, 256, 1024]))
+            lengths = [64, 16, 32, 128, 256, 1024]
+            blocks = own.by_blocks(cfg.define_knob("scan_block", lengths))
         scan = own.by_steps() if blocks is None else blocks.parts
         element = scan if blocks is None else blocks.element
         ahead = 0
@@ -408,9 +409,6 @@ class SeriesLoops:
         return result
 
     # -- both ----------------------------------------------------------------------------------
-
-    def _length(self, lengths: list[int]) -> Any:
-        return self.cfg.define_knob("scan_block", lengths)
 
     def _share(self, s: Schedule, tensor: te.Tensor, axis: Any, length: int, factor: Any) -> Any:
         """Share a loop over tasks of `factor` columns; return the loop over those of a thread."""

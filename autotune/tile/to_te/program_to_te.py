@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir import dtypes
+from autotune.te.tensor import producers_first
 from autotune.tile.binding.bound_program import Contract, Elementwise, Program
 from autotune.tile.index_sets.affine_forms import Affine
 from autotune.tile.index_sets.index_conditions import AtLeast, Condition, Divides
@@ -60,23 +61,12 @@ def to_te(program: Program) -> Tensors:
         stages += made
         tensors[step.name] = made[-1]
     outputs = tuple(tensors[name] for name in program.outputs)
-    read = _read(outputs)
+    read = set(producers_first([tensor.op for tensor in outputs]))
     return Tensors(
         tuple(tensors[name] for name in program.inputs),
         outputs,
-        tuple(stage for stage in stages if stage in read),
+        tuple(stage for stage in stages if stage.op in read),
     )
-
-
-def _read(outputs: Sequence[te.Tensor]) -> set[te.Tensor]:
-    """Return some tensors and all tensors that they read, directly or indirectly."""
-    found, pending = set(outputs), list(outputs)
-    while pending:
-        for tensor in pending.pop().op.input_tensors:
-            if tensor not in found:
-                found.add(tensor)
-                pending.append(tensor)
-    return found
 
 
 def _compute(shape: Sequence[int], body: Callable[..., Any], name: str) -> te.Tensor:
