@@ -129,106 +129,102 @@ def _steps(row: Row) -> str | None:
     return None if steps is None else compact(steps)
 
 
-def _column(
-    role: str, name: str, dtype: DType, unit: str, meaning: str, value: Callable[[Row], Any]
-) -> DatasetColumn:
-    return DatasetColumn(Field(name, dtype, unit, meaning, role), value)
+def _columns(
+    role: str, *about: tuple[str, DType, str, str, Callable[[Row], Any]]
+) -> list[DatasetColumn]:
+    """Return columns, given their names, types, units, meanings and values."""
+    return [
+        DatasetColumn(Field(name, dtype, unit, meaning, role), value)
+        for name, dtype, unit, meaning, value in about
+    ]
 
 
 _WHY = "; ".join(f"{code}: {meaning}" for code, meaning in REASONS.items())
 
 # Columns of the measurement and its conditions.
-RECORD = [
-    _column("record", *about)
-    for about in (
-        ("log", "category", "", "file that the record is from", lambda r: r.log),
-        ("workload", "category", "", "template and arguments", lambda r: str(r.group.workload)),
-        ("template", "category", "", "name of the template", lambda r: r.record.template),
-        ("args", "category", "", "its arguments, as JSON", lambda r: compact(r.record.args)),
-        ("target", "category", "", "what was compiled for", lambda r: r.record.target),
-        ("device", "category", "", "name of the device; in logs without one, the model that the "
-         "target names", lambda r: device_of(r.record)),
-        ("config_index", "int64", "1", "number of the configuration in its space "
-         "(-1: beyond 64 bits)", lambda r: r.record.index),
-        ("config", "string", "", "values of the knobs, as JSON",
-         lambda r: compact(r.record.config["values"])),
-        ("checked", "bool", "", "whether the answer was compared with the reference",
-         lambda r: r.record.max_error is not None),
-        ("max_error", "float64", "1", "largest absolute error of the answer; if checked, NaN and "
-         "infinity are what was found", lambda r: r.record.max_error),
-        ("raced", "bool", "", "whether timing stopped early, as it was clearly slower than the "
-         "best", lambda r: r.record.raced),
-        ("noise", "float64", "1", "relative noise of the machine at that time",
-         lambda r: r.record.noise),
-        ("build_s", "float64", "s", "time spent building", lambda r: r.record.build_s),
-        ("run_s", "float64", "s", "time spent checking and timing", lambda r: r.record.run_s),
-        ("seed", "int64", "1", "seed of the run (-1: beyond 64 bits)", lambda r: r.record.seed),
-        ("timestamp", "float64", "s", "when it was measured, since 1970 (0: not known)",
-         lambda r: r.record.timestamp),
-        ("policy", "category", "", "how it was timed, as JSON", lambda r: _plain(r.record.policy)),
-        ("device_details", "category", "", "what it ran on, as JSON",
-         lambda r: _plain(r.record.device)),
-        ("versions", "category", "", "versions of what shaped it, as JSON",
-         lambda r: _plain(r.record.versions)),
-        ("workload_fingerprint", "category", "", "digest of template and arguments; the split goes "
-         "by it", lambda r: r.group.workload.fingerprint),
-        ("space_fingerprint", "category", "", "digest of the knobs", _fingerprint("space")),
-        ("template_fingerprint", "category", "", "digest of computation and schedule steps",
-         _fingerprint("template")),
-        ("code_fingerprint", "string", "", "digest of the finalised loops", _fingerprint("code")),
-        ("features_missing", "category", "", f"why there are no features from loops, if so; {_WHY}",
-         lambda r: r.missing),
-    )
-]  # fmt: skip
+RECORD = _columns(
+    "record",
+    ("log", "category", "", "file that the record is from", lambda r: r.log),
+    ("workload", "category", "", "template and arguments", lambda r: str(r.group.workload)),
+    ("template", "category", "", "name of the template", lambda r: r.record.template),
+    ("args", "category", "", "its arguments, as JSON", lambda r: compact(r.record.args)),
+    ("target", "category", "", "what was compiled for", lambda r: r.record.target),
+    ("device", "category", "", "name of the device; in logs without one, the model that the "
+     "target names", lambda r: device_of(r.record)),
+    ("config_index", "int64", "1", "number of the configuration in its space "
+     "(-1: beyond 64 bits)", lambda r: r.record.index),
+    ("config", "string", "", "values of the knobs, as JSON",
+     lambda r: compact(r.record.config["values"])),
+    ("checked", "bool", "", "whether the answer was compared with the reference",
+     lambda r: r.record.max_error is not None),
+    ("max_error", "float64", "1", "largest absolute error of the answer; if checked, NaN and "
+     "infinity are what was found", lambda r: r.record.max_error),
+    ("raced", "bool", "", "whether timing stopped early, as it was clearly slower than the "
+     "best", lambda r: r.record.raced),
+    ("noise", "float64", "1", "relative noise of the machine at that time",
+     lambda r: r.record.noise),
+    ("build_s", "float64", "s", "time spent building", lambda r: r.record.build_s),
+    ("run_s", "float64", "s", "time spent checking and timing", lambda r: r.record.run_s),
+    ("seed", "int64", "1", "seed of the run (-1: beyond 64 bits)", lambda r: r.record.seed),
+    ("timestamp", "float64", "s", "when it was measured, since 1970 (0: not known)",
+     lambda r: r.record.timestamp),
+    ("policy", "category", "", "how it was timed, as JSON", lambda r: _plain(r.record.policy)),
+    ("device_details", "category", "", "what it ran on, as JSON",
+     lambda r: _plain(r.record.device)),
+    ("versions", "category", "", "versions of what shaped it, as JSON",
+     lambda r: _plain(r.record.versions)),
+    ("workload_fingerprint", "category", "", "digest of template and arguments; the split goes "
+     "by it", lambda r: r.group.workload.fingerprint),
+    ("space_fingerprint", "category", "", "digest of the knobs", _fingerprint("space")),
+    ("template_fingerprint", "category", "", "digest of computation and schedule steps",
+     _fingerprint("template")),
+    ("code_fingerprint", "string", "", "digest of the finalised loops", _fingerprint("code")),
+    ("features_missing", "category", "", f"why there are no features from loops, if so; {_WHY}",
+     lambda r: r.missing),
+)  # fmt: skip
 
 # Columns with labels for learning.
-LABELS = [
-    _column("label", *about)
-    for about in (
-        ("ok", "bool", "", "whether the measurement succeeded", lambda r: r.record.ok),
-        ("throughput", "float64", "1/s", "runs per second: 1 / cost_s, 0 for a failure",
-         lambda r: r.throughput),
-        ("relative_throughput", "float64", "1", "throughput over the best of the same workload, "
-         "target and device in this data set, 0 for a failure", lambda r: r.relative_throughput),
-        ("gflops", "float64", "1e9 operations/s", "speed, 0 for a failure, NaN where the template "
-         "does not count operations or is not here", lambda r: r.gflops),
-        ("cost_s", "float64", "s", "median of the repeats", lambda r: r.record.cost_s
-         if r.record.ok else None),
-        ("cost_min_s", "float64", "s", "shortest repeat", lambda r: min(_costs(r))),
-        ("cost_max_s", "float64", "s", "longest repeat", lambda r: max(_costs(r))),
-        ("cost_spread", "float64", "1", "interquartile range of the repeats over their median",
-         lambda r: r.record.spread),
-        ("repeats", "int64", "1", "number of repeats, 0 for a failure",
-         lambda r: len(r.record.costs_s or ())),
-        ("error_code", "category", "", "what failed, if something did", _error("code")),
-        ("error_stage", "category", "", "where it failed", _error("stage")),
-        ("error_message", "string", "", "what the failure said", _error("message")),
-    )
-]  # fmt: skip
+LABELS = _columns(
+    "label",
+    ("ok", "bool", "", "whether the measurement succeeded", lambda r: r.record.ok),
+    ("throughput", "float64", "1/s", "runs per second: 1 / cost_s, 0 for a failure",
+     lambda r: r.throughput),
+    ("relative_throughput", "float64", "1", "throughput over the best of the same workload, "
+     "target and device in this data set, 0 for a failure", lambda r: r.relative_throughput),
+    ("gflops", "float64", "1e9 operations/s", "speed, 0 for a failure, NaN where the template "
+     "does not count operations or is not here", lambda r: r.gflops),
+    ("cost_s", "float64", "s", "median of the repeats", lambda r: r.record.cost_s
+     if r.record.ok else None),
+    ("cost_min_s", "float64", "s", "shortest repeat", lambda r: min(_costs(r))),
+    ("cost_max_s", "float64", "s", "longest repeat", lambda r: max(_costs(r))),
+    ("cost_spread", "float64", "1", "interquartile range of the repeats over their median",
+     lambda r: r.record.spread),
+    ("repeats", "int64", "1", "number of repeats, 0 for a failure",
+     lambda r: len(r.record.costs_s or ())),
+    ("error_code", "category", "", "what failed, if something did", _error("code")),
+    ("error_stage", "category", "", "where it failed", _error("stage")),
+    ("error_message", "string", "", "what the failure said", _error("message")),
+)  # fmt: skip
 
-SPLIT, DEVICE_SPLIT = [
-    _column("split", *about)
-    for about in (
-        ("split", "category", "", "train, validation or test, by the workload's fingerprint",
-         lambda r: r.split),
-        ("device_split", "category", "", "train, validation or test, by device; none where the "
-         "device is not known", lambda r: r.device_split),
-    )
-]  # fmt: skip
+SPLIT, DEVICE_SPLIT = _columns(
+    "split",
+    ("split", "category", "", "train, validation or test, by the workload's fingerprint",
+     lambda r: r.split),
+    ("device_split", "category", "", "train, validation or test, by device; none where the "
+     "device is not known", lambda r: r.device_split),
+)  # fmt: skip
 
 # Columns that --with-programs adds.
-PROGRAM = [
-    _column("program", *about)
-    for about in (
-        ("costs_s", "string", "s", "all repeats, as a JSON list; none for a failure",
-         lambda r: compact(r.record.costs_s) if r.record.costs_s else None),
-        ("steps", "string", "", "schedule steps as JSON: [primitive, stage, arguments...]", _steps),
-        ("loops", "string", "", "lowered loops as text",
-         lambda r: r.program and r.program["loops"]),
-        ("source_hash", "string", "", "16 hexadecimal digits of the generated source's SHA-256",
-         lambda r: r.program and r.program["source_hash"]),
-    )
-]  # fmt: skip
+PROGRAM = _columns(
+    "program",
+    ("costs_s", "string", "s", "all repeats, as a JSON list; none for a failure",
+     lambda r: compact(r.record.costs_s) if r.record.costs_s else None),
+    ("steps", "string", "", "schedule steps as JSON: [primitive, stage, arguments...]", _steps),
+    ("loops", "string", "", "lowered loops as text",
+     lambda r: r.program and r.program["loops"]),
+    ("source_hash", "string", "", "16 hexadecimal digits of the generated source's SHA-256",
+     lambda r: r.program and r.program["source_hash"]),
+)  # fmt: skip
 
 
 def fixed_columns(device_split: bool = True, programs: bool = True) -> list[DatasetColumn]:

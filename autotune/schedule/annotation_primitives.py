@@ -29,19 +29,16 @@ class AnnotationPrimitives(StageCore):
         self._leaf(primitive, axis)
         self._refuse_annotated(primitive, axis, _ONE_KIND)
         if axis.kind is AxisKind.REDUCE and kind is not LoopKind.UNROLLED:
-            self._refuse_reduction(primitive, axis)
+            self.fail(
+                primitive,
+                f"it is a reduction axis, whose iterations depend on one another; {primitive} a "
+                "spatial axis, or make it one with rfactor",
+                axis,
+            )
         if axis.kind is AxisKind.SCAN and kind is not LoopKind.UNROLLED:
             self._refuse_steps(primitive, axis)
         self.loop_kinds[axis] = kind
         self.record_step(primitive, axis)
-
-    def _refuse_reduction(self, primitive: str, axis: IterVar) -> None:
-        self.fail(
-            primitive,
-            f"it is a reduction axis, whose iterations depend on one another; {primitive} a "
-            "spatial axis, or make it one with rfactor",
-            axis,
-        )
 
     def _refuse_steps(self, primitive: str, axis: IterVar) -> None:
         self.fail(
