@@ -21,6 +21,7 @@ from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import names_tile
 from autotune.report.bench_speeds import BenchmarkedTemplate, Point, Setting
 from autotune.report.units import Work
+from autotune.reuse.grades import device_text
 from autotune.runtime import environment
 from autotune.task.task import Task
 from autotune.tuner.run.trials import Trials
@@ -143,7 +144,7 @@ class Measurements:
             task.workload.template,
             {name: value for name, value in task.args.items() if name not in self._varied},
             str(task.target),
-            _device_text(device or {}),
+            device_text(device or {}),
             "NumPy" if task.target.on_cpu else "CuPy",
             times_mean_nothing=task.target.kind == "cuda" and task.target.on_cpu,
         )
@@ -179,12 +180,6 @@ def _baseline(task: Task, measurer: LocalMeasurer) -> tuple[float, ...] | None:
     except AutotuneError as error:
         print_error(f"{task.workload}: no baseline: {error}")
         return None
-
-
-def _device_text(device: Mapping[str, object]) -> str:
-    name = str(device.get("name") or "an unknown device")
-    threads = device.get("threads")
-    return name if threads is None else f"{name}, {threads} thread{'' if threads == 1 else 's'}"
 
 
 @contextmanager

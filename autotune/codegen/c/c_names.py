@@ -12,7 +12,8 @@ import numpy as np
 
 from autotune.ir import dtypes
 
-_KEYWORDS = """
+#: Words of C++, and common macros.
+KEYWORDS = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t
     char32_t class compl const constexpr const_cast continue decltype default delete do double
     dynamic_cast else enum explicit export extern false float for friend goto if inline int long
@@ -65,7 +66,7 @@ class CNameSupply:
     """
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
-        self._blocks: list[set[str]] = [{*_KEYWORDS.split(), *reserved}]
+        self._blocks: list[set[str]] = [{*KEYWORDS.split(), *reserved}]
 
     def open(self) -> None:
         """Begin a block, whose names are free again after it."""

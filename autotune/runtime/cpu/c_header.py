@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from autotune.codegen.c.c_names import KEYWORDS
 from autotune.runtime.signature import ArrayParameter, Signature, extent_text
 
 _C_TYPES = {
@@ -17,13 +18,7 @@ _C_TYPES = {
 _BITS = {"float16": "uint16_t", "bfloat16": "uint16_t"}
 
 #: Words of C and C++, common macros, and what the prototype itself names.
-_KEYWORDS = """
-alignas alignof and asm auto bool break case catch char class const continue default delete do
-double else enum explicit export extern false float for friend goto if inline int long mutable
-namespace new not nullptr operator or private protected public register restrict return short
-signed sizeof static struct switch template this throw threads true try typedef typeof union
-unsigned using virtual void volatile while xor EOF INFINITY NAN NULL
-"""
+_RESERVED = frozenset((*KEYWORDS.split(), "INFINITY", "restrict", "threads", "typeof"))
 
 HEADER_SIGN = "compiled by autotune"  # The line that marks these headers.
 
@@ -137,10 +132,9 @@ def _array_text(param: ArrayParameter) -> str:
 
 def _unique(names: Iterable[str]) -> list[str]:
     found: list[str] = []
-    reserved = frozenset(_KEYWORDS.split())
     for name in names:
         plain = c_name(name)
-        while plain in reserved or plain in found:
+        while plain in _RESERVED or plain in found:
             plain += "_"
         found.append(plain)
     return found
