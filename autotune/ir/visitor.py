@@ -149,11 +149,12 @@ def _replace_fields(
 
 def loads(stmt: Stmt) -> list[Load]:
     """Return the loads in the expressions of `stmt` itself, in textual order."""
-    return [load for expr in stmt_exprs(stmt) for load in _loads_in(expr)]
+    return [load for expr in stmt_exprs(stmt) for load in loads_in(expr)]
 
 
 @lru_cache(maxsize=4096)  # Pass after pass asks for those of the same expressions.
-def _loads_in(expr: Expr) -> tuple[Load, ...]:
+def loads_in(expr: Expr) -> tuple[Load, ...]:
+    """Return the loads in `expr`, in order of first appearance."""
     return tuple(node for node in walk_expr(expr) if isinstance(node, Load))
 
 

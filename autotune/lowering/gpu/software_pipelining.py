@@ -28,7 +28,6 @@ one iteration earlier still, between the operations of the use: then loads need 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -49,7 +48,7 @@ from autotune.ir.expr import (
     is_const,
 )
 from autotune.ir.name_supply import NameSupply
-from autotune.ir.ops import binary, const, if_then_else
+from autotune.ir.ops import binary, chain, const, if_then_else
 from autotune.ir.stmt import (
     Arrive,
     CopyAhead,
@@ -71,6 +70,7 @@ from autotune.ir.visitor import (
     all_written,
     child_stmts,
     free_vars,
+    loads_in,
     transform,
     walk,
     walk_expr,
@@ -311,7 +311,8 @@ class _Cut:
         if found.conditions:
             inside, places = self._local(f"{stem}.inside", dtypes.BOOL, loops, lanes)
             self.addressed.append(inside)
-            stored.append(Store(inside, places, functools.reduce(_both, found.conditions)))
+            holds = chain("and", found.conditions[1:], found.conditions[0])
+            stored.append(Store(inside, places, holds))
             value = if_then_else(Load(inside, places), value, found.otherwise)
         for each in stored:
             body: Stmt = each
@@ -357,9 +358,9 @@ def _guarded_load(value: Expr) -> _GuardedLoad | None:
             return None
         conditions.append(condition)
         otherwise = other
-    if not isinstance(value, Load) or any(map(_loads, (*conditions, value.index))):
+    if not isinstance(value, Load) or any(map(loads_in, (*conditions, value.index))):
         return None
-    if conditions and _loads(otherwise):
+    if conditions and loads_in(otherwise):
         return None
     first = value.index
     if isinstance(first, Ramp) and is_const(first.stride, 1):
@@ -378,14 +379,6 @@ class _Moved(Substitution):
         """Simplify an address."""
         value = self.expr(node.value)
         return Store(node.buffer, node.index, self.simplifier.expr(value))
-
-
-def _both(a: Expr, b: Expr) -> Expr:
-    return binary("and", a, b)
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk_expr(expr))
 
 
 def _is_power_of_two(divisor: Expr) -> bool:

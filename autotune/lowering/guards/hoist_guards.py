@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Const, Expr, Load
+from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, if_then_else, logical_not
 from autotune.ir.stmt import (
     Allocate,
@@ -24,17 +24,12 @@ from autotune.ir.stmt import (
     split_guards,
     under_guards,
 )
-from autotune.ir.visitor import StmtRewriter, all_written, walk_expr
+from autotune.ir.visitor import StmtRewriter, all_written, loads_in, mentions
 
 
 def hoist_guards(function: PrimFunc) -> PrimFunc:
     """Return the function with every guard as far out as its variables allow."""
     return function.with_body(_Hoist().stmt(function.body))
-
-
-def _movable(guard: Expr) -> bool:
-    """Whether a condition reads no memory, so that its value is the same anywhere in scope."""
-    return not any(isinstance(node, Load) for node in walk_expr(guard))
 
 
 def _fixed(guards: list[Expr], loop: For) -> list[Expr]:
@@ -49,10 +44,9 @@ def _fixed(guards: list[Expr], loop: For) -> list[Expr]:
     written = all_written(loop.body)
     fixed: list[Expr] = []
     for place, guard in enumerate(guards):
-        nodes = list(walk_expr(guard))
-        if any(node is loop.var for node in nodes):
+        if mentions(guard, loop.var):
             continue
-        read = [node.buffer for node in nodes if isinstance(node, Load)]
+        read = [load.buffer for load in loads_in(guard)]
         if not read or (runs and len(fixed) == place and written.isdisjoint(read)):
             fixed.append(guard)
     return fixed
@@ -75,10 +69,11 @@ class _Hoist(StmtRewriter):
         rewritten = [self.stmt(stmt) for stmt in node.stmts]
         parts = [split_guards(stmt) for stmt in rewritten]
         first = parts[0][0] if parts else []
+        # Those that read memory may have another value elsewhere.
         common = [
             g
             for g in first
-            if _movable(g) and all(any(g is h for h in guards) for guards, _ in parts[1:])
+            if not loads_in(g) and all(any(g is h for h in guards) for guards, _ in parts[1:])
         ]
         if not common:
             unchanged = all(a is b for a, b in zip(rewritten, node.stmts, strict=True))
@@ -117,12 +112,12 @@ def sink_conditions(stmt: If) -> Stmt | None:
     Raises LoweringError if the condition reads what the guarded statements write.
     """
     written = all_written(stmt)
-    for node in walk_expr(stmt.condition):
-        if isinstance(node, Load) and node.buffer in written:
+    for load in loads_in(stmt.condition):
+        if load.buffer in written:
             raise LoweringError(
                 f"the condition `{stmt.condition}` differs between threads and depends on values "
                 f"that the guarded statements change, and these contain a barrier; compute the "
-                f"values of {node.buffer.name!r} before, in a stage of their own"
+                f"values of {load.buffer.name!r} before, in a stage of their own"
             )
     if stmt.orelse is not None:
         otherwise = If(logical_not(stmt.condition), stmt.orelse)

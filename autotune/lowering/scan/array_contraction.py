@@ -31,9 +31,10 @@ from autotune.ir.stmt import (
     Store,
     allocated,
     seq,
+    split_allocations,
     split_guards,
 )
-from autotune.ir.visitor import AccessRewriter, accessed, transform, walk
+from autotune.ir.visitor import AccessRewriter, all_accessed, transform
 from autotune.lowering.dependence.accesses import Access, accesses, linear_in, varies
 
 #: Index of each access, and how many iterations later its element is the one of an iteration.
@@ -66,13 +67,9 @@ def contract_arrays(function: PrimFunc) -> PrimFunc:
 
 def _contracted(node: Allocate) -> Stmt | None:
     """Return an allocation with a smaller array; None where that may not be."""
-    inner: Stmt = node.body
-    others = []
-    while isinstance(inner, Allocate):
-        others.append(inner.buffer)
-        inner = inner.body
+    others, inner = split_allocations(node.body)
     stmts = list(inner.stmts) if isinstance(inner, Seq) else [inner]
-    using = [n for n, stmt in enumerate(stmts) if _uses(stmt, node.buffer)]
+    using = [n for n, stmt in enumerate(stmts) if node.buffer in all_accessed(stmt)]
     loop = stmts[using[-1]] if using else None
     if not isinstance(loop, For) or loop.kind is not LoopKind.SERIAL:
         return None
@@ -133,7 +130,3 @@ def _is_first(access: Access, length: int) -> bool:
     rest, _ = linear_in(None, access, known)
     low, high = known.bounds(to_expr(rest, access.index.dtype))
     return access.writes and 0 <= low <= high < length
-
-
-def _uses(stmt: Stmt, buffer: Buffer) -> bool:
-    return any(buffer in accessed(inner) for inner in walk(stmt))

@@ -20,7 +20,7 @@ from autotune.ir.expr import (
 )
 from autotune.ir.ops import fold
 from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, Stmt, Store, WarpReduce
-from autotune.ir.visitor import Rewriter, walk_expr
+from autotune.ir.visitor import Rewriter, loads_in
 from autotune.lowering.vector.lane_guards import uniform_condition
 
 
@@ -79,7 +79,7 @@ class _Lanes(Rewriter):
                 raise VectorizeError(f"all iterations write one element of {node.buffer.name}")
             if self.masked:
                 raise VectorizeError(f"some iterations write one element of {node.buffer.name}")
-            if any(isinstance(e, Load) and e.buffer is node.buffer for e in walk_expr(value)):
+            if any(load.buffer is node.buffer for load in loads_in(value)):
                 raise VectorizeError(
                     f"an element of {node.buffer.name} is combined over iterations"
                 )

@@ -133,10 +133,6 @@ def _const(x: Any, value: float) -> Any:
     return te.const(value, x.dtype)
 
 
-def _tan(x: Any) -> Any:
-    return te.sin(x) / te.cos(x)
-
-
 def _sinh(x: Any) -> Any:
     """2 t / (1 - t^2) with t = tanh(x / 2) near 0, where exponentials would cancel."""
     t, e = te.tanh(x * 0.5), te.exp(te.abs(x) * 0.5)
@@ -178,6 +174,7 @@ def _crossentropy(x: Any, wanted: Any) -> Any:
 
 
 _COMPOSED: Final[dict[str, Callable[..., Any]]] = {
-    "tan": _tan, "sinh": _sinh, "cosh": _cosh, "atan": _atan, "asin": _asin, "acos": _acos,
+    "tan": lambda x: te.sin(x) / te.cos(x),
+    "sinh": _sinh, "cosh": _cosh, "atan": _atan, "asin": _asin, "acos": _acos,
     "builtin_binary_crossentropy": _crossentropy,
 }  # fmt: skip
