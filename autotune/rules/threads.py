@@ -53,7 +53,7 @@ COUNTS: Final = (1, 2, 8, 64)
 #: one core. They are typical values of processors, right within a factor of two.
 _OPERATION: Final = 1.5e-10
 _FUNCTION: Final = 20 * _OPERATION
-_BYTE: Final = 5e-11
+BYTE: Final = 5e-11
 
 #: Bytes that a cache of a core keeps from call to call, and how much faster it is than memory.
 _CACHE_BYTES: Final = 1 << 19
@@ -92,7 +92,7 @@ def operation_seconds(target: Target, stages: Iterable[te.Tensor]) -> float:
 def memory_seconds(arrays: Iterable[te.Tensor]) -> float:
     """Return about how long one thread needs to read or write some arrays."""
     size = sum(map(bytes_of, arrays))
-    return _BYTE * size / (_NEARER if size <= _CACHE_BYTES else 1)
+    return BYTE * size / (_NEARER if size <= _CACHE_BYTES else 1)
 
 
 def bytes_of(tensor: te.Tensor) -> int:

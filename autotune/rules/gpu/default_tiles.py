@@ -8,7 +8,7 @@ from functools import cache
 from itertools import product
 from typing import Any, Final
 
-from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP
+from autotune.rules.gpu.thread_loops import ENOUGH_BLOCKS, MULTIPROCESSORS, WARP
 
 #: Multiplications and additions of a multiprocessor, and bytes that it gets from the L2 cache, in a
 #: clock.
@@ -22,8 +22,7 @@ _LATENCY: Final = 25
 _KERNEL: Final = 3000
 #: Elements of 4 bytes in all banks of shared memory.
 _BANKS: Final = 32
-#: Blocks that occupy nearly all multiprocessors, and the relative time of tiles that are as good.
-_ALL: Final = 0.95 * MULTIPROCESSORS
+#: Relative time of tiles that are as good.
 _AS_GOOD: Final = 1.1
 #: Threads of a block by default.
 _THREADS: Final = (64, 256)
@@ -71,7 +70,7 @@ def default_tile(sizes: tuple[int, int, int, int]) -> BlockTile:
     best = min(clocks, key=clocks.__getitem__)
     good = [
         tile for tile in clocks
-        if clocks[tile] <= _AS_GOOD * clocks[best] and blocks_of(tile, sizes) >= _ALL
+        if clocks[tile] <= _AS_GOOD * clocks[best] and blocks_of(tile, sizes) >= ENOUGH_BLOCKS
     ]  # fmt: skip
     return min(good, key=clocks.__getitem__, default=best)
 

@@ -35,7 +35,7 @@ from autotune.rules.gpu.matrix_products import (
     tiled,
 )
 from autotune.rules.gpu.product_loops import Tiles, schedule_product
-from autotune.rules.gpu.thread_loops import BANKS, MULTIPROCESSORS, bind, lane_counts
+from autotune.rules.gpu.thread_loops import BANKS, ENOUGH_BLOCKS, bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.reductions.split_reductions import joined, partial_results
 from autotune.rules.scans.cells import Cell, cell_of, is_contraction
@@ -102,7 +102,7 @@ class BlockScan:
         """Define the columns and the threads of a block."""
         others, length = self.blocks
         usual = next(
-            (n for n in self.sizes if others * -(-length // n) >= 0.95 * MULTIPROCESSORS),
+            (n for n in self.sizes if others * -(-length // n) >= ENOUGH_BLOCKS),
             min((n for n in self.sizes if n >= _LEAST_ROWS), default=self.sizes[0]),
         )
         self.rows = operator.index(cfg.define_knob("scan_rows", self.sizes, usual))

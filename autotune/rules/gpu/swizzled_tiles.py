@@ -23,13 +23,11 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Expr, Read
 from autotune.ir.visitor import ReadRewriter, free_vars
 from autotune.rules.gpu.fusion_plan import long_axes
-from autotune.rules.gpu.thread_loops import BANKS, MULTIPROCESSORS, bind
+from autotune.rules.gpu.thread_loops import BANKS, ENOUGH_BLOCKS, bind
 from autotune.rules.stage_graph import extent, reads_in, written_out
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp
 
-#: Blocks that occupy nearly all multiprocessors.
-_ALL: Final = 0.95 * MULTIPROCESSORS
 #: Banks of shared memory.
 _BANKS: Final = 32
 #: Threads of a block.
@@ -57,7 +55,7 @@ class Transposed:
         down, along = lengths[self.down], lengths[-1]
         others = math.prod(lengths) // (down * along) * -(-along // self.side)
         blocks = {n: others * -(-down // (self.side * n)) for n in (4, 2, 1)}
-        return next((n for n in blocks if blocks[n] >= _ALL), 1)
+        return next((n for n in blocks if blocks[n] >= ENOUGH_BLOCKS), 1)
 
 
 def transposed_reads(tail: te.Tensor, vector_bytes: int) -> Transposed | None:

@@ -17,6 +17,9 @@ WARP = 32
 #: Multiprocessors of a GPU, for defaults: those of the largest one of sm_90.
 MULTIPROCESSORS = 132
 
+#: Blocks that occupy nearly all of them.
+ENOUGH_BLOCKS = 0.95 * MULTIPROCESSORS
+
 #: Bytes of all banks of shared memory.
 BANKS = 128
 

@@ -27,7 +27,7 @@ from autotune.rules.scans.cells import outside_of
 from autotune.rules.scans.recurrences import Blocks, Recurrence, recurrence_of
 from autotune.rules.scans.row_recurrences import RowSums, row_sums
 from autotune.rules.stage_graph import extent
-from autotune.rules.threads import share
+from autotune.rules.threads import BYTE, share
 from autotune.schedule.schedule import Schedule
 from autotune.system.available_cpus import thread_count
 from autotune.te.scan import ScanOp
@@ -41,9 +41,6 @@ _SHARED: Final = 1 << 20
 
 #: Least number of tasks of a default configuration, or of each thread if they are rows.
 _TASKS: Final = 4
-
-#: Seconds that a thread needs for a byte from memory; right within a factor of two.
-_BYTE: Final = 5e-11
 
 #: Number of steps from which on several are unrolled by default.
 _LONG: Final = 64
@@ -215,7 +212,7 @@ class SeriesLoops:
         self.size = dtypes.itemsize(found.dtype)
         self.vector = max(1, cfg.target.vector_bytes // self.size)
         self.bytes = found.steps * math.prod(found.columns) * self.size
-        self.seconds = 2 * _BYTE * self.bytes
+        self.seconds = 2 * BYTE * self.bytes
         self.apply: Callable[[Schedule], None]
         self.result: te.Tensor = self._rows() if series.is_along_rows else self._columns()
         known = producers_first([series.result.op])
