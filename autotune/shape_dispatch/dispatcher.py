@@ -14,7 +14,7 @@ from autotune.build_records import RecordsGiven, record_source
 from autotune.errors import NoRecordError, UsageError
 from autotune.operators.template_lookup import find_template, names_tile
 from autotune.reuse.policy import ReusePolicy
-from autotune.runtime.cpu.kernel_choice import Rule, pick
+from autotune.runtime.cpu.dispatch_rule import Rule, pick
 from autotune.shape_dispatch.candidates import (
     Candidate,
     TaskOf,
@@ -26,7 +26,7 @@ from autotune.shape_dispatch.candidates import (
 from autotune.shape_dispatch.comparison import BenchProcess
 from autotune.shape_dispatch.dispatched_function import Dispatch, ShapeLoss
 from autotune.shape_dispatch.kernel_losses import SURVEY_S, KernelLosses, Progress
-from autotune.shape_dispatch.kernel_rule import learn, left_out_losses, shapes_between
+from autotune.shape_dispatch.rule_learning import learn, left_out_losses, shapes_between
 from autotune.shape_dispatch.selection import ROUNDING, FloatMatrix
 from autotune.target import Target
 from autotune.task.task import Task

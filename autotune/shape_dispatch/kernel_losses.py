@@ -91,9 +91,15 @@ class KernelLosses:
         return [variant for _, variant in fastest.values()]
 
     def measure(
-        self, shapes: Sequence[TunedShape], kernels: Sequence[Candidate], seconds: float
+        self,
+        shapes: Sequence[TunedShape],
+        kernels: Sequence[Candidate],
+        seconds: float,
+        number: int = 0,
     ) -> tuple[FloatMatrix, list[float]]:
         """Return what each shape loses by each kernel, and the times of their best kernels.
+
+        `number`: of the pass: in each one arrays lie elsewhere, and the order is another one.
 
         A loss is inf where a kernel cannot be used; one that fails for a shape that it should work
         for cannot be used at all.
@@ -103,7 +109,8 @@ class KernelLosses:
         for row, shape in enumerate(shapes):
             self._progress(f"shape {row + 1} of {len(shapes)}: {counted(len(kernels), 'kernel')}")
             own = [n for n, kernel in enumerate(kernels) if self._is_for(kernel, shape)]
-            timed = self._compared(shape, [kernels[n] for n in own], seconds, row)
+            seed = number * len(shapes) + row
+            timed = self._compared(shape, [kernels[n] for n in own], seconds, seed)
             for problem in timed.problems.values():
                 self._tell(f"{_text(shape)}: a kernel is left out: {problem}")
             best.append(timed.best_s)
@@ -118,7 +125,7 @@ class KernelLosses:
         self, shapes: Sequence[TunedShape], kernels: Sequence[Candidate], seconds: float
     ) -> tuple[FloatMatrix, list[float]]:
         """Return medians of what `measure` returns in some passes over all shapes."""
-        passes = [self.measure(shapes, kernels, seconds) for _ in range(PASSES)]
+        passes = [self.measure(shapes, kernels, seconds, number) for number in range(PASSES)]
         losses = np.array([found for found, _ in passes])
         failed = np.isinf(losses).any(axis=0)
         best = np.median([times for _, times in passes], axis=0)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.runtime.cpu.kernel_choice import Pick, SizeTest, kernels_of, pick
-from autotune.shape_dispatch.kernel_rule import learn, left_out_losses, shapes_between
+from autotune.runtime.cpu.dispatch_rule import Pick, SizeTest, kernels_of, pick
+from autotune.shape_dispatch.rule_learning import learn, left_out_losses, shapes_between
 
 SIZE = st.sampled_from([1, 2, 7, 64, 65, 1000, 4096])
 
