@@ -17,8 +17,8 @@ from autotune.errors import SaveError, UsageError
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.gpu.thread_limit_errors import thread_limit_rules
+from autotune.lowering.lift_constants import PreparedFunction, lift_constants
 from autotune.lowering.nest.lower_schedule import lower_schedule
-from autotune.lowering.split_constants import PreparedFunction, split_constants
 from autotune.lowering.target_limits import target_rules
 from autotune.reuse import Choice, Grade
 from autotune.reuse.policy import ReusePolicy
@@ -314,9 +314,9 @@ def build(
         given = constant_copies("build", Signature.of(whole).parameters, constants)
 
         def strided() -> PreparedFunction:
-            return split_constants(analysed(strided=True), tuple(given)).final_form(target)
+            return lift_constants(analysed(strided=True), tuple(given)).final_form(target)
 
-        function = split_constants(whole, tuple(given)).final_form(target)
+        function = lift_constants(whole, tuple(given)).final_form(target)
         any_strides = strided if whole.sizes else None
         return BuiltFunction(function, target, strided=any_strides, constants=list(given.values()))
     if not isinstance(what, str) and not callable(what):

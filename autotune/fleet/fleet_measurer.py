@@ -8,9 +8,9 @@ from dataclasses import replace
 from autotune.errors import AutotuneError
 from autotune.fleet.builds.builds import Build
 from autotune.fleet.fleet import Fleet
-from autotune.fleet.fleet_candidates import FleetCandidates, failure_of
 from autotune.fleet.fleet_device import FleetDevice
 from autotune.fleet.fleet_runner import FAILED
+from autotune.fleet.fleet_scheduler import FleetScheduler, failure_of
 from autotune.fleet.kinds import Wanted
 from autotune.fleet.pending_calls import BROKEN
 from autotune.measure.comparison_rounds import LONGER
@@ -26,10 +26,10 @@ ONE, ALL = COMPARE_ON = ("one", "all")  # Devices that finalists may be timed on
 TRIES = 3  # Devices on which the peak of a device is tried.
 
 
-class FleetMeasurer(FleetCandidates):
+class FleetMeasurer(FleetScheduler):
     """Measures on the devices of a fleet; is a `SupportsParallelRuns` and `SupportsComparison`.
 
-    fleet, task, policy, timeout_s, seed, devices: as `FleetCandidates` has them.
+    fleet, task, policy, timeout_s, seed, devices: as `FleetScheduler` has them.
     compares_on: where finalists are timed: on "one" device, or on "all", each with all finalists.
 
     UsageError if the fleet has no such device, or cannot be used.

@@ -19,7 +19,7 @@ from autotune.lowering.guards.hoist_guards import hoist_guards
 from autotune.lowering.guards.last_tile import split_last_tiles
 from autotune.lowering.guards.last_vectors import split_last_vectors
 from autotune.lowering.guards.loop_partition import partition, shorten
-from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
+from autotune.lowering.guards.redundant_clamps import drop_redundant_clamps
 from autotune.lowering.loop_fusion import fuse_loops
 from autotune.lowering.mark_unrolled import mark_unrolled
 from autotune.lowering.nest.digit_indices import without_digits
@@ -140,7 +140,7 @@ def _passes(function: PrimFunc) -> Iterator[PrimFunc]:
         tails = split_last_tiles, split_last_vectors
         for step in (hoist_guards, *tails, partition, hoist_guards, shorten):
             yield (result := step(result))
-    yield (result := drop_redundant_bounds(result))
+    yield (result := drop_redundant_clamps(result))
     yield (result := vectorize(replace_with_scalars(result)))
     if result.info.line_offsets:
         yield hoist_guards(result)

@@ -12,7 +12,7 @@ from functools import partial
 from autotune.errors import UsageError
 from autotune.ir.stmt import PrimFunc, Raw
 from autotune.ir.visitor import language_of
-from autotune.lowering.split_constants import PreparedFunction
+from autotune.lowering.lift_constants import PreparedFunction
 from autotune.measure.candidate import (
     Built,
     CandidateError,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from autotune.ir.stmt import PrimFunc
-    from autotune.lowering.split_constants import PreparedFunction
+    from autotune.lowering.lift_constants import PreparedFunction
     from autotune.runtime.signature import Signature
     from autotune.target import Target
 

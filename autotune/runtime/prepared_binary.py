@@ -1,6 +1,6 @@
 """Machine code of a function that prepares its constant inputs once, and is called without them.
 
-See `autotune.lowering.split_constants`.
+See `autotune.lowering.lift_constants`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from autotune.runtime.signature import ArrayParameter, Signature
 
 if TYPE_CHECKING:
     from autotune.ir.stmt import PrimFunc
-    from autotune.lowering.split_constants import PreparedFunction
+    from autotune.lowering.lift_constants import PreparedFunction
 
 
 @dataclass(frozen=True)

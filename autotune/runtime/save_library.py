@@ -24,7 +24,7 @@ from autotune.errors import CodegenError, SaveError
 from autotune.runtime.argument_checks import Array
 from autotune.runtime.cpu.aligned_arrays import ALIGNMENT
 from autotune.runtime.cpu.c_header import HEADER_SIGN, c_name, header
-from autotune.runtime.cpu.kernel_choice import bound_entry
+from autotune.runtime.cpu.dispatch_rule import bound_entry
 from autotune.runtime.cpu.llvm_compiler import (
     ChoiceFunction,
     CompiledFunction,

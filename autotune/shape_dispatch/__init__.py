@@ -4,5 +4,5 @@ In: records of many shapes. Out: the kernels to keep, what each shape loses by t
 that calls the right one. Read `dispatcher.py` first. `candidates.py` makes kernels for all sizes of
 the configurations that were best; `comparison.py` times them in another process;
 `kernel_losses.py` says what is timed and what is left out; `selection.py` chooses the smallest set;
-`kernel_rule.py` makes the rule, which `autotune.runtime` compiles (`kernel_choice`).
+`rule_learning.py` makes the rule, which `autotune.runtime` compiles (`dispatch_rule`).
 """

@@ -24,18 +24,6 @@ TaskOf = Callable[[Mapping[str, Any]], Task]
 
 
 @dataclass(frozen=True)
-class TunedShape:
-    """A shape, with what records know of it.
-
-    `args`: all arguments of the template.
-    `config`: values of the knobs that were best; None for a shape without records.
-    """
-
-    args: Mapping[str, Any]
-    config: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True)
 class Candidate:
     """A kernel for all sizes, before it is compiled.
 
@@ -60,6 +48,20 @@ class Candidate:
     def variants(self) -> list[Candidate]:
         """Return the candidate, and its default, which may suit all sizes better."""
         return [self, replace(self, config={})]
+
+
+@dataclass(frozen=True)
+class TunedShape:
+    """A shape, with what records know of it.
+
+    `args`: all arguments of the template.
+    `config`: values of the knobs that were best; None for a shape without records.
+    `rival`: of a shape without records, a fast kernel, with which others are compared.
+    """
+
+    args: Mapping[str, Any]
+    config: Mapping[str, Any] | None
+    rival: Candidate | None = None
 
 
 def tuned_shapes(

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from autotune.errors import AutotuneError, error_text
-from autotune.lowering.split_constants import PreparedFunction
+from autotune.lowering.lift_constants import PreparedFunction
 from autotune.measure.build_bench import BuildBench
 from autotune.measure.candidate import CandidateError
 from autotune.measure.checks.program_reference import UnscheduledPrograms

@@ -8,7 +8,7 @@ from functools import cached_property
 from os import PathLike
 from typing import Any
 
-from autotune.runtime.cpu.kernel_choice import Rule, pick
+from autotune.runtime.cpu.dispatch_rule import Rule, pick
 from autotune.runtime.cpu.llvm_compiler import ChoiceFunction, compile_function
 from autotune.runtime.signature import Signature
 from autotune.shape_dispatch.candidates import Candidate

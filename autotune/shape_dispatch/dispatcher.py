@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,9 +13,8 @@ from autotune.build_records import RecordsGiven, record_source
 from autotune.errors import NoRecordError, UsageError
 from autotune.operators.template_lookup import find_template, names_tile
 from autotune.reuse.policy import ReusePolicy
-from autotune.runtime.cpu.kernel_choice import Rule, pick
+from autotune.runtime.cpu.dispatch_rule import Rule, pick
 from autotune.shape_dispatch.candidates import (
-    Candidate,
     TaskOf,
     TunedShape,
     is_of_open_sizes,
@@ -25,9 +23,9 @@ from autotune.shape_dispatch.candidates import (
 )
 from autotune.shape_dispatch.comparison import BenchProcess
 from autotune.shape_dispatch.dispatched_function import Dispatch, ShapeLoss
-from autotune.shape_dispatch.kernel_losses import SURVEY_S, KernelLosses, Progress
-from autotune.shape_dispatch.kernel_rule import learn, left_out_losses, shapes_between
-from autotune.shape_dispatch.selection import ROUNDING, FloatMatrix
+from autotune.shape_dispatch.kernel_losses import Kept, KernelLosses, Progress
+from autotune.shape_dispatch.rule_learning import learn, left_out_losses, shapes_between
+from autotune.shape_dispatch.selection import ROUNDING
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template
@@ -131,21 +129,18 @@ def dispatch_template(
     task_of = partial(Task, template, target=target, template_ref=reference, guarded=guarded)
     shapes = _shapes(template, task_of, given, source, policy, notify)
     names = open_sizes_of(template, shapes)
+    sizes = [{n: shape.args[n] for n in names} for shape in shapes]
+    between = shapes_between(sizes)
+    more = [TunedShape({**shapes[0].args, **own}, None) for own, _ in between]
     with BenchProcess(reference, str(target)) as bench:
         times = KernelLosses(bench, names, notify, progress)
         every = times.distinct_kernels(shapes)
-        while True:
-            kernels, losses, best, least = times.keep(shapes, every, within, most)
-            known = _Known(names, shapes, losses, best, kernels)
-            between = known.between if len(kernels) > 1 else []
-            middle = [TunedShape({**shapes[0].args, **sizes}, None) for sizes, _ in between]
-            more, _ = times.measure_well(middle, kernels, SURVEY_S)
-            if all(map(times.works, kernels)):
-                break
-            every = [kernel for kernel in every if times.works(kernel)]
-    rule, rows = known.learnt(within, between, more)
-    shortfall = _shortfall(rows, least, within)
-    return Dispatch(task_of(shapes[0].args), names, kernels, rule, rows, name, shortfall)
+        kept = times.keep(shapes, more if len(every) > 1 else [], every, within, most)
+    if len(kept.kernels) < 2:
+        between = []
+    rule, rows = _learnt(sizes, between, kept, names, within)
+    shortfall = _shortfall(rows, kept.least, within)
+    return Dispatch(task_of(shapes[0].args), names, kept.kernels, rule, rows, name, shortfall)
 
 
 def _shapes(
@@ -172,53 +167,32 @@ def _shapes(
     return found
 
 
-@dataclass(frozen=True)
-class _Known:
-    """Measurements of the shapes with records, from which the rule is learned.
+def _learnt(
+    sizes: Sequence[Mapping[str, int]],
+    between: Sequence[tuple[Mapping[str, int], tuple[int, int]]],
+    kept: Kept,
+    names: Sequence[str],
+    within: float,
+) -> tuple[Rule, list[ShapeLoss]]:
+    """Return the rule, and what each shape loses by it.
 
-    `losses`, `best`: the loss of each shape with each kernel, and the time of its best kernel.
+    `sizes`: the open sizes of each shape with records.
+    `between`: those of other shapes, and which two each is in the middle of.
     """
-
-    names: Sequence[str]
-    shapes: Sequence[TunedShape]
-    losses: FloatMatrix
-    best: Sequence[float]
-    kernels: Sequence[Candidate]
-
-    @property
-    def sizes(self) -> list[dict[str, int]]:
-        """The open sizes of each shape."""
-        return [{n: shape.args[n] for n in self.names} for shape in self.shapes]
-
-    @property
-    def between(self) -> list[tuple[Mapping[str, int], tuple[int, int]]]:
-        """Shapes in the middle of these, which the rule is learnt from, too."""
-        return shapes_between(self.sizes)
-
-    def learnt(
-        self,
-        within: float,
-        between: Sequence[tuple[Mapping[str, int], tuple[int, int]]],
-        more: FloatMatrix,
-    ) -> tuple[Rule, list[ShapeLoss]]:
-        """Return the rule, and what each shape loses by it.
-
-        `more`: what the shapes of `between` lose by each kernel.
-        """
-        fixed = [{n: 1 for n in self.names if n not in k.open_sizes} for k in self.kernels]
-        least = np.maximum(within, self.losses.min(axis=1)).tolist()
-        limits = [*least, *[np.inf] * len(between)]
-        sizes = [*self.sizes, *(own for own, _ in between)]
-        losses = np.concatenate([self.losses, more])
-        rule = learn(sizes, losses, limits, fixed)
-        parents = [*[()] * len(self.shapes), *(pair for _, pair in between)]
-        left_out = left_out_losses(sizes, losses, limits, fixed, parents)
-        rows = []
-        for number, own in enumerate(self.sizes):
-            kernel = pick(rule, own)
-            loss = float(self.losses[number, kernel])
-            rows.append(ShapeLoss(own, self.best[number], kernel, loss, left_out[number]))
-        return rule, rows
+    fixed = [{n: 1 for n in names if n not in k.open_sizes} for k in kept.kernels]
+    losses = kept.losses[: len(sizes) + len(between)]
+    least = np.maximum(within, losses[: len(sizes)].min(axis=1)).tolist()
+    limits = [*least, *[np.inf] * len(between)]
+    every = [*sizes, *(own for own, _ in between)]
+    rule = learn(every, losses, limits, fixed)
+    parents = [*[()] * len(sizes), *(pair for _, pair in between)]
+    left_out = left_out_losses(every, losses, limits, fixed, parents)
+    rows = []
+    for number, own in enumerate(sizes):
+        kernel = pick(rule, own)
+        loss = float(losses[number, kernel])
+        rows.append(ShapeLoss(own, kept.best_s[number], kernel, loss, left_out[number]))
+    return rule, rows
 
 
 def _shortfall(rows: Sequence[ShapeLoss], least: Sequence[float], within: float) -> str:

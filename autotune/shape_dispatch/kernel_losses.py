@@ -7,6 +7,7 @@ kernel over the time with the best kernel for the shape, minus 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,22 @@ SURVEY_S, FINAL_S = 0.02, 0.05
 PASSES = 3
 
 Progress = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The kernels that are kept.
+
+    `losses`: what each shape loses by each of them, also those without records, which are last;
+        shape (shapes, kernels).
+    `best_s`: seconds of the best kernel of each shape with records.
+    `least`: the least that each of these loses by any kernel, kept or not.
+    """
+
+    kernels: Sequence[Candidate]
+    losses: FloatMatrix
+    best_s: Sequence[float]
+    least: Sequence[float]
 
 
 class KernelLosses:
@@ -91,9 +108,15 @@ class KernelLosses:
         return [variant for _, variant in fastest.values()]
 
     def measure(
-        self, shapes: Sequence[TunedShape], kernels: Sequence[Candidate], seconds: float
+        self,
+        shapes: Sequence[TunedShape],
+        kernels: Sequence[Candidate],
+        seconds: float,
+        number: int = 0,
     ) -> tuple[FloatMatrix, list[float]]:
         """Return what each shape loses by each kernel, and the times of their best kernels.
+
+        `number`: of the pass: in each one arrays lie elsewhere, and the order is another one.
 
         A loss is inf where a kernel cannot be used; one that fails for a shape that it should work
         for cannot be used at all.
@@ -103,11 +126,13 @@ class KernelLosses:
         for row, shape in enumerate(shapes):
             self._progress(f"shape {row + 1} of {len(shapes)}: {counted(len(kernels), 'kernel')}")
             own = [n for n, kernel in enumerate(kernels) if self._is_for(kernel, shape)]
-            timed = self._compared(shape, [kernels[n] for n in own], seconds, row)
+            seed = number * len(shapes) + row
+            rival = () if shape.rival is None else (shape.rival,)
+            timed = self._compared(shape, [*(kernels[n] for n in own), *rival], seconds, seed)
             for problem in timed.problems.values():
                 self._tell(f"{_text(shape)}: a kernel is left out: {problem}")
             best.append(timed.best_s)
-            costs = np.array(timed.costs_s)
+            costs = np.array(timed.costs_s[: len(own)])
             failed.update(n for n, cost in zip(own, costs, strict=True) if not np.isfinite(cost))
             losses[row, own] = np.maximum(costs / timed.best_s - 1, 0)
         losses[:, sorted(failed)] = np.inf
@@ -118,7 +143,7 @@ class KernelLosses:
         self, shapes: Sequence[TunedShape], kernels: Sequence[Candidate], seconds: float
     ) -> tuple[FloatMatrix, list[float]]:
         """Return medians of what `measure` returns in some passes over all shapes."""
-        passes = [self.measure(shapes, kernels, seconds) for _ in range(PASSES)]
+        passes = [self.measure(shapes, kernels, seconds, number) for number in range(PASSES)]
         losses = np.array([found for found, _ in passes])
         failed = np.isinf(losses).any(axis=0)
         best = np.median([times for _, times in passes], axis=0)
@@ -127,31 +152,38 @@ class KernelLosses:
     def keep(
         self,
         shapes: Sequence[TunedShape],
+        between: Sequence[TunedShape],
         kernels: Sequence[Candidate],
         within: float,
         most: int | None,
-    ) -> tuple[list[Candidate], FloatMatrix, list[float], list[float]]:
+    ) -> Kept:
         """Return the fewest kernels that keep each shape within a share of its best.
 
-        Also what each shape loses by them, the times of the best kernels, and the least that each
-        shape loses by any kernel, (shapes,).
+        `between`: shapes without records: they may lose anything, but little in the mean.
 
         UsageError if no kernel works for all sizes, or too few are allowed.
         """
-        survey, best = self.measure(shapes, kernels, SURVEY_S)
+        survey, best = self.measure([*shapes, *between], kernels, SURVEY_S)
+        rivals = [kernels[n] for n in survey[len(shapes) :].argmin(axis=1)]
+        between = [replace(s, rival=fast) for s, fast in zip(between, rivals, strict=True)]
+        best = best[: len(shapes)]
 
         def measured(columns: Sequence[int]) -> FloatMatrix:
             self._progress(f"{counted(len(columns), 'kernel')} timed again, for longer")
-            losses, best[:] = self.measure_well(shapes, [kernels[n] for n in columns], FINAL_S)
-            return losses
+            own = [kernels[n] for n in columns]
+            losses, best[:] = self.measure_well(shapes, own, FINAL_S)
+            others, _ = self.measure_well(between, own, SURVEY_S)
+            failed = np.isinf(losses).any(axis=0)
+            return np.where(failed, np.inf, np.concatenate([losses, others]))
 
+        limits = [within] * len(shapes) + [np.inf] * len(between)
         everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]
         try:
-            kept, losses = select_measured(survey, measured, within, most, everywhere)
+            kept, losses = select_measured(survey, measured, limits, most, everywhere)
         except ValueError as error:
             raise UsageError(f"dispatch: {error}; the warnings above say why") from error
-        chosen = list(kept)
-        return [kernels[n] for n in kept], losses[:, chosen], best, losses.min(axis=1).tolist()
+        least = losses[: len(shapes)].min(axis=1).tolist()
+        return Kept([kernels[n] for n in kept], losses[:, list(kept)], best, least)
 
     def _is_for(self, kernel: Candidate, shape: TunedShape) -> bool:
         """Whether the sizes that are fixed in a kernel are those of a shape."""

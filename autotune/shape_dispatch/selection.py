@@ -34,7 +34,10 @@ class Selection:
 
 
 def select(
-    losses: FloatMatrix, within: float, most: int | None = None, everywhere: Collection[int] = ()
+    losses: FloatMatrix,
+    within: float | Sequence[float],
+    most: int | None = None,
+    everywhere: Collection[int] = (),
 ) -> Selection:
     """Return a smallest set of kernels such that each shape has a kernel with a small loss.
 
@@ -48,8 +51,8 @@ def select(
     losses : ndarray of float64, shape (n, kernels)
         What each shape loses by each kernel: 0.1 where it takes 1.1 times as long as the best for
         the shape; inf where the kernel cannot be used.
-    within : float
-        Largest loss, >= 0.
+    within : float or sequence of float
+        Largest loss, >= 0, of all shapes or of each; inf for a shape that may lose anything.
     most : int, optional
         Largest number of kernels, >= 1.
     everywhere : collection of int
@@ -70,7 +73,7 @@ def select(
         assert most is not None
         found = _least_mean(losses, most, needed)
         limits = np.maximum(limits, losses[:, found].min(axis=1))
-    if not np.isfinite(limits).all():
+    if not np.isfinite(losses[:, found].min(axis=1)).all():
         raise ValueError(f"no {most} kernels serve all shapes")
     return Selection(found, tuple(map(float, limits)))
 
@@ -78,7 +81,7 @@ def select(
 def select_measured(
     survey: FloatMatrix,
     measure: Callable[[Sequence[int]], FloatMatrix],
-    within: float,
+    within: float | Sequence[float],
     most: int | None,
     everywhere: Collection[int],
 ) -> tuple[tuple[int, ...], FloatMatrix]:
@@ -131,7 +134,10 @@ def select_measured(
 
 
 def _usable(
-    losses: FloatMatrix, within: float, most: int | None, everywhere: Collection[int]
+    losses: FloatMatrix,
+    within: float | Sequence[float],
+    most: int | None,
+    everywhere: Collection[int],
 ) -> tuple[int, ...]:
     """Return what `select` does, one of the kernels that work everywhere and can be used."""
     whole = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
@@ -144,7 +150,7 @@ def _smallest(
     losses: FloatMatrix, limits: npt.NDArray[np.float64], needed: set[int], most: int | None
 ) -> tuple[int, ...] | None:
     """Return the best of the smallest sets that keep all limits; None if they exceed `most`."""
-    allowed = losses <= (limits + ROUNDING)[:, None]
+    allowed = (losses <= (limits + ROUNDING)[:, None]) & np.isfinite(losses)
     covers = [sum(1 << row for row in np.flatnonzero(column).tolist()) for column in allowed.T]
     every = (1 << len(losses)) - 1
     if most is None or most > len(covers):

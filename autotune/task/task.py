@@ -23,7 +23,7 @@ from autotune.ir.expr import KnobVar
 from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import language_of
 from autotune.lowering.gpu.finalise_kernels import final_form
-from autotune.lowering.split_constants import PreparedFunction, split_constants
+from autotune.lowering.lift_constants import PreparedFunction, lift_constants
 from autotune.operators.template_lookup import find_template
 from autotune.operators.worker_source import file_text, worker_source
 from autotune.runtime.callable_function import CallableFunction
@@ -372,7 +372,7 @@ class Task:
         function = self.function_of(values)
         for position in self.constant if self.open_sizes else ():
             refuse_open_constant(function.params[position], self.workload)
-        return split_constants(function, self.constant).final_form(self.target)
+        return lift_constants(function, self.constant).final_form(self.target)
 
     def callable_of(self, values: Mapping[str, object]) -> CallableFunction | None:
         """Return what a Python callable is called by, for named knob values; None if it is none."""

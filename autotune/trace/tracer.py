@@ -19,8 +19,8 @@ from typing import Any
 from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, error_text
 from autotune.external.external_kernel import ExternalKernel
 from autotune.ir.stmt import PrimFunc
+from autotune.lowering.lift_constants import check_constants
 from autotune.lowering.nest.lower_schedule import lower_schedule
-from autotune.lowering.split_constants import check_constants
 from autotune.lowering.target_limits import target_rules
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target

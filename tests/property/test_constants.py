@@ -16,8 +16,8 @@ from test_schedules_differential import examples
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.finalise import analyse, finalise
+from autotune.lowering.lift_constants import lift_constants
 from autotune.lowering.nest.lower_schedule import lower_schedule
-from autotune.lowering.split_constants import split_constants
 
 
 def empty(function: PrimFunc) -> list[Any]:
@@ -39,7 +39,7 @@ def test_constants_prepared_once_change_no_result(data: st.DataObject) -> None:
     constants = [
         n for n in range(len(program.inputs)) if data.draw(st.sampled_from([True, True, False]))
     ]
-    split = split_constants(whole, constants)
+    split = lift_constants(whole, constants)
     event("prepared" if split.prepare else "kept" if split.kept else "unused")
     rng = np.random.default_rng(0)
     inputs = [random_array(rng, t.shape, t.dtype) for t in program.inputs]

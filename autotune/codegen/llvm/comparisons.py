@@ -8,8 +8,8 @@ from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import Evaluator, IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant, within
+from autotune.codegen.llvm.integer_vectors import IntegerVectors, constants
 from autotune.codegen.llvm.llvm_types import llvm_type, vector_of
-from autotune.codegen.llvm.vector_ops import VectorOps, constants
 from autotune.ir import dtypes
 from autotune.ir.algebra.intervals import decide_comparison
 from autotune.ir.expr import BinaryOp, Expr
@@ -27,7 +27,7 @@ class Comparisons:
     builder: FunctionBuilder
     linear: LinearArithmetic
     index: IndexArithmetic
-    vectors: VectorOps
+    vectors: IntegerVectors
     evaluator: Evaluator
 
     def compare(self, expr: BinaryOp) -> str:

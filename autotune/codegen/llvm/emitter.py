@@ -15,6 +15,7 @@ from autotune.codegen.llvm.conversions import Conversions
 from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
+from autotune.codegen.llvm.integer_vectors import IntegerVectors, LaneMasks
 from autotune.codegen.llvm.intrinsic_calls import IntrinsicCalls
 from autotune.codegen.llvm.llvm_expressions import ExpressionEmitter
 from autotune.codegen.llvm.llvm_statements import StatementEmitter
@@ -27,7 +28,6 @@ from autotune.codegen.llvm.memory.stack_frame import StackFrame
 from autotune.codegen.llvm.memory.transposed_loads import TransposedLoads
 from autotune.codegen.llvm.module_text import ModuleText
 from autotune.codegen.llvm.parallel_regions import OutlinedLoop, ParallelRegions
-from autotune.codegen.llvm.vector_ops import LaneMasks, VectorOps
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.intervals import Bounds
@@ -53,7 +53,7 @@ class Emitter:
         linear = LinearArithmetic(builder)
         index = IndexArithmetic(builder, linear, self)
         masks, versions, conversions = LaneMasks(builder), MemoryVersions(), Conversions(builder)
-        vectors = VectorOps(builder, linear, index, self)
+        vectors = IntegerVectors(builder, linear, index, self)
         addresses = Addresses(builder, linear, index, vectors, module.lines)
         prefetches, busiest = module.prefetches, module.busiest
         hints = CacheHints(builder, index, addresses, prefetches, busiest, module.streamed)

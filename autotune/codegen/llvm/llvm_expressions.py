@@ -10,11 +10,11 @@ from autotune.codegen.llvm.comparisons import Comparisons
 from autotune.codegen.llvm.conversions import Conversions
 from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
+from autotune.codegen.llvm.integer_vectors import IntegerVectors, LaneMasks
 from autotune.codegen.llvm.intrinsic_calls import IntrinsicCalls
 from autotune.codegen.llvm.llvm_types import const_text, llvm_type, vector_of
 from autotune.codegen.llvm.memory.loads_stores import LoadsStores
 from autotune.codegen.llvm.memory.memory_versions import MemoryVersions
-from autotune.codegen.llvm.vector_ops import LaneMasks, VectorOps
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import (
@@ -43,7 +43,7 @@ class ExpressionEmitter:
 
     builder: FunctionBuilder
     index: IndexArithmetic
-    vectors: VectorOps
+    vectors: IntegerVectors
     masks: LaneMasks
     memory: LoadsStores
     versions: MemoryVersions

@@ -9,6 +9,7 @@ from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant
+from autotune.codegen.llvm.integer_vectors import LaneMasks
 from autotune.codegen.llvm.llvm_expressions import ExpressionEmitter
 from autotune.codegen.llvm.llvm_types import const_text, llvm_type, symbol
 from autotune.codegen.llvm.memory.loads_stores import LoadsStores
@@ -17,7 +18,6 @@ from autotune.codegen.llvm.memory.stack_frame import StackFrame
 from autotune.codegen.llvm.memory.transposed_loads import TransposedLoads
 from autotune.codegen.llvm.module_text import ModuleText
 from autotune.codegen.llvm.parallel_regions import ParallelRegions
-from autotune.codegen.llvm.vector_ops import LaneMasks
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import Call, Const, Var

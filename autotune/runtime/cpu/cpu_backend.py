@@ -22,7 +22,7 @@ from autotune.system.words import printable
 from autotune.target import Target
 
 if TYPE_CHECKING:
-    from autotune.lowering.split_constants import PreparedFunction
+    from autotune.lowering.lift_constants import PreparedFunction
     from autotune.runtime.cpu.c_compiler import LoadedObject, SharedObject
     from autotune.runtime.cpu.cpu_device import CpuDevice
     from autotune.runtime.cpu.llvm_compiler import CompiledFunction

@@ -24,7 +24,7 @@ from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.gpu.simt_to_loops import simt_on_cpu
 from autotune.runtime.cpu.compiled_kernel import CpuBinary, Kernel
-from autotune.runtime.cpu.kernel_choice import Rule, bound_entry, choice_source, kernels_of
+from autotune.runtime.cpu.dispatch_rule import Rule, bound_entry, choice_source, kernels_of
 from autotune.runtime.cpu.named_processors import features_of
 from autotune.runtime.cpu.openmp import SYMBOLS, OpenMP, find_openmp
 from autotune.runtime.cpu.parallel_launch import launch_source

@@ -22,7 +22,7 @@ from autotune.runtime.device import Host, Loop
 from autotune.target import Target
 
 if TYPE_CHECKING:
-    from autotune.lowering.split_constants import PreparedFunction
+    from autotune.lowering.lift_constants import PreparedFunction
     from autotune.runtime.cuda.device.cuda_device import CudaDevice
 
 

@@ -24,7 +24,7 @@ from autotune.target import Target
 
 @dataclass(frozen=True)
 class GpuConstants:
-    """The constant inputs of a function; see `autotune.lowering.split_constants`."""
+    """The constant inputs of a function; see `autotune.lowering.lift_constants`."""
 
     #: All of them, in order.
     arrays: tuple[Host, ...]

@@ -13,8 +13,8 @@ from support.fake_cluster import (
 )
 
 from autotune.errors import AutotuneError, UsageError
-from autotune.fleet.fleet_candidates import MAX_LOSSES
 from autotune.fleet.fleet_runner import FAILED, REFUSED
+from autotune.fleet.fleet_scheduler import MAX_LOSSES
 from autotune.measure.result import MeasureErrorNo
 
 

@@ -26,13 +26,14 @@ class FakeBench:
         if any(shape["n"] in made.get("ends", ()) for made in ran):
             self.ends += 1
             raise ProcessEndedError("it ended")
-        costs = tuple(kernel.config["slow"] for kernel in kernels)
+        costs = tuple(k.config["slow_at"].get(shape["n"], k.config["slow"]) for k in kernels)
         best_s = config["slow"] if config else min(costs, default=np.inf)
         return ShapeTimes(best_s, costs, {})
 
 
-def kernel(slow, ends=()):
-    return Candidate({"n": 8}, ("n",), {"slow": slow, "ends": ends})
+def kernel(slow, ends=(), slow_at=None, serial=False):
+    config = {"slow": slow, "ends": ends, "slow_at": slow_at or {}, "serial": serial}
+    return Candidate({"n": 8}, ("n",), config)
 
 
 @pytest.fixture
@@ -72,16 +73,32 @@ def test_the_best_kernel_of_a_shape_may_end_the_process(times, said):
 
 def test_if_no_kernel_is_left_that_is_said(times):
     with pytest.raises(UsageError, match="no kernel works everywhere; the warnings above"):
-        times.keep(SHAPES, [kernel(1.2, ends=(8,))], 0.1, None)
+        times.keep(SHAPES, [], [kernel(1.2, ends=(8,))], 0.1, None)
 
 
 def test_the_kernels_that_are_kept_come_with_what_shapes_lose_at_least(times):
     kernels = [kernel(1.3), kernel(1.05), kernel(1.2)]
-    kept, losses, best, least = times.keep(SHAPES, kernels, 0.1, None)
-    assert kept == [kernels[1]]
-    np.testing.assert_allclose(losses, [[0.05], [0.05]])
-    np.testing.assert_allclose(least, [0.05, 0.05])
-    assert best == [1.0, 1.0]
+    kept = times.keep(SHAPES, [], kernels, 0.1, None)
+    assert kept.kernels == [kernels[1]]
+    np.testing.assert_allclose(kept.losses, [[0.05], [0.05]])
+    np.testing.assert_allclose(kept.least, [0.05, 0.05])
+    assert kept.best_s == [1.0, 1.0]
+
+
+def test_of_kernels_that_suit_all_shapes_the_one_is_kept_that_suits_those_between(times):
+    kernels = [kernel(1.0, slow_at={32: 2.0}), kernel(1.05), kernel(1.04, slow_at={32: 3.0})]
+    between = [TunedShape({"n": 32}, None)]
+    kept = times.keep(SHAPES, between, kernels, 0.1, None)
+    assert kept.kernels == [kernels[1]]
+    np.testing.assert_allclose(kept.losses, [[0.05], [0.05], [0.0]])
+
+
+def test_what_a_shape_between_loses_is_by_the_fastest_kernel_there(times):
+    kernels = [kernel(1.0, slow_at={8: 9.0, 32: 1.0}), kernel(1.05, slow_at={32: 1.5})]
+    between = [TunedShape({"n": 32}, None)]
+    kept = times.keep(SHAPES, between, kernels, 0.1, 1)
+    assert kept.kernels == [kernels[1]]
+    np.testing.assert_allclose(kept.losses, [[0.05], [0.05], [0.5]])
 
 
 class DisturbedBench(FakeBench):
@@ -96,14 +113,13 @@ class DisturbedBench(FakeBench):
         self.calls += 1
         if self.calls - 1 not in self.disturbed:
             return found
-        serial = [kernel.config.get("serial", False) for kernel in args[2]]
+        serial = [kernel.config["serial"] for kernel in args[2]]
         slow = [cost * (1 if own else 2) for cost, own in zip(found.costs_s, serial, strict=True)]
         return ShapeTimes(2 * found.best_s, tuple(slow), found.problems)
 
 
 def test_a_neighbour_that_takes_a_core_for_a_pass_makes_no_serial_kernel_look_good(said):
-    serial = Candidate({"n": 8}, ("n",), {"slow": 2.0, "serial": True})
-    kernels = [kernel(1.05), serial]
+    kernels = [kernel(1.05), kernel(2.0, serial=True)]
     bench = DisturbedBench(disturbed=range(len(SHAPES)))  # the first pass over all shapes
     times = KernelLosses(bench, ["n"], said.append, lambda _: None)
     losses, best = times.measure_well(SHAPES, kernels, 0.1)

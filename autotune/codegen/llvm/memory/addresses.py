@@ -10,8 +10,8 @@ from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant, within
+from autotune.codegen.llvm.integer_vectors import IntegerVectors, constants
 from autotune.codegen.llvm.llvm_types import memory_type
-from autotune.codegen.llvm.vector_ops import VectorOps, constants
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, SizeVar
@@ -27,7 +27,7 @@ class Addresses:
     builder: FunctionBuilder
     linear: LinearArithmetic
     index: IndexArithmetic
-    vectors: VectorOps
+    vectors: IntegerVectors
     #: Variables with the number of elements of an array before the first cache line.
     lines: Mapping[Buffer, SizeVar]
     #: Base pointers in scope.

@@ -11,11 +11,11 @@ from autotune.codegen.llvm.conversions import Conversions
 from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant
+from autotune.codegen.llvm.integer_vectors import IntegerVectors, LaneMasks, Mask, constants
 from autotune.codegen.llvm.llvm_types import const_text, llvm_type, memory_suffix, memory_type
 from autotune.codegen.llvm.memory.addresses import ALIGNMENT, Addresses
 from autotune.codegen.llvm.memory.cache_hints import CacheHints
 from autotune.codegen.llvm.memory.memory_versions import MemoryVersions
-from autotune.codegen.llvm.vector_ops import LaneMasks, Mask, VectorOps, constants
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load
 
@@ -43,7 +43,7 @@ class LoadsStores:
 
     builder: FunctionBuilder
     index: IndexArithmetic
-    vectors: VectorOps
+    vectors: IntegerVectors
     masks: LaneMasks
     conversions: Conversions
     addresses: Addresses

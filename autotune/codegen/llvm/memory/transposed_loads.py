@@ -19,10 +19,10 @@ from typing import Final
 from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant
+from autotune.codegen.llvm.integer_vectors import IntegerVectors, constants
 from autotune.codegen.llvm.llvm_types import llvm_type
 from autotune.codegen.llvm.memory.addresses import ALIGNMENT
 from autotune.codegen.llvm.memory.loads_stores import LoadsStores, whole_lanes
-from autotune.codegen.llvm.vector_ops import VectorOps, constants
 from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, Load, Var
 from autotune.ir.stmt import For, Seq, Stmt, Store
@@ -44,7 +44,7 @@ class TransposedLoads:
 
     builder: FunctionBuilder
     index: IndexArithmetic
-    vectors: VectorOps
+    vectors: IntegerVectors
     memory: LoadsStores
     _loads: dict[Stmt, tuple[Load, ...]] = field(init=False, default_factory=dict)
 

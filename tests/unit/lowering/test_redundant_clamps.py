@@ -9,7 +9,7 @@ from support.written_loops import changed, loop
 from autotune.ir.expr import Buffer, Load, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import If, LoopKind, Stmt, Store
-from autotune.lowering.guards.redundant_bounds import drop_redundant_bounds
+from autotune.lowering.guards.redundant_clamps import drop_redundant_clamps
 
 OUT, IN = (Buffer(name, "int32", (const(40),)) for name in ("out", "in"))
 TILE, R = Var("i"), Var("r")
@@ -20,7 +20,7 @@ BOUNDED = Load(IN, binary("min", ROW, const(30)))
 def without_bounds(body: Stmt, tiles: int) -> str:
     """Return the listing of loops without redundant bounds; checks that it computes the same."""
     loops = loop(TILE, tiles, loop(R, 4, body, LoopKind.UNROLLED))
-    return str(changed(drop_redundant_bounds, loops, (IN, OUT), np.arange(40, dtype="int32")))
+    return str(changed(drop_redundant_clamps, loops, (IN, OUT), np.arange(40, dtype="int32")))
 
 
 @pytest.mark.parametrize(("tiles", "kept"), [(7, False), (8, True)])

@@ -72,7 +72,7 @@ def check_constants(name: str, function: PrimFunc, constants: Sequence[int]) -> 
             )
 
 
-def split_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFunction:
+def lift_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFunction:
     """Split an analysed function in two, for inputs that are constant.
 
     A nest at the top level is split off if it accesses only constant inputs, and temporaries of

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.runtime.cpu.kernel_choice import Pick, SizeTest, kernels_of, pick
-from autotune.shape_dispatch.kernel_rule import learn, left_out_losses, shapes_between
+from autotune.runtime.cpu.dispatch_rule import Pick, SizeTest, kernels_of, pick
+from autotune.shape_dispatch.rule_learning import learn, left_out_losses, shapes_between
 
 SIZE = st.sampled_from([1, 2, 7, 64, 65, 1000, 4096])
 
@@ -78,7 +78,7 @@ def test_what_was_made_from_a_shape_is_left_out_with_it_and_never_alone():
     assert left_out_losses(shapes, losses, [0.1] * 3, [{}, {}], parents) == [1.0, 1.0]
 
 
-def test_shapes_between_are_in_the_middle_of_near_ones():
+def test_shapes_between_are_in_the_middle_of_near_ones_as_it_is_and_by_powers_of_two():
     shapes = [{"m": 1, "n": 16}, {"m": 4, "n": 100}, {"m": 16, "n": 100}, {"m": 1, "n": 64}]
     found = {tuple(shape.values()): pair for shape, pair in shapes_between(shapes)}
-    assert found == {(1, 32): (0, 3), (8, 100): (1, 2)}
+    assert found == {(1, 32): (0, 3), (8, 100): (1, 2), (8, 128): (1, 2)}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import autotune
 from autotune import te
-from autotune.runtime.cpu.kernel_choice import Pick, SizeTest, pick
+from autotune.runtime.cpu.dispatch_rule import Pick, SizeTest, pick
 from autotune.runtime.cpu.llvm_compiler import ChoiceFunction, compile_function
 from autotune.runtime.save_library import save
 

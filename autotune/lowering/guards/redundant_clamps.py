@@ -9,7 +9,7 @@ from autotune.lowering.guards.facts import extremum, is_exact
 from autotune.lowering.guards.prove_guards import Prover
 
 
-def drop_redundant_bounds(function: PrimFunc) -> PrimFunc:
+def drop_redundant_clamps(function: PrimFunc) -> PrimFunc:
     """Return the function with simpler indices.
 
     ::
@@ -20,7 +20,7 @@ def drop_redundant_bounds(function: PrimFunc) -> PrimFunc:
 
     Rows at constant distances need one address, and compilers see which elements several rows read.
     """
-    bounded = {s for s in walk(function.body) if isinstance(s, Store) and _has_bounds(s)}
+    bounded = {s for s in walk(function.body) if isinstance(s, Store) and _has_clamps(s)}
     if not bounded:
         return function
 
@@ -34,11 +34,11 @@ def drop_redundant_bounds(function: PrimFunc) -> PrimFunc:
     return function.with_body(prover.stmt(function.body))
 
 
-def _has_bounds(store: Store) -> bool:
-    return any(_is_bound(node) for expr in (store.index, store.value) for node in walk_expr(expr))
+def _has_clamps(store: Store) -> bool:
+    return any(_is_clamp(node) for expr in (store.index, store.value) for node in walk_expr(expr))
 
 
-def _is_bound(node: Expr) -> bool:
+def _is_clamp(node: Expr) -> bool:
     return isinstance(node, BinaryOp) and node.op in ("min", "max") and is_exact(node)
 
 
@@ -48,7 +48,7 @@ class _Indices(Substitution):
     def __init__(self, prover: Prover) -> None:
         super().__init__({})
         self._prover = prover
-        self._bounds = _WithoutBounds(prover)
+        self._bounds = _WithoutClamps(prover)
 
     def index(self, node: Expr) -> Expr:
         """Return a simpler index; the same if it has no redundant bound."""
@@ -61,7 +61,7 @@ class _Indices(Substitution):
         return node if index is node.index else Load(node.buffer, index)
 
 
-class _WithoutBounds(Substitution):
+class _WithoutClamps(Substitution):
     """Removes the redundant bounds of an expression."""
 
     def __init__(self, prover: Prover) -> None:
@@ -70,5 +70,5 @@ class _WithoutBounds(Substitution):
 
     def visit_BinaryOp(self, node: BinaryOp) -> Expr:
         """Keep the operands of a minimum or maximum that may be the least or greatest."""
-        simple = extremum(node, self._prover.at_most_zero) if _is_bound(node) else node
+        simple = extremum(node, self._prover.at_most_zero) if _is_clamp(node) else node
         return self.rebuild(node) if simple is node else simple

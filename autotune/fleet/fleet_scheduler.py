@@ -55,7 +55,7 @@ class SubmittedCandidate:
         return len(own) >= MAX_LOSSES or len(self.losses) >= MAX_NODES
 
 
-class FleetCandidates(Measurer):
+class FleetScheduler(Measurer):
     """Gives candidates to the devices of a fleet; is a `SupportsParallelRuns`.
 
     A context manager. It connects when it is made; `close` lets go of the fleet, which disconnects

@@ -8,8 +8,8 @@ from autotune import te
 from autotune.errors import UsageError
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.lowering.finalise import analyse, finalise
+from autotune.lowering.lift_constants import check_constants, lift_constants
 from autotune.lowering.nest.lower_schedule import lower_schedule
-from autotune.lowering.split_constants import check_constants, split_constants
 from autotune.target import Target
 
 N = 6
@@ -36,7 +36,7 @@ def product(rows=N):
 
 def test_a_chain_of_nests_that_reads_constants_alone_is_split_off():
     A, B, C = product()
-    split = split_constants(lowered([C], [A, B]), [1])
+    split = lift_constants(lowered([C], [A, B]), [1])
     assert (names(split.main), names(split.prepare)) == (["A", "C", "P"], ["B", "P"])
     assert split.prepare.name == "f_prepare"
     assert (split.constants, split.kept) == ((1,), ())
@@ -52,16 +52,16 @@ def test_a_chain_of_nests_that_reads_constants_alone_is_split_off():
 def test_without_constants_the_function_stays_as_it_is():
     A, B, C = product()
     whole = lowered([C], [A, B])
-    split = split_constants(whole, [])
+    split = lift_constants(whole, [])
     assert split.main is whole
     assert split.prepare is None
 
 
 def test_a_constant_that_is_read_directly_stays_a_parameter():
     A, B, C = product()
-    split = split_constants(lowered([C], [A, B]), [0])
+    split = lift_constants(lowered([C], [A, B]), [0])
     assert (names(split.main), split.prepare, split.kept) == (["B", "C", "A"], None, (0,))
-    both = split_constants(lowered([C], [A, B]), [0, 1])
+    both = lift_constants(lowered([C], [A, B]), [0, 1])
     assert (names(both.main), names(both.prepare)) == (["C", "A", "P"], ["A", "B", "P"])
     assert both.kept == (0,)
 
@@ -71,7 +71,7 @@ def test_what_a_varying_nest_reads_as_well_is_handed_on():
     Q = te.compute((N,), lambda i: B[i] + 1.0, name="Q")
     P = te.compute((N,), lambda i: Q[N - 1 - i] * 2.0, name="P")
     C = te.compute((N,), lambda i: A[i] + P[N - 1 - i] + Q[N - 1 - i], name="C")
-    split = split_constants(lowered([C], [A, B]), [1])
+    split = lift_constants(lowered([C], [A, B]), [1])
     assert names(split.main) == ["A", "C", "Q", "P"]
 
 
@@ -79,21 +79,21 @@ def test_an_output_is_computed_in_every_call():
     B = te.placeholder((N,), name="B")
     P = te.compute((N,), lambda i: B[i] * 2.0, name="P")
     C = te.compute((N,), lambda i: P[N - 1 - i] + 1.0, name="C")
-    split = split_constants(lowered([P, C], [B]), [0])
+    split = lift_constants(lowered([P, C], [B]), [0])
     assert (names(split.main), split.prepare) == (["P", "C", "B"], None)
 
 
 def test_sizes_of_other_arrays_do_not_hold_up_what_is_of_fixed_size():
     n = te.var("n")
     A, B, C = product(n)
-    split = split_constants(lowered([C], [A, B]), [1])
+    split = lift_constants(lowered([C], [A, B]), [1])
     assert names(split.main) == ["A", "C", "P"]
     assert split.prepare.sizes == ()
     W = te.placeholder((N,), name="W")
     wide = te.compute((n, N), lambda i, j: W[j] * 2.0, name="wide")
     X = te.placeholder((n, N), name="X")
     out = te.compute((n, N), lambda i, j: X[i, j] + wide[n - 1 - i, j], name="out")
-    assert split_constants(lowered([out], [X, W]), [1]).prepare is None
+    assert lift_constants(lowered([out], [X, W]), [1]).prepare is None
 
 
 def test_on_a_gpu_the_kernels_of_constants_are_a_program_of_their_own():
@@ -103,7 +103,7 @@ def test_on_a_gpu_the_kernels_of_constants_are_a_program_of_their_own():
         if stage.op.input_tensors:
             stage.bind(stage.op.axis[0], te.thread_axis("threadIdx.x"))
     whole = analyse(lower_schedule(s, [A, B, C], "f"))
-    split = split_constants(whole, [1]).final_form(Target.of("cuda -arch=sm_90"))
+    split = lift_constants(whole, [1]).final_form(Target.of("cuda -arch=sm_90"))
     a, b = np.random.default_rng(0).random((2, N, N), np.float32)
     p, c = np.zeros((2, N, N), "f4")
     interpret(verify(split.prepare), [b, p])

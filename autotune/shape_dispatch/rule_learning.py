@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from autotune.runtime.cpu.kernel_choice import Pick, Rule, SizeTest, pick
+from autotune.runtime.cpu.dispatch_rule import Pick, Rule, SizeTest, pick
 from autotune.shape_dispatch.selection import FloatMatrix
 
 Shape = Mapping[str, int]
@@ -184,6 +184,9 @@ def shapes_between(shapes: Sequence[Shape]) -> list[tuple[Shape, tuple[int, int]
 
     Distances are those of logarithms of sizes. Only shapes count that have a size of 1 where the
     other has one. The rule learns from these shapes, too, which cost no tuning.
+
+    Each middle comes twice, the second time with the nearest powers of two. Rows of such lengths
+    lie in few sets of the caches, where a kernel may lose that is good for all sizes around.
     """
     found: dict[tuple[int, ...], tuple[Shape, tuple[int, int]]] = {}
     known = {tuple(shape.values()) for shape in shapes}
@@ -194,10 +197,13 @@ def shapes_between(shapes: Sequence[Shape]) -> list[tuple[Shape, tuple[int, int]
             if n != row and all((size == 1) == (other[k] == 1) for k, size in shape.items())
         )
         for _, n in near[:_NEAREST]:
-            middle = {k: round(math.sqrt(size * shapes[n][k])) for k, size in shape.items()}
-            key = tuple(middle.values())
-            if key not in known:
-                found.setdefault(key, (middle, (row, n)))
+            mean = {k: math.sqrt(size * shapes[n][k]) for k, size in shape.items()}
+            rounded = {k: round(size) for k, size in mean.items()}
+            powers = {k: 1 << round(math.log2(size)) for k, size in mean.items()}
+            for middle in (rounded, powers):
+                key = tuple(middle.values())
+                if key not in known:
+                    found.setdefault(key, (middle, (row, n)))
     return list(found.values())
 
 

@@ -65,7 +65,7 @@ class LaneMasks:
 
 
 @dataclass(eq=False, repr=False)
-class VectorOps:
+class IntegerVectors:
     """Writes vectors that are computed from scalars."""
 
     builder: FunctionBuilder
