@@ -20,7 +20,7 @@ from autotune.shape_dispatch.comparison import (
     ProcessEndedError,
     ShapeTimes,
 )
-from autotune.shape_dispatch.selection import FloatMatrix, select_measured
+from autotune.shape_dispatch.selection import FloatMatrix, promising, select
 from autotune.system.words import counted
 
 # About how long each kernel is timed on a shape in the first comparison, and in each of the last
@@ -30,6 +30,9 @@ SURVEY_S, FINAL_S = 0.02, 0.05
 # Number of passes over all shapes in the final timing. One pass is not enough: another process that
 # takes a core for some seconds slows down the parallel kernels that run then, and no others.
 PASSES = 3
+
+# Kernels that are timed well: those by which shapes lose least in the first comparison.
+PROMISING = 16
 
 Progress = Callable[[str], object]
 
@@ -163,27 +166,43 @@ class KernelLosses:
 
         UsageError if no kernel works for all sizes, or too few are allowed.
         """
-        survey, best = self.measure([*shapes, *between], kernels, SURVEY_S)
-        rivals = [kernels[n] for n in survey[len(shapes) :].argmin(axis=1)]
-        between = [replace(s, rival=fast) for s, fast in zip(between, rivals, strict=True)]
-        best = best[: len(shapes)]
-
-        def measured(columns: Sequence[int]) -> FloatMatrix:
-            self._progress(f"{counted(len(columns), 'kernel')} timed again, for longer")
-            own = [kernels[n] for n in columns]
-            losses, best[:] = self.measure_well(shapes, own, FINAL_S)
-            others, _ = self.measure_well(between, own, SURVEY_S)
-            failed = np.isinf(losses).any(axis=0)
-            return np.where(failed, np.inf, np.concatenate([losses, others]))
-
+        survey, _ = self.measure([*shapes, *between], kernels, SURVEY_S)
         limits = [within] * len(shapes) + [np.inf] * len(between)
         everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]
+        rivals = [kernels[n] for n in survey[len(shapes) :].argmin(axis=1)]
+        between = [replace(s, rival=fast) for s, fast in zip(between, rivals, strict=True)]
+        losses, best = np.full(survey.shape, np.inf), list[float]()
+        usable = list[int]()
+        while not usable and np.isfinite(survey[:, everywhere]).any():
+            own = list(promising(survey, limits, PROMISING, everywhere))
+            self._progress(f"{counted(len(own), 'kernel')} timed again, for longer")
+            losses[:, own], best = self._measured(shapes, between, [kernels[n] for n in own])
+            survey[:, own] = np.inf
+            usable = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
         try:
-            kept, losses = select_measured(survey, measured, limits, most, everywhere)
+            if not usable:
+                raise ValueError("no kernel works everywhere")
+            kept = list(select(losses, limits, most, usable).kernels)
         except ValueError as error:
             raise UsageError(f"dispatch: {error}; the warnings above say why") from error
         least = losses[: len(shapes)].min(axis=1).tolist()
-        return Kept([kernels[n] for n in kept], losses[:, list(kept)], best, least)
+        return Kept([kernels[n] for n in kept], losses[:, kept], best, least)
+
+    def _measured(
+        self,
+        shapes: Sequence[TunedShape],
+        between: Sequence[TunedShape],
+        kernels: Sequence[Candidate],
+    ) -> tuple[FloatMatrix, list[float]]:
+        """Return what all shapes lose by each kernel, timed well, and the best times of the first.
+
+        A column is inf if the kernel has failed.
+        """
+        losses, best = self.measure_well(shapes, kernels, FINAL_S)
+        others, _ = self.measure_well(between, kernels, SURVEY_S)
+        every = np.concatenate([losses, others])
+        works = [self.works(kernel) for kernel in kernels]
+        return np.where(works, every, np.inf), best
 
     def _is_for(self, kernel: Candidate, shape: TunedShape) -> bool:
         """Whether the sizes that are fixed in a kernel are those of a shape."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,6 @@ FloatMatrix = npt.NDArray[np.float64]
 _MOST_COMPARED = 20_000
 
 ROUNDING = 1e-9  # Losses that differ by less are equal.
-
-# Times that kernels are selected, what is selected is measured, and the rest is considered again.
-ROUNDS = 6
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,9 @@ def select(
 
     Of the smallest sets it is the one with the least mean loss. A shape that no kernel keeps within
     `within` has its own limit: what the best kernel for it reaches. If more than `most` kernels
-    would be needed, it is the set of `most` with the least mean loss (of very many sets one with a
-    small mean loss): no shape that all kernels but one suit badly decides for the others.
+    would be needed, it is the set of `most` by which few shapes exceed their limits and the mean
+    loss is least (of very many sets one that is good): no shape that all kernels but one suit badly
+    decides for the others.
 
     Parameters
     ----------
@@ -71,79 +69,30 @@ def select(
     found = _smallest(losses, limits, needed, most)
     if found is None:
         assert most is not None
-        found = _least_mean(losses, most, needed)
+        found = _least_mean(losses, limits, most, needed)
         limits = np.maximum(limits, losses[:, found].min(axis=1))
     if not np.isfinite(losses[:, found].min(axis=1)).all():
         raise ValueError(f"no {most} kernels serve all shapes")
     return Selection(found, tuple(map(float, limits)))
 
 
-def select_measured(
-    survey: FloatMatrix,
-    measure: Callable[[Sequence[int]], FloatMatrix],
-    within: float | Sequence[float],
-    most: int | None,
-    everywhere: Collection[int],
-) -> tuple[tuple[int, ...], FloatMatrix]:
-    """Select as `select` does, by losses that are measured well where it matters.
-
-    What is selected by the survey is measured, which changes its losses; then is selected again,
-    until all that is selected has been measured. After some rounds only what has been measured
-    counts, if that serves all shapes.
+def promising(
+    losses: FloatMatrix, within: float | Sequence[float], most: int, everywhere: Collection[int]
+) -> tuple[int, ...]:
+    """Return at most so many kernels by which shapes lose little, in ascending order.
 
     Parameters
     ----------
-    survey : ndarray of float64, shape (n, kernels)
-        Losses as of a short measurement.
-    measure : callable
-        Takes columns and returns their losses, measured well, shape (n, columns); a column of inf
-        for a kernel that must not be used.
-    within, most, everywhere
-        As of `select`.
-
-    Returns
-    -------
-    tuple of int
-        The columns that are kept, in ascending order; all have been measured.
-    ndarray of float64
-        The losses of all kernels, measured where that was done.
-
-    Raises
-    ------
-    ValueError
-        As of `select`, also if no kernel that works everywhere is left.
+    losses, within, everywhere
+        As of `select`, but shapes may have no kernel.
+    most : int
+        Largest number of kernels, >= 1.
     """
-    losses, measured = survey.copy(), set[int]()
-    for number in itertools.count():
-        known = losses
-        if number >= ROUNDS:
-            known = losses.copy()
-            known[:, [n for n in range(losses.shape[1]) if n not in measured]] = np.inf
-        try:
-            chosen = _usable(known, within, most, everywhere)
-        except ValueError:
-            if known is losses:
-                raise
-            known, chosen = losses, _usable(losses, within, most, everywhere)
-        new = [n for n in chosen if n not in measured]
-        if not new:
-            break
-        losses[:, new] = measure(new)
-        measured |= set(new)
-    return chosen, known
-
-
-def _usable(
-    losses: FloatMatrix,
-    within: float | Sequence[float],
-    most: int | None,
-    everywhere: Collection[int],
-) -> tuple[int, ...]:
-    """Return what `select` does, one of the kernels that work everywhere and can be used."""
-    whole = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
-    if not whole:
-        raise ValueError("no kernel works everywhere")
-    return select(losses, within, most, whole).kernels
+    usable = np.flatnonzero(np.isfinite(losses).any(axis=0)).tolist()
+    own = losses[:, usable]
+    needed = {n for n, column in enumerate(usable) if column in set(everywhere)}
+    limits = np.maximum(within, own.min(axis=1))
+    return tuple(usable[n] for n in _least_mean(own, limits, most, needed or {*range(len(usable))}))
 
 
 def _smallest(
@@ -166,13 +115,15 @@ def _smallest(
     return None
 
 
-def _least_mean(losses: FloatMatrix, size: int, needed: set[int]) -> tuple[int, ...]:
+def _least_mean(
+    losses: FloatMatrix, limits: npt.NDArray[np.float64], size: int, needed: set[int]
+) -> tuple[int, ...]:
     """Return the set of kernels with the least mean loss, or one with a small loss of very many.
 
     That is a set which no exchange of one kernel makes better: the interchange heuristic for
     p-medians (Teitz and Bart, "Heuristic methods for estimating the generalized vertex median of a
-    weighted graph", 1968), after a greedy start. A shape without a kernel weighs more than all
-    losses.
+    weighted graph", 1968), after a greedy start. To exceed a limit is worse than what is lost
+    within limits, and a shape without a kernel weighs more than all losses.
     """
     every, kept = range(losses.shape[1]), list[int]()
     size = min(size, len(every))
@@ -180,7 +131,8 @@ def _least_mean(losses: FloatMatrix, size: int, needed: set[int]) -> tuple[int, 
     def badness(chosen: Sequence[int]) -> tuple[int, float]:
         least = losses[:, list(chosen)].min(axis=1)
         served = np.isfinite(least)
-        return int((~served).sum()), float(np.log1p(least[served]).sum())
+        exceeding = int((least > limits + ROUNDING)[served].sum())
+        return int((~served).sum()), exceeding + float(np.log1p(least[served]).sum())
 
     if math.comb(len(every), size) <= _MOST_COMPARED:
         sets = itertools.combinations(every, size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -132,3 +134,39 @@ def test_a_kernel_that_fails_in_one_pass_has_failed(said):
     times = KernelLosses(FakeBench(), ["n"], said.append, lambda _: None)
     losses, _ = times.measure_well(SHAPES, kernels, 0.1)
     np.testing.assert_allclose(losses, [[0.2, np.inf], [0.2, np.inf]])
+
+
+class LaterBench(FakeBench):
+    """What kernels take is another thing, or they end the process, from some call on."""
+
+    def __init__(self, calls):
+        super().__init__()
+        self.left = calls
+
+    def call(self, method, *args):
+        self.left -= 1
+        if self.left < 0:
+            shape, config, kernels, *others = args
+            kernels = [replace(k, config={**k.config, **k.config["later"]}) for k in kernels]
+            args = shape, config, kernels, *others
+        return super().call(method, *args)
+
+
+def later(first, **then):
+    made = kernel(first)
+    return replace(made, config={**made.config, "later": then})
+
+
+def test_a_kernel_that_the_survey_took_for_good_is_not_kept(said):
+    kernels = [later(1.0, slow=1.4), later(1.05), later(1.08)]
+    times = KernelLosses(LaterBench(calls=len(SHAPES)), ["n"], said.append, lambda _: None)
+    assert times.keep(SHAPES, [], kernels, 0.1, 1).kernels == [kernels[1]]
+
+
+def test_kernels_that_fail_one_after_another_hide_none_that_works(said, monkeypatch):
+    monkeypatch.setattr("autotune.shape_dispatch.kernel_losses.PROMISING", 1)
+    kernels = [later(1.0, ends=(8,)), later(1.05, ends=(64,)), later(1.3), later(1.2, ends=(8,))]
+    times = KernelLosses(LaterBench(calls=len(SHAPES)), ["n"], said.append, lambda _: None)
+    kept = times.keep(SHAPES, [], kernels, 0.1, None)
+    assert kept.kernels == [kernels[2]]
+    assert [times.works(each) for each in kernels] == [False, False, True, False]
