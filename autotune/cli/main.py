@@ -31,7 +31,7 @@ from autotune.cli.terminal.output import (
     print_error,
 )
 from autotune.cli.terminal.signals import exit_code
-from autotune.errors import AutotuneError, TileError
+from autotune.errors import AutotuneError, TileError, UsageError
 from autotune.system.words import printable
 from records.record_errors import RecordError
 
@@ -64,12 +64,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_streams()
     with Messages() as messages:
         try:
+            _check_current_folder()
             return _dispatch(list(sys.argv[1:] if argv is None else argv), messages)
         except (StopError, AutotuneError, KeyboardInterrupt) as end:
             _log.debug("it ended here", exc_info=True)
             return _report_end(end)
         except OSError as error:
             return _refused(error)
+
+
+def _check_current_folder() -> None:
+    """UsageError if the current folder no longer exists: relative paths mean nothing then."""
+    try:
+        _ = os.getcwd()
+    except FileNotFoundError as error:
+        raise UsageError("the current folder has been deleted; change to another one") from error
 
 
 def _report_end(end: BaseException) -> int:

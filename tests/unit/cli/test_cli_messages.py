@@ -71,6 +71,17 @@ def test_verbose_tells_where_a_mistake_was_met(monkeypatch, capsys):
     assert capsys.readouterr().err == "autotune: not so\n"
 
 
+def test_a_current_folder_that_has_been_deleted_is_a_mistake(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert main(["templates"]) == 2
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert found.err == "autotune: the current folder has been deleted; change to another one\n"
+
+
 def test_what_the_system_refuses_is_one_line_and_exit_code_2(monkeypatch, capsys):
     def fail(*_):
         raise PermissionError(13, "Permission denied", "/some/file")
