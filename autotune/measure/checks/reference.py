@@ -222,8 +222,8 @@ def as_type(array: Array, dtype: str) -> Array:
 
 
 def read_only(array: Array) -> Array:
-    """Return a view of an array that cannot be written to."""
-    view = array.view()
+    """Return a view that cannot be written to, also of what NumPy has made a scalar."""
+    view = np.asanyarray(array).view()
     view.flags.writeable = False
     return view
 

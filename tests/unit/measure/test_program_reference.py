@@ -63,6 +63,16 @@ def programs(make: Callable[[], Made]) -> UnscheduledPrograms[Any]:
 # -- candidates ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_inputs_may_be_scalars(dtype: str) -> None:
+    def scaled() -> Made:
+        X, f = te.placeholder((9,), dtype, "X"), te.placeholder((), dtype, "f")
+        return [X, f], [te.compute(X.shape, lambda i: X[i] * f(), name="Y")]
+
+    task = task_of(scaled)
+    assert refusal(answers_bench(task), default(task)) == ""
+
+
 @pytest.mark.parametrize(("name", "dtype"), SOME)
 def test_no_schedule_is_refused(name: str, dtype: str) -> None:
     task = made(name, dtype)
