@@ -90,13 +90,18 @@ def _check_final(final: Mapping[str, Any], costs: int) -> None:
             expect("final.rounds", number, int)
         if len(rounds) != costs:
             raise RecordError(f"final.rounds must be one for each of {costs} costs")
+    if final["rank"] < 0:
+        raise RecordError(f"final.rank must be at least 0, not {short(final['rank'])}")
     if final.get("over_default") is not None:
-        expect("final.over_default", final["over_default"], float)
         ends = final.get("range")
         if not isinstance(ends, list) or len(ends) != 2:
             raise RecordError(f"final.range must be two numbers, not {short(ends)}")
-        for end in ends:
-            expect("final.range", end, float)
+        for name, ratio in (("over_default", final["over_default"]), *(("range", e) for e in ends)):
+            expect(f"final.{name}", ratio, float)
+            if ratio <= 0:
+                raise RecordError(f"final.{name} must be above 0, not {short(ratio)}")
+        if ends[0] > ends[1]:
+            raise RecordError(f"final.range must be in ascending order, not {short(ends)}")
 
 
 def _is_knob_value(value: object) -> bool:

@@ -50,7 +50,8 @@ class SkippedLines:
         numbers = ", ".join(str(number) for number, _ in self.first)
         more = ", ..." if self.count > len(self.first) else ""
         lines = "1 line" if self.count == 1 else f"{self.count} lines"
-        warn_and_log(f"{path}: skipped {lines} (number {numbers}{more}) of no record: {why}")
+        reasons = "; ".join(dict.fromkeys(why for _, why in self.first))
+        warn_and_log(f"{path}: skipped {lines} (number {numbers}{more}) of no record: {reasons}")
 
     def to_json(self) -> str:
         """Return it as a text."""
