@@ -182,6 +182,14 @@ def test_a_line_that_is_no_json_is_described_without_terms_of_python(store, line
         assert indices(store) == [1]
 
 
+def test_each_reason_for_a_skipped_line_is_said_once(store):
+    store.path.write_bytes(b"junk\n[1]\njunk\n")
+    store.append([make(1)])
+    says = r"3 lines \(number 1, 2, 3\) of no record: 'junk' is not JSON; [^;]+$"
+    with pytest.warns(RecordWarning, match=says):
+        assert indices(store) == [1]
+
+
 def test_many_corrupt_lines_make_one_warning(store):
     store.path.write_text("x\n" * 100 + make(1).to_json_line() + "\n")
     with pytest.warns(
