@@ -11,8 +11,9 @@ The nests at the top level of the function are considered, whatever they compute
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from autotune.errors import UsageError
 from autotune.ir.expr import Buffer, Const, SizeVar
@@ -102,6 +103,7 @@ def lift_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFunc
         params=(*own, *(function.params[position] for position in kept), *handed_on),
         body=body,
     )
+    main = _own_hints(main)
     if not handed_on:
         return PreparedFunction(main, None, constants, kept)
     inside = [b for b in temporaries if b in computed and b not in handed_on]
@@ -112,7 +114,27 @@ def lift_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFunc
         allocated(inside, seq(*prepared)),
         info=replace(function.info, least_extents=()),
     )
-    return PreparedFunction(main, prepare, constants, kept)
+    return PreparedFunction(main, _own_hints(prepare), constants, kept)
+
+
+def _own_hints(function: PrimFunc) -> PrimFunc:
+    """Return a function without facts and hints on buffers that it does not have."""
+    info, names = function.info, {buffer.name for buffer in function.params}
+    names |= {stmt.buffer.name for stmt in walk(function.body) if isinstance(stmt, Allocate)}
+
+    def own(hints: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: hint for name, hint in hints.items() if name in names}
+
+    info = replace(
+        info,
+        scan_states=own(info.scan_states),
+        prefetches=own(info.prefetches),
+        blocks_per_multiprocessor=own(info.blocks_per_multiprocessor),
+        nontemporal=info.nontemporal & names,
+        loaded_ahead=info.loaded_ahead & names,
+        copied_ahead=info.copied_ahead & names,
+    )
+    return replace(function, info=info)
 
 
 def _top_level(stmt: Stmt) -> tuple[list[Buffer], list[Stmt]]:

@@ -111,6 +111,19 @@ def test_on_a_gpu_the_kernels_of_constants_are_a_program_of_their_own():
     np.testing.assert_allclose(c, a @ (2 * (b + 1)), rtol=1e-5)
 
 
+def test_hints_stay_with_the_function_that_has_their_buffers():
+    A, B, C = product()
+    s = te.create_schedule(C.op)
+    for stage in s.stages:
+        if stage.op.input_tensors:
+            stage.pragma(stage.op.axis[0], "prefetch", 1)
+    whole = analyse(lower_schedule(s, [A, B, C], "f"))
+    assert {"A", "B"} & set(whole.info.prefetches) == {"A", "B"}
+    split = lift_constants(whole, [1])
+    assert "B" not in verify(split.main).info.prefetches
+    assert "A" not in verify(split.prepare).info.prefetches
+
+
 def test_a_position_without_an_input_is_one_line():
     A, B, C = product()
     whole = lowered([C], [A, B])
