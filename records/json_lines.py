@@ -18,6 +18,7 @@ MAX_DIGITS = sys.int_info.default_max_str_digits  # Of an integer that Python's 
 
 _TOO_LONG = re.compile(rb"\d{%d}" % (MAX_DIGITS + 1))
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_OPENED = re.compile(rb"[\[{]{%d}" % (MAX_NESTED + 1))
 _SHOWN = 20  # characters of a line that is no JSON
 
 
@@ -97,6 +98,8 @@ def _may_be_deep(line: bytes) -> bool:
     if line.count(b"[") + line.count(b"{") <= MAX_NESTED:
         return False
     brackets = line.translate(None, _NO_BRACKETS)
+    if _OPENED.search(brackets):
+        return True
     for _ in range(MAX_NESTED):
         if not brackets:
             return False
