@@ -14,15 +14,16 @@ from typing import Any
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.visitor import free_vars
+from autotune.rules.gpu.column_vectors import ColumnVectors, lanes_of_columns, windows_of
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, is_reduction, long_axes, plan
 from autotune.rules.gpu.kernel_knobs import GpuKnobs
 from autotune.rules.gpu.matrix_products import Product, Tiled, digits, joined, product_of, tiled
 from autotune.rules.gpu.product_loops import schedule_product
 from autotune.rules.gpu.register_rows import RegisterRows, kept_rows
 from autotune.rules.gpu.row_loops import goes_along, schedule_rows
-from autotune.rules.gpu.scan_blocks import block_scans
-from autotune.rules.gpu.scan_series import GpuSeries
-from autotune.rules.gpu.scan_threads import schedule_scan
+from autotune.rules.gpu.scans.scan_blocks import block_scans
+from autotune.rules.gpu.scans.scan_series import GpuSeries
+from autotune.rules.gpu.scans.scan_threads import schedule_scan
 from autotune.rules.gpu.split_sums import split_sums
 from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
 from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes, schedule_on_gpu
@@ -62,7 +63,7 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     - `tiles`: of transposes: tiles of a block.
     - `parts`: of sums whose results are few: partial results of each, which another kernel adds up.
     - `scan`, `scan_block`, `scan_vectors`: of associative scans: "blocks" or "steps", steps of a
-      block, vectors of a thread's row; see `scan_series.py`.
+      block, vectors of a thread's row; see `scans/scan_series.py`.
     - `scan_threads`, `scan_rows`, `scan_unroll`: of scans: threads of a block, columns of a block,
       unrolled steps or terms of sums.
     """
@@ -158,12 +159,19 @@ class _GpuKernels:
 
 def _rewritten(
     made: FusionPlan, knobs: GpuKnobs, old: dict[te.Tensor, te.Tensor]
-) -> dict[te.Tensor, RegisterRows | SwizzledTiles]:
+) -> dict[te.Tensor, RegisterRows | SwizzledTiles | ColumnVectors]:
     """Return what rewrites kernels that keep rows in registers, or transpose."""
-    found: dict[te.Tensor, RegisterRows | SwizzledTiles] = {}
+    found: dict[te.Tensor, RegisterRows | SwizzledTiles | ColumnVectors] = {}
     inlined: set[te.Tensor] = set()
     for tail, kernel in made.kernels.items():
-        if kernel.product is not None or kernel.is_plain or kernel.is_flat:
+        if kernel.product is not None or kernel.is_plain:
+            continue
+        if kernel.is_flat:
+            lanes = knobs.column_lanes(kernel, lanes_of_columns(kernel, made, knobs.target))
+            if lanes > 1:
+                windows = windows_of(kernel.reductions[0])
+                how = knobs.columns(kernel, lanes, bool(windows))
+                found[tail] = ColumnVectors(kernel, lanes, *how)
             continue
         if kernel.reductions:
             kept = kept_rows(kernel, made)

@@ -20,8 +20,11 @@ MULTIPROCESSORS = 132
 #: Blocks that occupy nearly all of them.
 ENOUGH_BLOCKS = 0.95 * MULTIPROCESSORS
 
-#: Bytes of all banks of shared memory.
+#: Bytes of all banks of shared memory, which are those of a line of memory.
 BANKS = 128
+
+#: Bytes that memory moves at least.
+SECTOR = 32
 
 #: Least length of rows, in vectors, whose vectors begin where those of the array begin.
 _LEAST_ALIGNED = 8

@@ -24,7 +24,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.rules.contractions.panel_loops import split_in_vectors
 from autotune.rules.gpu.kernel_knobs import Defaults
-from autotune.rules.gpu.scan_threads import THREADS, schedule_scan
+from autotune.rules.gpu.scans.scan_threads import THREADS, schedule_scan
 from autotune.rules.gpu.thread_loops import WARP, bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import rewrite

@@ -1,0 +1,222 @@
+"""Reductions on GPUs whose neighbouring results are neighbours in memory: each thread has a vector.
+
+Threads of a block share the steps of its columns, and add up their sums in two levels::
+
+    for (j)                            block (j0): 8 vectors of 4 columns
+      for (k)                            thread (t, v)
+        S[j] += X[k, j]         ->         for (s)  sums[4] += X[s * T + t, j0 + 4 * v .. + 3]
+                                         thread (g, c)  groups[g, c] = sum of L of sums[.., c]
+                                         thread (c)     S[j0 + c] = sum of groups[.., c]
+
+Where steps are few, a thread computes all steps of its vector, in registers. Windows that lie side
+by side are loaded as the whole vectors that they make.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from autotune import te
+from autotune.ir.algebra.polynomials import to_poly
+from autotune.ir.expr import Read
+from autotune.ir.visitor import free_vars
+from autotune.rules.contractions.panel_loops import split_in_vectors
+from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
+from autotune.rules.gpu.matrix_products import digits, joined, reads_of
+from autotune.rules.gpu.thread_loops import ENOUGH_BLOCKS, WARP, bind, lane_counts
+from autotune.rules.stage_graph import (
+    extent,
+    place_of,
+    reduced_over,
+    reduction_of,
+    step_along,
+    variables_outside_reads,
+    written_out,
+)
+from autotune.schedule.schedule import Schedule
+from autotune.target import Target
+from autotune.te.reduction import reduction
+
+#: Largest number of steps of windows that a thread loads.
+_MOST_OF_WINDOW: Final = 16
+
+
+def lanes_of_columns(kernel: FusedKernel, made: FusionPlan, target: Target) -> list[int]:
+    """Return with how many lanes a kernel can reduce neighbouring results, the most first.
+
+    What it reads along its last axis is adjacent, or side by side in windows, and begins where
+    vectors of memory do. Otherwise, or if it is no reduction of single elements, there is one lane.
+    """
+    if not kernel.is_flat or kernel.is_plain or len(kernel.reductions) > 1:
+        return [1]
+    inline = {t for t in made.inline if kernel.tail in made.hosts[t]}
+    tensor = written_out(kernel.reductions[0], inline)
+    axes, body = long_axes(tensor), reduction_of(tensor)
+    apart = set().union(*map(variables_outside_reads, [body.condition, *body.sources]))
+    if not axes or axes[-1].var in apart:
+        return [1]
+    found, last = reads_of(body), axes[-1]
+    steps = [_step(read, last) for read in found]
+    if not any(steps):
+        return [1]
+    widest = min(lane_counts(target, r.dtype)[-1] for r in (*found, tensor))
+    counts = [n for n in (16, 8, 4, 2) if n <= widest and extent(last) % n == 0]
+    pairs = list(zip(found, steps, strict=True))
+    counts = [n for n in counts if all(_in_vectors(r, tensor, by, n) for r, by in pairs)]
+    if any(by is not None and by > 1 for by in steps):
+        # One thread has all steps of its windows.
+        windows, size = windows_of(kernel.reductions[0]), math.prod(map(extent, axes))
+        each = math.prod(map(extent, body.axes))
+        counts = [
+            n for n in counts
+            if windows == found and each <= _MOST_OF_WINDOW and size >= n * WARP * ENOUGH_BLOCKS
+        ]  # fmt: skip
+    return [*counts, 1]
+
+
+def windows_of(tensor: te.Tensor) -> list[Read]:
+    """Return what a reduction reads several elements apart for neighbouring results."""
+    axes = long_axes(tensor)
+    return [r for r in reads_of(reduction_of(tensor)) if axes and (_step(r, axes[-1]) or 0) > 1]
+
+
+def _step(read: Read, axis: Any) -> int | None:
+    """Return how far apart a read is for neighbours along an axis; None if it varies."""
+    own = to_poly(read.children[-1]) if read.children else {}
+    is_last_only = not any(axis.var is v for index in read.children[:-1] for v in free_vars(index))
+    return step_along(own, axis) if is_last_only else None
+
+
+def _in_vectors(read: Read, tensor: te.Tensor, step: int | None, lanes: int) -> bool:
+    """Whether a read of `lanes` neighbouring results is one of whole vectors, or of one element."""
+    if step is None or step < 0:
+        return False
+    if step == 0:
+        return True
+    body, last = reduction_of(tensor), long_axes(tensor)[-1]
+    inside = {axis.var for axis in body.axes if _step(read, axis) == 1} if step > 1 else set()
+    width = 1 + sum(extent(axis) - 1 for axis in body.axes if axis.var in inside)
+    inside.add(last.var)
+    others = [n for term, n in place_of(read).items() if inside.isdisjoint(term)]
+    return width == step and all(scale % lanes == 0 for scale in others)
+
+
+@dataclass(slots=True)
+class ColumnVectors:
+    """Rewrites and schedules a kernel with one reduction, by vectors of neighbouring results."""
+
+    kernel: FusedKernel
+    #: Elements of a vector.
+    lanes: int
+    #: Threads that share the steps of a vector; None if each computes all steps of its own.
+    threads: Any
+    #: Vectors of a block, and how many of these a thread computes one after the other.
+    rows: Any
+    each: Any
+    #: The reduction with one axis over all elements, and the sums of threads that it reads.
+    flat: list[te.Tensor] = field(default_factory=list)
+    #: What it reads in windows.
+    windows: list[te.Tensor] = field(default_factory=list)
+
+    def refined(self, tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
+        """Return what takes the place of a stage of the kernel."""
+        if plain is not self.kernel.reductions[0]:
+            return (tensor,)
+        axes = list(tensor.op.axis)
+        self.windows = list(dict.fromkeys(r.tensor for r in windows_of(tensor)))
+        self.flat = self._shared(tensor) if self.threads is not None else [self._whole(tensor)]
+
+        def result(*index: Any) -> Any:
+            return self.flat[-1][joined(axes, dict(zip(axes, index, strict=True)))]
+
+        return (*self.flat, te.compute(tensor.shape, result, name=tensor.name))
+
+    def _whole(self, tensor: te.Tensor) -> te.Tensor:
+        """Return the reduction with one axis over all elements."""
+        axes, body = list(tensor.op.axis), reduction_of(tensor)
+        size = math.prod(map(extent, axes))
+        made: te.Tensor = te.compute(
+            (size,),
+            lambda number: reduced_over(body, body.axes, digits(axes, number)),
+            name=f"{tensor.name}_flat",
+        )
+        return made
+
+    def _shared(self, tensor: te.Tensor) -> list[te.Tensor]:
+        """Return sums of the steps of each thread, of groups of these, and of all groups."""
+        axes, body = list(tensor.op.axis), reduction_of(tensor)
+        size, count = math.prod(map(extent, axes)), math.prod(map(extent, body.axes))
+        groups = self.threads // self.lanes
+        s, q, g = (
+            te.reduce_axis((0, n), name=name)
+            for n, name in (
+                (te.ceildiv(count, self.threads), "step"), (self.lanes, "q"), (groups, "g")
+            )
+        )  # fmt: skip
+
+        def of_thread(thread: Any, number: Any) -> Any:
+            step = s.var * self.threads + thread
+            values = digits(axes, number) | digits(body.axes, step)
+            return reduced_over(body, [s], values, step < count)
+
+        def total(axis: Any, read: Any) -> Any:
+            return reduction(body.combiner, [read], axis, None)[0]
+
+        name = tensor.name
+        sums = te.compute((self.threads, size), of_thread, name=f"{name}_sums")
+        some = te.compute(
+            (groups, size),
+            lambda group, number: total(q, sums[q.var * groups + group, number]),
+            name=f"{name}_groups",
+        )
+        whole = te.compute(
+            (size,), lambda number: total(g, some[g.var, number]), name=f"{name}_flat"
+        )
+        return [sums, some, whole]
+
+    def schedule(self, s: Schedule, tail: te.Tensor) -> None:
+        """Compute the columns of each block in its threads."""
+        stage = s[tail]
+        vectors, lane = stage.split(stage.fuse(*tail.op.axis), factor=self.lanes)
+        block, row = stage.split(vectors, factor=self.rows)
+        if self.threads is None:
+            block, some = stage.split(block, factor=self.each)
+            stage.reorder(block, some, row, lane)
+            stage.vectorize(lane)
+            bind(stage, {"blockIdx.x": block, "threadIdx.x": row})
+            for source in self.windows:
+                loaded = s.cache_read(source, "local", self.flat)
+                s[loaded].compute_at(stage, row)
+                for axis in loaded.op.axis[:-1]:
+                    s[loaded].unroll(axis)
+                split_in_vectors(s[loaded], loaded.op.axis[-1], self.lanes)
+            self._in_registers(s, self.flat[0], stage, row)
+            for axis in self.flat[0].op.reduce_axis if self.windows else ():
+                s[self.flat[0]].unroll(axis)
+            return
+        column = stage.fuse(row, lane)
+        bind(stage, {"blockIdx.x": block, "threadIdx.x": column})
+        sums, some, whole = self.flat
+        self._in_registers(s, whole, stage, column)
+        for tensor in (sums, some):
+            own, part = s.cache_write(tensor, "local"), s[tensor]
+            part.set_scope("shared")
+            part.compute_at(stage, block)
+            number, thread = tensor.op.axis
+            if tensor is sums:
+                thread, lane = part.split(thread, factor=self.lanes)
+                part.reorder(number, thread, lane)
+                part.vectorize(lane)
+            thread = part.fuse(number, thread)
+            bind(part, {"threadIdx.x": thread})
+            self._in_registers(s, own, part, thread)
+
+    def _in_registers(self, s: Schedule, tensor: te.Tensor, user: Any, loop: Any) -> None:
+        """Compute a reduction in a thread's loop; a vector is inside its steps."""
+        own = s[tensor]
+        own.set_scope("local")
+        own.compute_at(user, loop)
+        own.reorder(*own.op.reduce_axis, *own.op.axis)
+        own.vectorize(own.op.axis[-1])

@@ -1,0 +1,137 @@
+"""Reductions and scans down columns on GPUs: vectors of neighbours, and enough blocks."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from support import bare_computations
+from support.legal_configurations import assert_right, drawn, small_integers
+
+from autotune import te
+from autotune.codegen.cuda.cuda_source import emit
+from autotune.ir.expr import Const
+from autotune.lowering.gpu.finalise_kernels import split_kernels
+from autotune.rules.gpu.thread_loops import ENOUGH_BLOCKS
+from autotune.target import Target
+from autotune.task.task import Task
+
+Made = tuple[list[te.Tensor], list[te.Tensor]]
+
+
+def task_of(made: Callable[[], Made], target: str = "cuda -arch=sm_90 -on=cpu") -> Task:
+    """Return the task of a computation, scheduled by rules."""
+    return bare_computations.task_of(made, Target.of(target))
+
+
+def text_of(made: Callable[[], Made]) -> str:
+    """Return the source of the default configuration, which compiles for sm_90."""
+    return emit(task_of(made, "cuda -arch=sm_90").final_of({})).text
+
+
+def given(*shape: int, dtype: str = "float32", name: str = "X") -> te.Tensor:
+    tensor: te.Tensor = te.placeholder(shape, dtype, name=name)
+    return tensor
+
+
+def column_sums(m: int, n: int, dtype: str = "float32") -> Made:
+    X, k = given(m, n, dtype=dtype), te.reduce_axis((0, m), name="k")
+    S = te.compute((n,), lambda j: te.sum(X[k, j].astype("float32"), axis=k), name="S")
+    return [X], [te.compute((n,), lambda j: S[j] * 2.0, name="Y")]
+
+
+def scaled_sums(m: int, n: int) -> Made:
+    """Sums down columns of a batch, each element less its row's and times its column's factor."""
+    X, R, C = given(3, m, n), given(m, name="R"), given(n, name="C")
+    k = te.reduce_axis((0, m), name="k")
+    D = te.compute((3, m, n), lambda b, i, j: (X[b, i, j] - R[i]) * C[j], name="D")
+    return [X, R, C], [te.compute((3, n), lambda b, j: te.sum(D[b, k, j], axis=k), name="Y")]
+
+
+def lower_sums(m: int, n: int) -> Made:
+    """Sums of the elements below the diagonal: which ones count differs between neighbours."""
+    X, k = given(m, n), te.reduce_axis((0, m), name="k")
+    return [X], [te.compute((n,), lambda j: te.sum(X[k, j], axis=k, where=k > j), name="Y")]
+
+
+def windows(h: int, w: int, size: int, stride: int) -> Made:
+    """The largest element of each window of an image of 200 channels."""
+    X = given(200, h, w)
+    a, b = te.reduce_axis((0, size), name="a"), te.reduce_axis((0, size), name="b")
+    shape = (200, (h - size) // stride + 1, (w - size) // stride + 1)
+    return [X], [
+        te.compute(
+            shape,
+            lambda c, i, j: te.max(X[c, i * stride + a, j * stride + b], axis=[a, b]),
+            name="Y",
+        )
+    ]
+
+
+def windows_expected(x: Any, size: int, stride: int) -> Any:
+    view = np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(1, 2))
+    return view[:, ::stride, ::stride].max(axis=(3, 4))
+
+
+def check(made: Callable[[], Made], expected: Callable[..., Any]) -> None:
+    """Compare the default configuration and random ones with exact results."""
+    task, inputs = task_of(made), small_integers(made()[0])
+    indices = drawn(task)
+    assert not any(map(task.refusal, indices))
+    assert_right(task, indices, inputs, expected(*inputs), tolerance=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected", "lanes"),
+    [
+        (partial(column_sums, 1000, 8), lambda x: 2 * x.sum(axis=0), 4),
+        (partial(column_sums, 40, 1204), lambda x: 2 * x.sum(axis=0), 4),
+        (partial(column_sums, 1031, 38), lambda x: 2 * x.sum(axis=0), 2),
+        (partial(column_sums, 513, 48, "float16"), lambda x: 2 * x.astype("f4").sum(axis=0), 4),
+        (
+            partial(scaled_sums, 70, 20),
+            lambda x, r, c: ((x - r[:, None]) * c).sum(axis=1),
+            4,
+        ),
+        (partial(windows, 44, 56, 2, 2), lambda x: windows_expected(x, 2, 2), 4),
+        (partial(windows, 33, 96, 3, 3), lambda x: windows_expected(x, 3, 3), 4),
+        (partial(lower_sums, 50, 24), lambda x: np.tril(x, -1).sum(axis=0), 1),
+        (partial(windows, 20, 32, 3, 2), lambda x: windows_expected(x, 3, 2), 1),
+        (partial(windows, 20, 32, 2, 4), lambda x: windows_expected(x, 2, 4), 1),
+        (partial(column_sums, 300, 21), lambda x: 2 * x.sum(axis=0), 1),
+    ],
+)
+def test_neighbouring_results_are_reduced_in_vectors_where_their_operands_begin_with_one(
+    made: Callable[[], Made], expected: Callable[..., Any], lanes: int
+) -> None:
+    check(made, expected)
+    text = text_of(made)
+    assert ("pack<" in text) == (lanes > 1)
+    if lanes > 1:
+        assert f"pack<{lanes}>(&X[" in text
+        assert not re.search(r"[ (-]X\[", text)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "launches"), [(4096, 4096, 1), (4096, 1000, 1), (1 << 23, 8, 2), (9000, 516, 2)]
+)
+def test_sums_of_columns_are_one_launch_if_blocks_with_a_sector_of_columns_are_enough(
+    m: int, n: int, launches: int
+) -> None:
+    kernels = split_kernels(task_of(partial(column_sums, m, n), "cuda -arch=sm_90").final_of({}))
+    assert len(kernels) == launches
+    blocks = math.prod(int(e.value) for e in kernels[0].grid if isinstance(e, Const))
+    assert blocks >= round(ENOUGH_BLOCKS)
+
+
+def test_what_adds_up_parts_of_odd_columns_has_a_block_for_each_multiprocessor() -> None:
+    made = partial(column_sums, 4097, 4097)
+    kernels = split_kernels(task_of(made, "cuda -arch=sm_90").final_of({}))
+    for kernel in kernels:
+        blocks = math.prod(int(e.value) for e in kernel.grid if isinstance(e, Const))
+        assert blocks >= ENOUGH_BLOCKS
