@@ -200,9 +200,21 @@ def divisor(expr: Expr) -> int:
 def overlaps(store: Store) -> bool:
     """Whether a lane of the value may read an element that another lane of the store writes."""
     return any(
-        isinstance(node, Load) and node.buffer is store.buffer and node.index is not store.index
+        isinstance(node, Load)
+        and node.buffer is store.buffer
+        and node.index is not store.index
+        and not _are_apart(node.index, store.index)
         for node in walk_expr(store.value)
     )
+
+
+def _are_apart(one: Expr, other: Expr) -> bool:
+    """Whether two vectors of adjacent elements are known to have none in common."""
+    if not (isinstance(one, Ramp) and isinstance(other, Ramp)):
+        return False
+    distance = to_poly(binary("-", one.base, other.base))
+    both_adjacent = is_const(one.stride, 1) and is_const(other.stride, 1)
+    return both_adjacent and not distance.keys() - {()} and abs(distance.get((), 0)) >= one.lanes
 
 
 def one_lane(store: Store, lane: Expr) -> Store:

@@ -15,13 +15,14 @@ by side are loaded as the whole vectors that they make.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from autotune import te
 from autotune.ir.algebra.polynomials import to_poly
-from autotune.ir.expr import Read
-from autotune.ir.visitor import free_vars
+from autotune.ir.expr import Expr, Read, Reduce
+from autotune.ir.visitor import free_vars, reads
 from autotune.rules.contractions.panel_loops import split_in_vectors
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
 from autotune.rules.gpu.matrix_products import digits, joined, reads_of
@@ -49,37 +50,51 @@ def lanes_of_columns(kernel: FusedKernel, made: FusionPlan, target: Target) -> l
     What it reads along its last axis is adjacent, or side by side in windows, and begins where
     vectors of memory do. Otherwise, or if it is no reduction of single elements, there is one lane.
     """
-    if not kernel.is_flat or kernel.is_plain or len(kernel.reductions) > 1:
+    stage = kernel.tail if kernel.is_plain else next(iter(kernel.reductions), kernel.tail)
+    if not stage.op.reduce_axis or len(kernel.reductions) > 1:
         return [1]
-    inline = {t for t in made.inline if kernel.tail in made.hosts[t]}
-    tensor = written_out(kernel.reductions[0], inline)
-    axes, body = long_axes(tensor), reduction_of(tensor)
-    apart = set().union(*map(variables_outside_reads, [body.condition, *body.sources]))
-    if not axes or axes[-1].var in apart:
+    if not (kernel.is_plain or kernel.is_flat):
         return [1]
-    found, last = reads_of(body), axes[-1]
-    steps = [_step(read, last) for read in found]
-    if not any(steps):
+    tensor = written_out(stage, {t for t in made.inline if kernel.tail in made.hosts[t]})
+    axes, body = long_axes(tensor), tensor.op.body[0]
+    assert isinstance(body, Reduce)
+    if not axes:
         return [1]
-    widest = min(lane_counts(target, r.dtype)[-1] for r in (*found, tensor))
+    values = [body.condition, *body.sources]
+    counts = lanes_beside(target, axes[-1], tensor.dtype, values, body.axes)
+    windows, found = windows_of(stage), reads_of(body)
+    if windows:  # one thread has all steps of its windows
+        size, steps = math.prod(map(extent, axes)), math.prod(map(extent, body.axes))
+        is_whole = windows == found and steps <= _MOST_OF_WINDOW and not kernel.is_plain
+        most = size // (WARP * ENOUGH_BLOCKS) if is_whole else 1
+        counts = [n for n in counts if n <= max(most, 1)]
+    return counts
+
+
+def lanes_beside(
+    target: Target, last: Any, dtype: str, values: Sequence[Expr], steps: Sequence[Any] = ()
+) -> list[int]:
+    """Return with how many lanes neighbours along an axis can be computed, the most first.
+
+    `last`: the axis, along which results are adjacent.
+    `dtype`: their type.
+    `values`: what is computed for each.
+    `steps`: axes that each element reduces over.
+    """
+    apart = set().union(*map(variables_outside_reads, values))
+    found = list(dict.fromkeys(r for value in values for r in reads(value) if r.children))
+    if last.var in apart or not any(_step(r, last) for r in found):
+        return [1]
+    widest = min(lane_counts(target, name)[-1] for name in (dtype, *(r.dtype for r in found)))
     counts = [n for n in (16, 8, 4, 2) if n <= widest and extent(last) % n == 0]
-    pairs = list(zip(found, steps, strict=True))
-    counts = [n for n in counts if all(_in_vectors(r, tensor, by, n) for r, by in pairs)]
-    if any(by is not None and by > 1 for by in steps):
-        # One thread has all steps of its windows.
-        windows, size = windows_of(kernel.reductions[0]), math.prod(map(extent, axes))
-        each = math.prod(map(extent, body.axes))
-        counts = [
-            n for n in counts
-            if windows == found and each <= _MOST_OF_WINDOW and size >= n * WARP * ENOUGH_BLOCKS
-        ]  # fmt: skip
-    return [*counts, 1]
+    return [n for n in counts if all(_in_vectors(r, last, steps, n) for r in found)] + [1]
 
 
 def windows_of(tensor: te.Tensor) -> list[Read]:
     """Return what a reduction reads several elements apart for neighbouring results."""
-    axes = long_axes(tensor)
-    return [r for r in reads_of(reduction_of(tensor)) if axes and (_step(r, axes[-1]) or 0) > 1]
+    axes, body = long_axes(tensor), tensor.op.body[0]
+    assert isinstance(body, Reduce)
+    return [r for r in reads_of(body) if axes and (_step(r, axes[-1]) or 0) > 1]
 
 
 def _step(read: Read, axis: Any) -> int | None:
@@ -89,15 +104,15 @@ def _step(read: Read, axis: Any) -> int | None:
     return step_along(own, axis) if is_last_only else None
 
 
-def _in_vectors(read: Read, tensor: te.Tensor, step: int | None, lanes: int) -> bool:
+def _in_vectors(read: Read, last: Any, steps: Sequence[Any], lanes: int) -> bool:
     """Whether a read of `lanes` neighbouring results is one of whole vectors, or of one element."""
+    step = _step(read, last)
     if step is None or step < 0:
         return False
     if step == 0:
         return True
-    body, last = reduction_of(tensor), long_axes(tensor)[-1]
-    inside = {axis.var for axis in body.axes if _step(read, axis) == 1} if step > 1 else set()
-    width = 1 + sum(extent(axis) - 1 for axis in body.axes if axis.var in inside)
+    inside = {axis.var for axis in steps if _step(read, axis) == 1} if step > 1 else set()
+    width = 1 + sum(extent(axis) - 1 for axis in steps if axis.var in inside)
     inside.add(last.var)
     others = [n for term, n in place_of(read).items() if inside.isdisjoint(term)]
     return width == step and all(scale % lanes == 0 for scale in others)
@@ -122,7 +137,7 @@ class ColumnVectors:
 
     def refined(self, tensor: te.Tensor, plain: te.Tensor) -> tuple[te.Tensor, ...]:
         """Return what takes the place of a stage of the kernel."""
-        if plain is not self.kernel.reductions[0]:
+        if plain not in self.kernel.reductions:
             return (tensor,)
         axes = list(tensor.op.axis)
         self.windows = list(dict.fromkeys(r.tensor for r in windows_of(tensor)))
@@ -192,6 +207,8 @@ class ColumnVectors:
                 for axis in loaded.op.axis[:-1]:
                     s[loaded].unroll(axis)
                 split_in_vectors(s[loaded], loaded.op.axis[-1], self.lanes)
+            if not self.flat:  # several results of one reduction
+                self.flat = s.cache_write(list(tail.op.outputs), "local")
             self._in_registers(s, self.flat[0], stage, row)
             for axis in self.flat[0].op.reduce_axis if self.windows else ():
                 s[self.flat[0]].unroll(axis)

@@ -26,7 +26,13 @@ from autotune.rules.gpu.scans.scan_series import GpuSeries
 from autotune.rules.gpu.scans.scan_threads import schedule_scan
 from autotune.rules.gpu.split_sums import split_sums
 from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
-from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes, schedule_on_gpu
+from autotune.rules.gpu.thread_loops import (
+    THREADS_OF_ELEMENTS,
+    bind,
+    lane_counts,
+    row_lanes,
+    schedule_on_gpu,
+)
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.stage_graph import extent, reads_in, reduced_over, reduction_of, written_out
@@ -164,11 +170,13 @@ def _rewritten(
     found: dict[te.Tensor, RegisterRows | SwizzledTiles | ColumnVectors] = {}
     inlined: set[te.Tensor] = set()
     for tail, kernel in made.kernels.items():
-        if kernel.product is not None or kernel.is_plain:
+        if kernel.product is not None:
             continue
-        if kernel.is_flat:
+        if kernel.is_plain or kernel.is_flat:
             lanes = knobs.column_lanes(kernel, lanes_of_columns(kernel, made, knobs.target))
-            if lanes > 1:
+            if lanes > 1 and kernel.is_plain:
+                found[tail] = ColumnVectors(kernel, lanes, None, THREADS_OF_ELEMENTS, 1)
+            elif lanes > 1:
                 windows = windows_of(kernel.reductions[0])
                 how = knobs.columns(kernel, lanes, bool(windows))
                 found[tail] = ColumnVectors(kernel, lanes, *how)

@@ -135,8 +135,8 @@ class GpuKnobs:
 
     def column_lanes(self, kernel: FusedKernel, counts: Sequence[int]) -> int:
         """Return how many neighbouring results a thread reduces together."""
-        if len(counts) == 1:
-            return 1
+        if len(counts) == 1 or kernel.is_plain:
+            return counts[0]
         return operator.index(self.of(kernel).define_knob("lanes", counts))
 
     def columns(self, kernel: FusedKernel, lanes: int, in_windows: bool) -> tuple[Any, Any, Any]:

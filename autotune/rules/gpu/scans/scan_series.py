@@ -23,9 +23,10 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.rules.contractions.panel_loops import split_in_vectors
+from autotune.rules.gpu.column_vectors import lanes_beside
 from autotune.rules.gpu.kernel_knobs import Defaults
-from autotune.rules.gpu.scans.scan_threads import THREADS, schedule_scan
-from autotune.rules.gpu.thread_loops import WARP, bind, lane_counts
+from autotune.rules.gpu.scans.scan_threads import THREADS, parts_of_scan, schedule_scan
+from autotune.rules.gpu.thread_loops import ENOUGH_BLOCKS, WARP, bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.scans.associative_scans import Series, SeriesRewriter, series_of
@@ -86,7 +87,8 @@ class GpuSeries(SeriesRewriter):
         few = ["blocks", "steps"]
         is_wide = math.prod(own.columns) >= _MANY_COLUMNS
         if cfg.define_knob("scan", few[:: -1 if is_wide else 1]) == "blocks":
-            return self._columns(cfg, own, series.stage, series.time)
+            is_last = series.columns[-1] == len(series.result.shape) - 1
+            return self._columns(cfg, own, series.stage, series.time, is_last)
         threads = cfg.define_knob("scan_threads", THREADS)
         self.stages.add(series.scan.op)
         self._loops.append(
@@ -102,14 +104,17 @@ class GpuSeries(SeriesRewriter):
         own: Recurrence,
         stored: Callable[..., te.Tensor],
         place: int,
+        is_last: bool = True,
         usual: int = 16,
     ) -> te.Tensor:
         """Return a series whose blocks of steps are computed by threads of their own.
 
         `stored` makes the result, with the steps at a place, from the elements of the series.
+        `is_last`: whether its last axis is that of the series' columns.
         """
         length = operator.index(cfg.define_knob("scan_block", [16, 8, 32, 64], usual))
         threads = cfg.define_knob("scan_threads", THREADS)
+        lanes = self._column_lanes(cfg, own, length) if is_last else 1
         is_long = -(-own.steps // length) > _LONG
         blocks = own.by_blocks(length, self._carried if is_long else None)
         self.ends.add(blocks.ends)
@@ -122,17 +127,34 @@ class GpuSeries(SeriesRewriter):
             axes, stage = list(tail.op.axis), s[tail]
             time = axes.pop(place)
             rows, inner = stage.split(time, factor=length)
-            stage.reorder(rows, *axes, inner)
-            block, thread = stage.split(stage.fuse(rows, *axes), factor=threads)
+            vectors, lane = stage.split(axes.pop(), factor=lanes)
+            stage.reorder(rows, *axes, vectors, inner, lane)
+            block, thread = stage.split(stage.fuse(rows, *axes, vectors), factor=threads)
             bind(stage, {"blockIdx.x": block, "threadIdx.x": thread})
             stage.unroll(inner)
+            stage.vectorize(lane)
             s[scan].compute_at(stage, thread)
             s[scan].unroll(_scan_of(scan).scan_axis)
+            for op in parts_of_scan(_scan_of(scan)):
+                s[op].vectorize(op.axis[-1])
             if carried is not None:
                 schedule_scan(Defaults(self.cfg.target), s, _scan_of(new[carried]))
 
         self._loops.append(loops)
         return result
+
+    def _column_lanes(self, cfg: KnobDefiner, own: Recurrence, length: int) -> Any:
+        """Return how many neighbouring columns a thread computes, by default if these are many."""
+        axes = [te.reduce_axis((0, n), "i") for n in (own.steps, *own.columns)]
+        values = [own.value(*(axis.var for axis in axes))]
+        if own.weight is not None:
+            values.append(own.weight(*(axis.var for axis in axes)))
+        counts = lanes_beside(self.cfg.target, axes[-1], own.dtype, values)
+        if len(counts) == 1:
+            return 1
+        elements = math.prod(own.columns) * -(-own.steps // length)
+        enough = [n for n in counts if elements >= n * WARP * ENOUGH_BLOCKS]
+        return cfg.define_knob("scan_lanes", counts, enough[0] if enough else 1)
 
     def _carried(self, before: Recurrence) -> te.Tensor:
         """Return what is before blocks, with the steps first."""

@@ -37,13 +37,13 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
     - `scan_unroll`: terms of a sum that are unrolled.
     """
     cell = cell_of(scan, [stage.op for stage in s.stages], scan.outputs, ())
-    inside = max(math.prod(map(extent, _others(cell, op))) for op in _parts(scan))
+    inside = max(math.prod(map(extent, _others(cell, op))) for op in parts_of_scan(scan))
     if inside <= 1:
         if threads is None:
             columns = math.prod(map(extent, scan.update[0].op.axis[1:]))
             usual = min(128, max(WARP, power_of_two(columns // MULTIPROCESSORS)))
             threads = cfg.define_knob("scan_threads", THREADS, usual)
-        for op in _parts(scan):
+        for op in parts_of_scan(scan):
             axes = [axis for axis in cell.columns[op] if axis is not None]
             if axes:
                 block, thread = s[op].split(s[op].fuse(*axes), factor=threads)
@@ -58,7 +58,7 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
     ends = {op: cell.end_of(op) for op in scan.cell if op.reduce_axis}
     unroll = cfg.define_knob("scan_unroll", [4, 1, 8]) if any(ends.values()) else 1
     loops: dict[ComputeOp, Any] = {}
-    for op in _parts(scan):
+    for op in parts_of_scan(scan):
         if ends.get(op) is None:
             loops[op] = _in_blocks(s, cell, op, threads, rows)
     for op, end in ends.items():
@@ -72,7 +72,7 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
                 stage.unroll(axis)
 
 
-def _parts(scan: ScanOp) -> list[ComputeOp]:
+def parts_of_scan(scan: ScanOp) -> list[ComputeOp]:
     """Return the stages of a scan: its first steps, and its cell."""
     return [*(t.op for t in scan.init if isinstance(t.op, ComputeOp)), *scan.cell]
 
