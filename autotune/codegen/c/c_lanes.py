@@ -143,6 +143,22 @@ def eager_loads(expr: Expr) -> Iterator[Load]:
         stack.extend(node.children[:1] if lazy else reversed(node.children))
 
 
+def guarded_loads(expr: Expr) -> Iterator[tuple[Load, Expr]]:
+    """Yield the vector loads of whole packs that all lanes make or none, with the condition."""
+    always = set(eager_loads(expr))
+    for node in dict.fromkeys(walk_expr(expr)):
+        if not isinstance(node, Call) or node.name != "if_then_else":
+            continue
+        condition, value, _ = node.children
+        if not any(isinstance(part, Ramp) for part in walk_expr(condition)):
+            for_all = LaneExtractor(const(0)).expr(condition)
+            yield from (
+                (load, for_all)
+                for load in eager_loads(value)
+                if load not in always and packed_lanes(load.buffer, load.index) == load.lanes
+            )
+
+
 def packed_lanes(buffer: Buffer, index: Expr) -> int:
     """Return how many lanes of an access may move together, from the first on; 1 if none.
 

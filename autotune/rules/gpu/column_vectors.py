@@ -193,8 +193,10 @@ class ColumnVectors:
 
     def schedule(self, s: Schedule, tail: te.Tensor) -> None:
         """Compute the columns of each block in its threads."""
+        if not self.flat:  # several results of one reduction
+            self.flat = s.cache_write(list(tail.op.outputs), "local")
         stage = s[tail]
-        vectors, lane = stage.split(stage.fuse(*tail.op.axis), factor=self.lanes)
+        vectors, lane = stage.split(stage.fuse(*stage.op.axis), factor=self.lanes)
         block, row = stage.split(vectors, factor=self.rows)
         if self.threads is None:
             block, some = stage.split(block, factor=self.each)
@@ -207,8 +209,6 @@ class ColumnVectors:
                 for axis in loaded.op.axis[:-1]:
                     s[loaded].unroll(axis)
                 split_in_vectors(s[loaded], loaded.op.axis[-1], self.lanes)
-            if not self.flat:  # several results of one reduction
-                self.flat = s.cache_write(list(tail.op.outputs), "local")
             self._in_registers(s, self.flat[0], stage, row)
             for axis in self.flat[0].op.reduce_axis if self.windows else ():
                 s[self.flat[0]].unroll(axis)

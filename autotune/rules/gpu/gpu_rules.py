@@ -26,13 +26,7 @@ from autotune.rules.gpu.scans.scan_series import GpuSeries
 from autotune.rules.gpu.scans.scan_threads import schedule_scan
 from autotune.rules.gpu.split_sums import split_sums
 from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
-from autotune.rules.gpu.thread_loops import (
-    THREADS_OF_ELEMENTS,
-    bind,
-    lane_counts,
-    row_lanes,
-    schedule_on_gpu,
-)
+from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes, schedule_on_gpu
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.stage_graph import extent, reads_in, reduced_over, reduction_of, written_out
@@ -174,12 +168,9 @@ def _rewritten(
             continue
         if kernel.is_plain or kernel.is_flat:
             lanes = knobs.column_lanes(kernel, lanes_of_columns(kernel, made, knobs.target))
-            if lanes > 1 and kernel.is_plain:
-                found[tail] = ColumnVectors(kernel, lanes, None, THREADS_OF_ELEMENTS, 1)
-            elif lanes > 1:
-                windows = windows_of(kernel.reductions[0])
-                how = knobs.columns(kernel, lanes, bool(windows))
-                found[tail] = ColumnVectors(kernel, lanes, *how)
+            if lanes > 1:
+                is_alone = kernel.is_plain or bool(windows_of(kernel.reductions[0]))
+                found[tail] = ColumnVectors(kernel, lanes, *knobs.columns(kernel, lanes, is_alone))
             continue
         if kernel.reductions:
             kept = kept_rows(kernel, made)

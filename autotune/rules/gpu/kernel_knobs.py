@@ -139,17 +139,18 @@ class GpuKnobs:
             return counts[0]
         return operator.index(self.of(kernel).define_knob("lanes", counts))
 
-    def columns(self, kernel: FusedKernel, lanes: int, in_windows: bool) -> tuple[Any, Any, Any]:
+    def columns(self, kernel: FusedKernel, lanes: int, is_alone: bool) -> tuple[Any, Any, Any]:
         """Return threads of a vector of results (None: one), vectors of a block, and of a thread.
 
-        Steps are shared where they are many, or vectors are too few to occupy the multiprocessors,
-        but not those of windows that lie side by side.
+        Steps are shared where they are many, or vectors are too few to occupy the multiprocessors.
+        `is_alone`: whether a thread has all steps of its vector nevertheless.
         """
-        cfg, steps = self.of(kernel), kernel.longest
+        cfg: KnobDefiner = Defaults(self.target) if kernel.is_plain else self.of(kernel)
+        steps = 1 if is_alone else kernel.longest
         vectors = math.prod(map(extent, kernel.tail.op.axis)) // lanes
         most = power_of_two(vectors)
         is_enough = vectors >= 2 * WARP * MULTIPROCESSORS or steps < 2 * lanes
-        if in_windows or (steps < _LONG and is_enough):
+        if steps < _LONG and is_enough:
             usual = max(WARP, power_of_two(vectors // MULTIPROCESSORS + 1) // 2)
             rows = cfg.define_knob("rows", _POWERS, min(_BLOCK, most, usual))
             each = cfg.define_knob("each", [1, 2, 4])

@@ -20,9 +20,6 @@ MULTIPROCESSORS = 132
 #: Blocks that occupy nearly all of them.
 ENOUGH_BLOCKS = 0.95 * MULTIPROCESSORS
 
-#: Threads of a block that computes elements each by itself.
-THREADS_OF_ELEMENTS = 256
-
 #: Bytes of all banks of shared memory, which are those of a line of memory.
 BANKS = 128
 
@@ -68,9 +65,7 @@ def before_row(tensor: Tensor, indices: Sequence[Any], lanes: Any) -> Any:
     return number % lanes
 
 
-def schedule_on_gpu(
-    schedule: Schedule, tensor: te.Tensor, threads: Any = THREADS_OF_ELEMENTS
-) -> None:
+def schedule_on_gpu(schedule: Schedule, tensor: te.Tensor, threads: Any = 256) -> None:
     """Compute each element of a stage in a thread; a single one in the threads of one block.
 
     ::

@@ -135,3 +135,56 @@ def test_what_adds_up_parts_of_odd_columns_has_a_block_for_each_multiprocessor()
     for kernel in kernels:
         blocks = math.prod(int(e.value) for e in kernel.grid if isinstance(e, Const))
         assert blocks >= ENOUGH_BLOCKS
+
+
+def running_sums(m: int, n: int, dtype: str = "float32") -> Made:
+    X, state = given(m, n, dtype=dtype), given(m, n, dtype=dtype, name="state")
+    init = te.compute((1, n), lambda t, j: X[t, j], name="init")
+    update = te.compute((m, n), lambda t, j: state[t - 1, j] + X[t, j], name="update")
+    return [X], [te.scan(init, update, state, name="Y")]
+
+
+def recurrence(m: int, n: int) -> Made:
+    """Y[t] = A[t] * Y[t - 1] + X[t], from X[0] on."""
+    A, X, state = given(m, n, name="A"), given(m, n), given(m, n, name="state")
+    init = te.compute((1, n), lambda t, j: X[t, j], name="init")
+    update = te.compute((m, n), lambda t, j: A[t, j] * state[t - 1, j] + X[t, j], name="update")
+    return [A, X], [te.scan(init, update, state, name="Y")]
+
+
+def recurrence_expected(a: Any, x: Any) -> Any:
+    states = [x[0]]
+    for weight, value in zip(a[1:], x[1:], strict=True):
+        states.append(weight * states[-1] + value)
+    return np.array(states)
+
+
+def quarters(m: int, n: int) -> list[Any]:
+    """Return small weights and values, of which all products and sums are exact."""
+    rng = np.random.default_rng(0)
+    return [rng.choice([-1.0, 0.0, 1.0], (m, n)).astype("f4"), *small_integers([given(m, n)])]
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "lanes"), [(70, 16384, 4), (41, 20002, 2), (70, 64, 1), (35, 9001, 1)]
+)
+def test_scans_down_many_columns_move_in_vectors(m: int, n: int, lanes: int) -> None:
+    for made, inputs, expected in (
+        (running_sums, small_integers([given(m, n)]), lambda x: np.cumsum(x, axis=0)),
+        (recurrence, quarters(m, n), recurrence_expected),
+    ):
+        task = task_of(partial(made, m, n))
+        assert_right(task, drawn(task), inputs, expected(*inputs))
+        assert task.untraceable == ""
+        # What is before blocks is computed by a thread for each column: others would be idle.
+        kernels = text_of(partial(made, m, n)).split("__global__")[1:]
+        assert len(kernels) == 3
+        for text in kernels[::2] if lanes > 1 else kernels[2:]:
+            assert (f"pack<{lanes}>(&X[" in text) == (lanes > 1)
+            assert ("X[" in text.replace("&X[", "")) == (lanes == 1)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+def test_vectors_of_scans_are_as_wide_as_one_access(dtype: str) -> None:
+    text = text_of(partial(running_sums, 64, 16384, dtype))
+    assert f"pack<{16 // np.dtype(dtype).itemsize}>(&X[" in text
