@@ -83,35 +83,35 @@ def lanes_beside(
     """
     apart = set().union(*map(variables_outside_reads, values))
     found = list(dict.fromkeys(r for value in values for r in reads(value) if r.children))
-    if last.var in apart or not any(_step(r, last) for r in found):
+    if last.var in apart or not any(step_of(r, last) for r in found):
         return [1]
     widest = min(lane_counts(target, name)[-1] for name in (dtype, *(r.dtype for r in found)))
     counts = [n for n in (16, 8, 4, 2) if n <= widest and extent(last) % n == 0]
-    return [n for n in counts if all(_in_vectors(r, last, steps, n) for r in found)] + [1]
+    return [n for n in counts if all(in_vectors(r, last, steps, n) for r in found)] + [1]
 
 
 def windows_of(tensor: te.Tensor) -> list[Read]:
     """Return what a reduction reads several elements apart for neighbouring results."""
     axes, body = long_axes(tensor), tensor.op.body[0]
     assert isinstance(body, Reduce)
-    return [r for r in reads_of(body) if axes and (_step(r, axes[-1]) or 0) > 1]
+    return [r for r in reads_of(body) if axes and (step_of(r, axes[-1]) or 0) > 1]
 
 
-def _step(read: Read, axis: Any) -> int | None:
+def step_of(read: Read, axis: Any) -> int | None:
     """Return how far apart a read is for neighbours along an axis; None if it varies."""
     own = to_poly(read.children[-1]) if read.children else {}
     is_last_only = not any(axis.var is v for index in read.children[:-1] for v in free_vars(index))
     return step_along(own, axis) if is_last_only else None
 
 
-def _in_vectors(read: Read, last: Any, steps: Sequence[Any], lanes: int) -> bool:
+def in_vectors(read: Read, last: Any, steps: Sequence[Any], lanes: int) -> bool:
     """Whether a read of `lanes` neighbouring results is one of whole vectors, or of one element."""
-    step = _step(read, last)
+    step = step_of(read, last)
     if step is None or step < 0:
         return False
     if step == 0:
         return True
-    inside = {axis.var for axis in steps if _step(read, axis) == 1} if step > 1 else set()
+    inside = {axis.var for axis in steps if step_of(read, axis) == 1} if step > 1 else set()
     width = 1 + sum(extent(axis) - 1 for axis in steps if axis.var in inside)
     inside.add(last.var)
     others = [n for term, n in place_of(read).items() if inside.isdisjoint(term)]

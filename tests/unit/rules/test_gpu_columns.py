@@ -188,3 +188,12 @@ def test_scans_down_many_columns_move_in_vectors(m: int, n: int, lanes: int) -> 
 def test_vectors_of_scans_are_as_wide_as_one_access(dtype: str) -> None:
     text = text_of(partial(running_sums, 64, 16384, dtype))
     assert f"pack<{16 // np.dtype(dtype).itemsize}>(&X[" in text
+
+
+@pytest.mark.parametrize(("units", "is_wide"), [(64, True), (63, False)])
+def test_the_sums_of_a_cell_load_its_state_in_vectors(units: int, is_wide: bool) -> None:
+    args = {"steps": 5, "batch": 3, "units": units}
+    task = Task.from_reference("lstm_cell", args, "cuda -arch=sm_90")
+    text = emit(task.final_of({})).text
+    assert ("pack<4>(&S_v0[" in text) == is_wide
+    assert "__launch_bounds__(64)" in text  # a thread for each unit, whatever the gates
