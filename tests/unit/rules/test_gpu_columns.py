@@ -197,3 +197,19 @@ def test_the_sums_of_a_cell_load_its_state_in_vectors(units: int, is_wide: bool)
     text = emit(task.final_of({})).text
     assert ("pack<4>(&S_v0[" in text) == is_wide
     assert "__launch_bounds__(64)" in text  # a thread for each unit, whatever the gates
+
+
+def running_rows(m: int, n: int) -> Made:
+    X, state = given(m, n), given(n, m, name="state")
+    init = te.compute((1, m), lambda t, i: X[i, t], name="init")
+    update = te.compute((n, m), lambda t, i: state[t - 1, i] + X[i, t], name="update")
+    S = te.scan(init, update, state, name="S")
+    return [X], [te.compute((m, n), lambda i, t: S[t, i], name="Y")]
+
+
+@pytest.mark.parametrize(("m", "n"), [(7, 1023), (5, 4097), (3, 9001), (6, 5), (6, 1)])
+def test_rows_of_any_length_are_scanned_in_vectors(m: int, n: int) -> None:
+    made = partial(running_rows, m, n)
+    check(made, lambda x: np.cumsum(x, axis=1))
+    text = text_of(made).split("__global__")[-1]
+    assert ("pack<4>(&X[" in text) == ("pack<4>(&Y[" in text) == (n > 32)
