@@ -29,7 +29,14 @@ from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
 from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes, schedule_on_gpu
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import rewrite
-from autotune.rules.stage_graph import extent, reads_in, reduced_over, reduction_of, written_out
+from autotune.rules.stage_graph import (
+    extent,
+    iterations,
+    reads_in,
+    reduced_over,
+    reduction_of,
+    written_out,
+)
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
 
@@ -168,7 +175,8 @@ def _rewritten(
             continue
         if kernel.is_plain or kernel.is_flat:
             lanes = knobs.column_lanes(kernel, lanes_of_columns(kernel, made, knobs.target))
-            if lanes > 1:
+            is_pair = kernel.is_plain and bool(tail.op.reduce_axis) and iterations(tail) > 0
+            if lanes > 1 or (is_pair and tail.op.axis):
                 is_alone = kernel.is_plain or bool(windows_of(kernel.reductions[0]))
                 found[tail] = ColumnVectors(kernel, lanes, *knobs.columns(kernel, lanes, is_alone))
             continue

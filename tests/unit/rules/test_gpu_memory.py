@@ -65,6 +65,8 @@ def test_sums_of_pieces_of_a_row_are_computed_by_threads_side_by_side() -> None:
         ("attention", {"b": 1, "heads": 8, "s": 256, "d": 64, "dtype": "float16"}),
         ("transpose", {"m": 130, "n": 37, "dtype": "int8"}),
         ("transpose", {"m": 99, "n": 55, "dtype": "float16"}),
+        ("transpose", {"m": 67, "n": 133, "dtype": "float64"}),
+        ("transpose", {"m": 67, "n": 133}),
         ("cumsum", {"m": 64, "n": 100_000, "axis": 1}),
     ],
 )
@@ -80,3 +82,11 @@ def test_windows_of_one_element_are_loaded_in_whole_vectors_where_they_are_adjac
     args = {"n": 1, "c": 64, "h": 56, "w": 56, "o": 64, "kh": 1, "kw": 1, "stride": stride}
     text = emit(task_of("conv2d_nchw", args).final_of({})).text
     assert ("pack<4>(&D[" in text) == (stride == 1)
+
+
+@pytest.mark.parametrize(("n", "is_padded"), [(133, True), (132, False)])
+def test_tiles_of_single_elements_are_padded_and_those_of_vectors_are_not(
+    n: int, is_padded: bool
+) -> None:
+    text = emit(task_of("transpose", {"m": 68, "n": n}).final_of({})).text
+    assert ("bitwise_xor" in text) != is_padded
