@@ -39,6 +39,7 @@ from autotune.rules.stage_graph import (
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.reduction import reduction
+from autotune.te.tensor import ComputeOp
 
 #: Largest number of steps of windows that a thread loads.
 _MOST_OF_WINDOW: Final = 16
@@ -56,8 +57,7 @@ def lanes_of_columns(kernel: FusedKernel, made: FusionPlan, target: Target) -> l
     if not (kernel.is_plain or kernel.is_flat):
         return [1]
     tensor = written_out(stage, {t for t in made.inline if kernel.tail in made.hosts[t]})
-    axes, body = long_axes(tensor), tensor.op.body[0]
-    assert isinstance(body, Reduce)
+    axes, body = long_axes(tensor), _reduced(tensor)
     if not axes:
         return [1]
     values = [body.condition, *body.sources]
@@ -65,7 +65,7 @@ def lanes_of_columns(kernel: FusedKernel, made: FusionPlan, target: Target) -> l
     windows, found = windows_of(stage), reads_of(body)
     if windows:  # one thread has all steps of its windows
         size, steps = math.prod(map(extent, axes)), math.prod(map(extent, body.axes))
-        is_whole = windows == found and steps <= _MOST_OF_WINDOW and not kernel.is_plain
+        is_whole = set(windows) == set(found) and steps <= _MOST_OF_WINDOW and not kernel.is_plain
         most = size // (WARP * ENOUGH_BLOCKS) if is_whole else 1
         counts = [n for n in counts if n <= max(most, 1)]
     return counts
@@ -92,9 +92,16 @@ def lanes_beside(
 
 def windows_of(tensor: te.Tensor) -> list[Read]:
     """Return what a reduction reads several elements apart for neighbouring results."""
-    axes, body = long_axes(tensor), tensor.op.body[0]
-    assert isinstance(body, Reduce)
+    axes, body = long_axes(tensor), _reduced(tensor)
     return [r for r in reads_of(body) if axes and (step_of(r, axes[-1]) or 0) > 1]
+
+
+def _reduced(tensor: te.Tensor) -> Reduce:
+    """Return what a tensor reduces, together with the other results of its stage."""
+    assert isinstance(tensor.op, ComputeOp)
+    body = tensor.op.body[0]
+    assert isinstance(body, Reduce)
+    return body
 
 
 def step_of(read: Read, axis: Any) -> int | None:
@@ -198,35 +205,40 @@ class ColumnVectors:
         stage = s[tail]
         vectors, lane = stage.split(stage.fuse(*stage.op.axis), factor=self.lanes)
         block, row = stage.split(vectors, factor=self.rows)
-        if self.threads is None:
-            block, some = stage.split(block, factor=self.each)
-            stage.reorder(block, some, row, lane)
-            stage.vectorize(lane)
-            bind(stage, {"blockIdx.x": block, "threadIdx.x": row})
-            for source in self.windows:
-                loaded = s.cache_read(source, "local", self.flat)
-                s[loaded].compute_at(stage, row)
-                for axis in loaded.op.axis[:-1]:
-                    s[loaded].unroll(axis)
-                split_in_vectors(s[loaded], loaded.op.axis[-1], self.lanes)
-            self._in_registers(s, self.flat[0], stage, row)
-            for axis in self.flat[0].op.reduce_axis if self.windows else ():
-                s[self.flat[0]].unroll(axis)
+        if self.threads is not None:
+            column = stage.fuse(row, lane)
+            bind(stage, {"blockIdx.x": block, "threadIdx.x": column})
+            self._share(s, stage, block, column)
             return
-        column = stage.fuse(row, lane)
-        bind(stage, {"blockIdx.x": block, "threadIdx.x": column})
+        block, some = stage.split(block, factor=self.each)
+        stage.reorder(block, some, row, lane)
+        stage.vectorize(lane)
+        bind(stage, {"blockIdx.x": block, "threadIdx.x": row})
+        whole = self.flat[0]
+        for source in self.windows:
+            loaded = s.cache_read(source, "local", [whole])
+            s[loaded].compute_at(stage, row)
+            for axis in loaded.op.axis[:-1]:
+                s[loaded].unroll(axis)
+            split_in_vectors(s[loaded], loaded.op.axis[-1], self.lanes)
+        self._in_registers(s, whole, stage, row)
+        for axis in whole.op.reduce_axis if self.windows else ():
+            s[whole].unroll(axis)
+
+    def _share(self, s: Schedule, stage: Any, block: Any, column: Any) -> None:
+        """Compute the sums of threads, of groups, and of columns, in the threads of a block."""
         sums, some, whole = self.flat
         self._in_registers(s, whole, stage, column)
         for tensor in (sums, some):
             own, part = s.cache_write(tensor, "local"), s[tensor]
             part.set_scope("shared")
             part.compute_at(stage, block)
-            number, thread = tensor.op.axis
+            number, inner = tensor.op.axis
             if tensor is sums:
-                thread, lane = part.split(thread, factor=self.lanes)
-                part.reorder(number, thread, lane)
+                inner, lane = part.split(inner, factor=self.lanes)
+                part.reorder(number, inner, lane)
                 part.vectorize(lane)
-            thread = part.fuse(number, thread)
+            thread = part.fuse(number, inner)
             bind(part, {"threadIdx.x": thread})
             self._in_registers(s, own, part, thread)
 

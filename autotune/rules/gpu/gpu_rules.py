@@ -65,12 +65,14 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     - `ahead`: whether the next tiles are loaded while the present ones are used: "registers" loads
       them into registers first, "copies" copies them asynchronously, "shared" stores them at once.
     - `threads`, `rows`, `each`, `lanes`: of reductions: threads of a row, rows of a block, rows
-      that a thread works on one after the other, elements of a row that it stores together. Without
-      a reduction: threads of a block, elements of a thread, and elements that it computes together.
+      that a thread works on one after the other, elements of a row that it stores together. Down
+      columns: threads of a vector of columns, vectors of a block and of a thread, columns of a
+      vector. Without a reduction: threads of a block, elements of a thread, and elements that it
+      computes together.
     - `tiles`: of transposes: tiles of a block.
     - `parts`: of sums whose results are few: partial results of each, which another kernel adds up.
-    - `scan`, `scan_block`, `scan_vectors`: of associative scans: "blocks" or "steps", steps of a
-      block, vectors of a thread's row; see `scans/scan_series.py`.
+    - `scan`, `scan_block`, `scan_lanes`, `scan_vectors`: of associative scans: "blocks" or "steps",
+      steps of a block, neighbouring columns of a thread, vectors of a thread's row; see `scans/scan_series.py`.
     - `scan_threads`, `scan_rows`, `scan_unroll`: of scans: threads of a block, columns of a block,
       unrolled steps or terms of sums.
     """
@@ -167,18 +169,18 @@ class _GpuKernels:
 def _rewritten(
     made: FusionPlan, knobs: GpuKnobs, old: dict[te.Tensor, te.Tensor]
 ) -> dict[te.Tensor, RegisterRows | SwizzledTiles | ColumnVectors]:
-    """Return what rewrites kernels that keep rows in registers, or transpose."""
+    """Return what rewrites kernels that keep rows in registers, transpose, or reduce columns."""
     found: dict[te.Tensor, RegisterRows | SwizzledTiles | ColumnVectors] = {}
     inlined: set[te.Tensor] = set()
     for tail, kernel in made.kernels.items():
         if kernel.product is not None:
             continue
         if kernel.is_plain or kernel.is_flat:
-            lanes = knobs.column_lanes(kernel, lanes_of_columns(kernel, made, knobs.target))
+            width = knobs.column_lanes(kernel, lanes_of_columns(kernel, made, knobs.target))
             is_pair = kernel.is_plain and bool(tail.op.reduce_axis) and iterations(tail) > 0
-            if lanes > 1 or (is_pair and tail.op.axis):
+            if width > 1 or (is_pair and tail.op.axis):
                 is_alone = kernel.is_plain or bool(windows_of(kernel.reductions[0]))
-                found[tail] = ColumnVectors(kernel, lanes, *knobs.columns(kernel, lanes, is_alone))
+                found[tail] = ColumnVectors(kernel, width, *knobs.columns(kernel, width, is_alone))
             continue
         if kernel.reductions:
             kept = kept_rows(kernel, made)
