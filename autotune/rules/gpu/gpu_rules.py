@@ -72,7 +72,8 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     - `tiles`: of transposes: tiles of a block.
     - `parts`: of sums whose results are few: partial results of each, which another kernel adds up.
     - `scan`, `scan_block`, `scan_lanes`, `scan_vectors`: of associative scans: "blocks" or "steps",
-      steps of a block, neighbouring columns of a thread, vectors of a thread's row; see `scans/scan_series.py`.
+      steps of a block, neighbouring columns of a thread, vectors of a thread's row; see
+      `scans/scan_series.py`.
     - `scan_threads`, `scan_rows`, `scan_unroll`: of scans: threads of a block, columns of a block,
       unrolled steps or terms of sums.
     """

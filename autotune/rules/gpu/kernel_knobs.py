@@ -62,7 +62,7 @@ class GpuKnobs:
         by_kind: bool,
         untuned: Collection[te.Tensor],
     ) -> None:
-        self.cfg, self.target = cfg, cfg.target
+        self.cfg, self.target, self.by_kind = cfg, cfg.target, by_kind
         largest: dict[str, FusedKernel] = {}
         for kernel in (k for tail, k in made.kernels.items() if tail not in untuned):
             most = largest.setdefault(_kind(kernel), kernel)
@@ -134,8 +134,11 @@ class GpuKnobs:
         return RowMapping(rows, threads, 1, width, across=True, is_aligned=is_aligned)
 
     def column_lanes(self, kernel: FusedKernel, counts: Sequence[int]) -> int:
-        """Return how many neighbouring results a thread reduces together."""
-        if len(counts) == 1 or kernel.is_plain:
+        """Return how many neighbouring results a thread reduces together.
+
+        What may add up parts has no knob for it, which would multiply the structures.
+        """
+        if len(counts) == 1 or kernel.is_plain or (self.by_kind and _kind(kernel) == "short"):
             return counts[0]
         return operator.index(self.of(kernel).define_knob("lanes", counts))
 
