@@ -152,8 +152,8 @@ class GpuKnobs:
         steps = 1 if is_alone else kernel.longest
         vectors = math.prod(map(extent, kernel.tail.op.axis)) // lanes
         most = power_of_two(vectors)
-        is_enough = vectors >= 2 * WARP * MULTIPROCESSORS or steps < 2 * lanes
-        if steps < _LONG and is_enough:
+        enough = 2 * WARP * MULTIPROCESSORS if steps < _LONG else OCCUPIED // 2
+        if vectors >= enough or steps < 2 * lanes:
             usual = max(WARP, power_of_two(vectors // MULTIPROCESSORS + 1) // 2)
             rows = cfg.define_knob("rows", _POWERS, min(_BLOCK, most, usual))
             each = cfg.define_knob("each", [1, 2, 4])

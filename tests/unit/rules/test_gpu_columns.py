@@ -129,6 +129,17 @@ def test_sums_of_columns_are_one_launch_if_blocks_with_a_sector_of_columns_are_e
     assert blocks >= round(ENOUGH_BLOCKS)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "is_shared"), [(200, 1 << 19, False), (200, 1 << 14, True), (20, 1 << 16, False)]
+)
+def test_threads_share_the_steps_of_columns_where_columns_are_not_enough(
+    m: int, n: int, is_shared: bool
+) -> None:
+    text = text_of(partial(column_sums, m, n))
+    assert ("__shared__" in text) == is_shared
+    assert "pack<4>(&X[" in text
+
+
 def test_what_adds_up_parts_of_odd_columns_has_a_block_for_each_multiprocessor() -> None:
     made = partial(column_sums, 4097, 4097)
     kernels = split_kernels(task_of(made, "cuda -arch=sm_90").final_of({}))
