@@ -218,7 +218,7 @@ def running_rows(m: int, n: int) -> Made:
     return [X], [te.compute((m, n), lambda i, t: S[t, i], name="Y")]
 
 
-@pytest.mark.parametrize(("m", "n"), [(7, 1023), (5, 4097), (3, 9001), (6, 5), (6, 1)])
+@pytest.mark.parametrize(("m", "n"), [(7, 1023), (5, 4097), (3, 9001), (6, 5), (6, 1), (1, 3)])
 def test_rows_of_any_length_are_scanned_in_vectors(m: int, n: int) -> None:
     made = partial(running_rows, m, n)
     check(made, lambda x: np.cumsum(x, axis=1))

@@ -210,9 +210,13 @@ class GpuSeries(SeriesRewriter):
         def loops(s: Schedule, new: Mapping[te.Tensor, te.Tensor]) -> None:
             axes, stage = list(new[result].op.axis), s[new[result]]
             steps = axes.pop(place)
-            before = tiles.before([axis.var for axis in axes]) if ahead else None
-            inner, lane = stage.split(steps, factor=lanes, offset=before)
-            tile, inner = stage.split(inner, factor=tiles.length // lanes)
+            if ahead:
+                before = tiles.before([axis.var for axis in axes])
+                vectors, lane = stage.split(steps, factor=lanes, offset=before)
+                tile, inner = stage.split(vectors, factor=tiles.length // lanes)
+            else:
+                tile, inner = stage.split(steps, factor=tiles.length)
+                inner, lane = stage.split(inner, factor=lanes)
             vector, thread = stage.split(inner, factor=threads)
             blocks, row = [*axes, tile], None
             if together > 1:
