@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
-from autotune.rules.gpu.matrix_products import Product, runs_of
+from autotune.rules.gpu.matrix_products import Product, runs_of, steps_of
 from autotune.rules.gpu.product_loops import Tiles, define_tiles
 from autotune.rules.gpu.register_rows import MOST_KEPT, KeptRows, kept_rows
 from autotune.rules.gpu.row_loops import OCCUPIED, RowMapping, most_threads, source_along
@@ -22,7 +22,7 @@ from autotune.rules.gpu.thread_loops import (
     row_lanes,
 )
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
-from autotune.rules.stage_graph import extent, power_of_two
+from autotune.rules.stage_graph import extent, power_of_two, reduction_of
 from autotune.target import Target
 
 #: Threads of a block of rows by default, and of a block of sums.
@@ -192,10 +192,12 @@ class GpuKnobs:
         cfg.add_constraint(threads <= longest, "an element has no more threads than steps")
         least = min(WARP, usual * needed)
         cfg.add_constraint(threads * rows >= least, "a block has a warp or more")
-        source, length = source_along(kernel.reductions[0]), kernel.longest
-        vectors, is_aligned = None, True
+        source, vectors, is_aligned = source_along(kernel.reductions[0]), None, True
         if source is not None and len(kernel.reductions) == 1:
+            length = extent(steps_of(reduction_of(kernel.reductions[0]))[-1])
             counts = row_lanes(self.target, source.dtype, length)
+            if length < steps:  # each row of several begins where vectors do
+                counts = [n for n in counts if length % n == 0]
             is_aligned = length % counts[0] == 0
             vectors = cfg.define_knob("lanes", counts)
         return RowMapping(rows, threads, each, 1, across, vectors, is_aligned)

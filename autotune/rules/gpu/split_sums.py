@@ -30,7 +30,13 @@ from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.split_reductions import joined as whole_of
 from autotune.rules.reductions.split_reductions import partial_results
 from autotune.rules.rewrite_graph import rewrite
-from autotune.rules.stage_graph import extent, power_of_two, reduced_over, reduction_of
+from autotune.rules.stage_graph import (
+    extent,
+    power_of_two,
+    reduced_over,
+    reduction_of,
+    with_axes_merged,
+)
 from autotune.target import Target
 from autotune.te.reduction import reduction
 
@@ -68,7 +74,8 @@ def split_sums(
         parts = operator.index(StageKnobs(cfg, number).define_knob("parts", values, usual))
         if parts == 1:
             return (tensor,)
-        return _split(tensor, parts, kernels[0].product is not None)
+        is_product = kernels[0].product is not None
+        return _split(tensor if is_product else with_axes_merged(tensor), parts, is_product)
 
     return list(rewrite(outputs, refine).outputs), number
 
@@ -87,6 +94,7 @@ def _parts(tensor: te.Tensor, kernel: FusedKernel, target: Target, made: FusionP
     threads = most_threads(tensor)
     lanes = lanes_of_columns(kernel, made, target)[0]
     if lanes > 1:
+        steps = max(map(extent, with_axes_merged(tensor).op.reduce_axis))
         return _parts_of_columns(elements // lanes, steps, target)
     if OCCUPIED // (elements * threads) <= 1 or steps < _LONG * threads:
         return 1

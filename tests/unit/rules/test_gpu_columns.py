@@ -53,6 +53,22 @@ def scaled_sums(m: int, n: int) -> Made:
     return [X, R, C], [te.compute((3, n), lambda b, j: te.sum(D[b, k, j], axis=k), name="Y")]
 
 
+def channel_sums(*shape: int) -> Made:
+    """Sums over all axes but the last one."""
+    X = given(*shape)
+    axes = [te.reduce_axis((0, n), name=f"k{n}") for n in shape[:-1]]
+    return [X], [te.compute(shape[-1:], lambda c: te.sum(X[(*axes, c)], axis=axes), name="Y")]
+
+
+def plane_sums(n: int, c: int, h: int, w: int) -> Made:
+    """Sums of each channel of images, as for a batch norm."""
+    X = given(n, c, h, w)
+    i, k, j = (
+        te.reduce_axis((0, size), name=name) for size, name in ((n, "i"), (h, "k"), (w, "j"))
+    )
+    return [X], [te.compute((c,), lambda x: te.sum(X[i, x, k, j], axis=[i, k, j]), name="Y")]
+
+
 def lower_sums(m: int, n: int) -> Made:
     """Sums of the elements below the diagonal: which ones count differs between neighbours."""
     X, k = given(m, n), te.reduce_axis((0, m), name="k")
@@ -98,6 +114,9 @@ def check(made: Callable[[], Made], expected: Callable[..., Any]) -> None:
             lambda x, r, c: ((x - r[:, None]) * c).sum(axis=1),
             4,
         ),
+        (partial(channel_sums, 3, 20, 30, 12), lambda x: x.sum(axis=(0, 1, 2)), 4),
+        (partial(plane_sums, 5, 6, 14, 28), lambda x: x.sum(axis=(0, 2, 3)), 4),
+        (partial(plane_sums, 5, 6, 14, 9), lambda x: x.sum(axis=(0, 2, 3)), 1),
         (partial(windows, 44, 56, 2, 2), lambda x: windows_expected(x, 2, 2), 4),
         (partial(windows, 33, 96, 3, 3), lambda x: windows_expected(x, 3, 3), 4),
         (partial(lower_sums, 50, 24), lambda x: np.tril(x, -1).sum(axis=0), 1),
@@ -138,6 +157,12 @@ def test_threads_share_the_steps_of_columns_where_columns_are_not_enough(
     text = text_of(partial(column_sums, m, n))
     assert ("__shared__" in text) == is_shared
     assert "pack<4>(&X[" in text
+
+
+def test_sums_over_several_axes_that_lie_as_one_are_divided_as_one() -> None:
+    made = partial(channel_sums, 32, 28, 28, 128)
+    first = split_kernels(task_of(made, "cuda -arch=sm_90").final_of({}))[0]
+    assert math.prod(int(e.value) for e in first.grid if isinstance(e, Const)) >= ENOUGH_BLOCKS
 
 
 def test_what_adds_up_parts_of_odd_columns_has_a_block_for_each_multiprocessor() -> None:
