@@ -30,7 +30,14 @@ from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, is_empty, seq
 from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, transform, walk, walk_expr
-from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, LoopSegment, Splitter, inside
+from autotune.lowering.guards.loop_splitting import (
+    FIXED,
+    THREADS,
+    Guards,
+    LoopSegment,
+    Splitter,
+    inside,
+)
 
 #: Limits of the nodes of all copies: a multiple of the function's nodes (guards on three axes of an
 #: unrolled tile need a factor of five), at least some tens of statements, and at most what compiles

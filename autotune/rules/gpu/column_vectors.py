@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from autotune import te
+from autotune.ir import dtypes
 from autotune.ir.algebra.polynomials import to_poly
 from autotune.ir.expr import Expr, Read, Reduce
 from autotune.ir.visitor import free_vars, reads
@@ -94,6 +95,13 @@ def windows_of(tensor: te.Tensor) -> list[Read]:
     """Return what a reduction reads several elements apart for neighbouring results."""
     axes, body = long_axes(tensor), _reduced(tensor)
     return [r for r in reads_of(body) if axes and (step_of(r, axes[-1]) or 0) > 1]
+
+
+def bytes_along(tensor: te.Tensor) -> int:
+    """Return the bytes of an element of the largest tensor that a reduction reads."""
+    found = reads_of(_reduced(tensor))
+    largest = max(found, key=lambda read: math.prod(map(int, read.tensor.shape)))
+    return dtypes.itemsize(largest.dtype)
 
 
 def _reduced(tensor: te.Tensor) -> Reduce:

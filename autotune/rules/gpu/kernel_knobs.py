@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.rules.gpu.column_vectors import bytes_along
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
 from autotune.rules.gpu.matrix_products import Product, runs_of, steps_of
 from autotune.rules.gpu.product_loops import Tiles, define_tiles
@@ -160,7 +161,8 @@ class GpuKnobs:
             cfg.add_constraint(rows >= min(WARP, most), "a block has a warp or more")
             cfg.add_constraint(rows * each <= most, "a block has no more elements than there are")
             return None, rows, each
-        usual, least = BANKS // self.target.vector_bytes, SECTOR // self.target.vector_bytes
+        size = lanes * bytes_along(kernel.reductions[0])
+        usual, least = BANKS // size, SECTOR // size
         enough = max(lanes, power_of_two(steps // _LEAST_OF_THREAD))
         while usual > max(least, WARP // enough) and vectors < usual * ENOUGH_BLOCKS:
             usual //= 2

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from autotune import te
-from autotune.rules.gpu.column_vectors import lanes_of_columns
+from autotune.rules.gpu.column_vectors import bytes_along, lanes_of_columns
 from autotune.rules.gpu.default_tiles import default_parts
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan
 from autotune.rules.gpu.matrix_products import product_of
@@ -95,19 +95,20 @@ def _parts(tensor: te.Tensor, kernel: FusedKernel, target: Target, made: FusionP
     lanes = lanes_of_columns(kernel, made, target)[0]
     if lanes > 1:
         steps = max(map(extent, with_axes_merged(tensor).op.reduce_axis))
-        return _parts_of_columns(elements // lanes, steps, target)
+        return _parts_of_columns(elements // lanes, steps, lanes * bytes_along(tensor))
     if OCCUPIED // (elements * threads) <= 1 or steps < _LONG * threads:
         return 1
     wanted = min(OCCUPIED // (elements * ACROSS), steps // (_LEAST * ACROSS), _MOST)
     return 1 << (wanted.bit_length() - 1) if wanted > 1 else 1
 
 
-def _parts_of_columns(vectors: int, steps: int, target: Target) -> int:
+def _parts_of_columns(vectors: int, steps: int, size: int) -> int:
     """Return the number of parts of a reduction of vectors, of which a block has a line of memory.
 
+    `size`: bytes of a vector.
     Without parts, blocks may have a sector of it only, which is enough for wide results.
     """
-    of_line, of_sector = (n // target.vector_bytes for n in (BANKS, SECTOR))
+    of_line, of_sector = BANKS // size, SECTOR // size
     if vectors >= ENOUGH_BLOCKS * of_sector * _NEARLY:
         return 1
     wanted = min(ENOUGH_BLOCKS * of_line / vectors, steps / _LEAST_OF_COLUMN, _MOST)
