@@ -72,7 +72,7 @@ CASES: Final[dict[str, list[dict[str, int | str]]]] = {
 }
 
 
-#: Operators that move single elements if their rows are of odd length (decision 141): down columns
+#: Operators that move single elements if their rows are of odd length (decision 143): down columns
 #: and in tiles a thread meets rows that begin elsewhere in a vector.
 NARROW_IF_ODD: Final = {
     "matmul", "dense", "pool2d", "transpose", "linear_recurrence", "rnn_cell", "lstm_cell"
