@@ -21,12 +21,17 @@ class Atom:
     `ref`: its name in the LLVM text.
     `bounds`: bounds of its value.
     `depth`: nesting depth of the scope that defines it.
+    `multiples`: of a loop variable: names of its multiples by factor. Its loop defines those that
+    are in here when its body has been written, and adds the factor to each at every step: so no
+    step multiplies, and LLVM need not look for what to reduce to additions.
     """
 
-    __slots__ = ("bounds", "depth", "id", "ref")
+    __slots__ = ("bounds", "depth", "id", "multiples", "ref")
 
-    def __init__(self, ref: str, bounds: Bounds, depth: int) -> None:
-        self.ref, self.bounds, self.depth = ref, bounds, depth
+    def __init__(
+        self, ref: str, bounds: Bounds, depth: int, multiples: dict[int, str] | None = None
+    ) -> None:
+        self.ref, self.bounds, self.depth, self.multiples = ref, bounds, depth, multiples
         self.id = next(_ids)
 
 
