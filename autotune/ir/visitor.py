@@ -6,7 +6,7 @@ import operator
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import lru_cache, wraps
+from functools import cache, lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from autotune.errors import LoweringError
@@ -211,6 +211,13 @@ def language_of(function: PrimFunc) -> str | None:
     return next((s.language for s in walk(function.body) if isinstance(s, Raw)), None)
 
 
+@cache
+def _visitor_of(rewriter: type, node: type) -> str | None:
+    """Return the name of the method by which a class of passes visits a class of nodes."""
+    names = (f"visit_{base.__name__}" for base in node.__mro__)
+    return next((name for name in names if hasattr(rewriter, name)), None)
+
+
 class Rewriter:
     """Base of all passes: override `visit_<Node>` for the nodes a pass changes.
 
@@ -220,24 +227,14 @@ class Rewriter:
 
     def __init__(self) -> None:
         self._memo: dict[Expr, Expr] = {}
-        self._methods: dict[type, Any] = {}
 
     def forget(self) -> None:
         """Clear cached results, because the context changed."""
         self._memo.clear()
 
     def _method(self, node: object, default: Any) -> Any:
-        cls = type(node)
-        found = self._methods.get(cls)
-        if found is None:
-            found = default
-            for base in cls.__mro__:
-                own = getattr(self, f"visit_{base.__name__}", None)
-                if own is not None:
-                    found = own
-                    break
-            self._methods[cls] = found
-        return found
+        name = _visitor_of(type(self), type(node))
+        return default if name is None else getattr(self, name)
 
     def expr(self, node: Expr) -> Expr:
         """Return the rewritten expression."""

@@ -41,11 +41,12 @@ Key = tuple[tuple[int, int], ...]
 class Linear:
     """The sum of `const` and of `coefficient * atom` over `terms`; immutable."""
 
-    __slots__ = ("const", "terms")
+    __slots__ = ("_key", "const", "terms")
 
     def __init__(self, terms: dict[Atom, int], const: int) -> None:
         self.terms = terms
         self.const = const
+        self._key: Key | None = None
 
     @property
     def is_const(self) -> bool:
@@ -55,7 +56,9 @@ class Linear:
     @property
     def key(self) -> Key:
         """The variable part as a dictionary key."""
-        return tuple(sorted((atom.id, c) for atom, c in self.terms.items()))
+        if self._key is None:
+            self._key = tuple(sorted([(atom.id, c) for atom, c in self.terms.items()]))
+        return self._key
 
     def __add__(self, other: Linear) -> Linear:
         terms = self.terms or other.terms
