@@ -30,7 +30,7 @@ from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, is_empty, seq
 from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, transform, walk, walk_expr
-from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, LoopSegment, Splitter
+from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, LoopSegment, Splitter, inside
 
 #: Limits of the nodes of all copies: a multiple of the function's nodes (guards on three axes of an
 #: unrolled tile need a factor of five), at least some tens of statements, and at most what compiles
@@ -44,13 +44,14 @@ _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
 def partition(function: PrimFunc) -> PrimFunc:
     """Return the function with loops split where guards change, within the limit for copies.
 
-    If copies exceed it, those of steps that are written out are loops.
+    If copies exceed it, those of steps that are written out are loops. If they still do, guards
+    remain that inner loops do not repeat, so that the others have room.
     """
-    splitter = _Partition(function.body)
-    body = splitter.run()
-    if splitter.exceeded:
-        splitter = _Partition(function.body, rolls=True)
+    for rolls, only_repeated in ((False, False), (True, False), (True, True)):
+        splitter = _Partition(function.body, rolls, only_repeated)
         body = splitter.run()
+        if not splitter.exceeded:
+            break
     # Where an outer loop has ended at its first iteration, guards of inner loops are constant.
     return partition(function.with_body(body)) if splitter.ended else function.with_body(body)
 
@@ -91,11 +92,13 @@ class _Partition(Splitter):
     """Splits serial loops; guards that no split removes are tested before inner loops.
 
     `rolls`: makes loops of the last steps that are written out.
+    `only_repeated`: handles only guards that inner loops repeat.
     """
 
-    def __init__(self, body: Stmt, rolls: bool = False) -> None:
+    def __init__(self, body: Stmt, rolls: bool = False, only_repeated: bool = False) -> None:
         super().__init__(body)
         self.rolls = rolls
+        self.only_repeated = only_repeated
         #: Whether some copy was beyond the allowance.
         self.exceeded = False
         #: Whether some loop was ended where guards leave nothing of an iteration.
@@ -119,6 +122,8 @@ class _Partition(Splitter):
                 continue
             if self.prover.at_most_zero(guards.excess):
                 main = replace(main, body=self.within(guards, main.body))
+                continue
+            if self.only_repeated and not self._repeats(main.body, guards):
                 continue
             # A copy of the loop also copies statements that do not depend on the guards.
             within = self.sizes.of(self.smallest(main.body, guards))
@@ -145,6 +150,15 @@ class _Partition(Splitter):
         if main.body is loop.body and main.high is loop.extent:
             return loop
         return seq(*before, self.loop_over(loop, main), *after)
+
+    def _repeats(self, stmt: Stmt, guards: Guards) -> bool:
+        """Whether an inner serial loop tests some of the conditions."""
+        return any(
+            part in guards.conditions
+            for inner, loops in inside(stmt, {}, self.choices.is_plain)
+            if any(loop.kind is LoopKind.SERIAL for loop in loops.values())
+            for part, _ in self.choices.parts_of(inner)
+        )
 
     def _ended(self, loop: For, main: LoopSegment, guards: Guards) -> LoopSegment:
         """Return iterations without the last ones, if guards leave nothing of these."""

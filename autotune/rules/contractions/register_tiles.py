@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 from autotune import te
@@ -41,6 +42,7 @@ from autotune.rules.contractions.tile_costs import (
     packed_by_tasks,
     packings,
     spare_registers,
+    tile_heights,
 )
 from autotune.rules.knob_definer import Effort, KnobDefiner
 from autotune.rules.stage_graph import Reading, extent, is_open, length_of, readers_of, readings
@@ -53,8 +55,7 @@ from autotune.system.available_cpus import thread_count
 #: Largest number of choices of the vectorised axis.
 _VECTORS: Final = 3
 
-#: Rows of a tile along one axis, and vectors in a row.
-_HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
+#: Vectors in a row of a tile.
 _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
 
 #: Equal parts into which a row of sums in the cache is divided. A part has an even number of
@@ -93,7 +94,7 @@ def tiles(
         return None
     count = 32 if cfg.target.vector_bytes >= 64 else 16
     threads = thread_count(cfg.target.threads)
-    registers = Registers(count, full, _HEIGHTS, _WIDTHS, threads)
+    registers = Registers(count, full, _WIDTHS, threads)
     best = fastest(list(ways.values()), registers, constants)
     outlasts = outlasts_caches(cfg.target, tensor, [tensor], LIGHT_SUMS)
     if outlasts:
@@ -176,9 +177,7 @@ def _choices(
 ) -> Choices:
     """Return the values of knobs, for all ways to compute a contraction."""
     most = max(-(-way.vector.size // way.lanes) for way in ways)
-    tallest = [
-        max((way.rows[n].size for way in ways if len(way.rows) > n), default=1) for n in (0, 1)
-    ]
+    sizes = [[way.rows[n].size for way in ways if len(way.rows) > n] or [1] for n in (0, 1)]
     height = max(math.prod(g.size for g in way.rows) for way in ways)
     tall = math.prod(best.rows.values())
     lengths = [n for way in ways for n in [m for m in map(extent, way.reduced) if m > 1][-1:]]
@@ -186,7 +185,7 @@ def _choices(
     return Choices(
         vectors=tuple(n for n in _WIDTHS if n <= most),
         long=tuple(dict.fromkeys(min(most, 2 * -(-most // (2 * parts))) for parts in _PARTS)),
-        rows=tuple(tuple(n for n in _HEIGHTS if n <= most) for most in tallest),
+        rows=tuple(tuple(dict.fromkeys(chain(*map(tile_heights, own)))) for own in sizes),
         steps=tuple(n for n in _STEPS if n <= max(lengths, default=1)),
         block_columns=tuple(n for n in _BLOCKS if n < 2 * most),
         block_rows=tuple(n for n in _BLOCKS if n < 2 * height),

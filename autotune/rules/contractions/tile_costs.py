@@ -17,6 +17,10 @@ from autotune.rules.stage_graph import extent, is_open, likely_shape
 from autotune.rules.streamed_stores import LARGE
 from autotune.rules.threads import PARALLEL, bytes_of
 
+#: Rows of a tile along one axis, whatever the result; equal parts of a result that may be a tile's.
+_HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
+_EQUAL_PARTS: Final = (1, 2, 3)
+
 #: Cycles: of a multiply-add until its sum can be used, of a tile besides its sums, and of an
 #: element that is packed from another place than its neighbour, alone or in a transposed tile.
 _LATENCY: Final = 4
@@ -40,10 +44,16 @@ _FEW_STEPS: Final = 8
 #: a tensor that exceeds the caches of a core, of a vector from the second cache, and of one that is
 #: masked, because tiles do not divide the result; steps of sums whose tiles are not told apart.
 _UNALIGNED: Final = 1.3
-_PAGE: Final = 12
+_PAGE: Final = 4
 _FAR: Final = 2
 _MASKED: Final = 3
 _SHORT: Final = 64
+
+#: Cycles of a step to a row that is no longer in a cache, because all rows share few places of it;
+#: vectors that are read side by side, and cycles of each more.
+_EVICTED: Final = 8
+_APART: Final = 11
+_CROWDED: Final = 6
 
 #: Cycles that the units which multiply need for each further vector that a strided vector is
 #: gathered from.
@@ -59,7 +69,7 @@ _CACHE_BYTES: Final = 1 << 20
 #: Cycles of each element of a panel that exceeds so many bytes: caches; what allocators keep.
 _FETCHED: Final = ((1 << 19, 1.0), (1 << 22, 1.5), (1 << 25, 1.5))
 #: The same if each task packs its part of it: cycles of reading it from memory.
-_FETCHED_BY_TASKS: Final = ((1 << 22, 1.0), (1 << 25, 1.5))
+_FETCHED_BY_TASKS: Final = ((0, 0.5), (1 << 25, 1.5))
 
 #: As measured without AVX-512, by the bytes of a tensor; each limit that it exceeds adds its
 #: cycles. They are of a step to another page, of an element that a task packs, and of a vector of
@@ -111,14 +121,12 @@ class Registers:
 
     `count`: vector registers.
     `lanes`: lanes of a vector register.
-    `heights`: possible rows of a tile along a group.
     `widths`: possible vectors in a row.
     `threads`: threads that share the work.
     """
 
     count: int
     lanes: int
-    heights: tuple[int, ...]
     widths: tuple[int, ...]
     threads: int
 
@@ -137,6 +145,7 @@ class _Operand:
     `is_wide`: whether it depends on the vector.
     `shuffles`: cycles of a vector in the units that multiply, to gather its elements.
     `pitch`: largest distance of two steps of the sum in bytes, 0 if they follow each other.
+    `spread`: bytes of a cache that its steps evict, if it is not packed.
     `page_steps`: for rows, the part of the steps that go to another page.
     `page`: cycles of such a step.
     `in_place`: whether it is a vector that is not packed.
@@ -148,11 +157,12 @@ class _Operand:
     loads: float
     is_wide: bool
     pitch: int
+    spread: int = 0
     in_place: bool = False
     is_large: bool = False
     shuffles: float = 0
     page_steps: float = 0
-    page: float = _PAGE
+    page: float = 0
     long_rows: float = 0
 
 
@@ -180,6 +190,16 @@ class _Facts:
     stored: float
     packing: float
     operands: tuple[_Operand, ...]
+
+
+def tile_heights(size: int) -> tuple[int, ...]:
+    """Return the possible rows of a tile along a group of so many elements.
+
+    Results of few rows may be divided into equal tiles without a remainder: 13 rows into one tile.
+    """
+    equal = (-(-size // parts) for parts in _EQUAL_PARTS)
+    most = min(size, max(_HEIGHTS))
+    return tuple(dict.fromkeys(n for n in (*_HEIGHTS, *equal) if n <= most))
 
 
 def packings(way: TiledContraction, constants: Collection[te.Tensor]) -> list[frozenset[Read]]:
@@ -210,7 +230,7 @@ def fastest(
 
 @functools.lru_cache(maxsize=256)  # each structure of a space is traced anew
 def _fastest(facts: _Facts, registers: Registers) -> tuple[float, tuple[int, ...], int]:
-    options = [[n for n in registers.heights if n <= size] for size in facts.rows]
+    options = [tile_heights(size) for size in facts.rows]
     most = -(-facts.columns // facts.lanes)
     every = (
         (_cycles(facts, registers, counts, width), counts, width)
@@ -232,10 +252,11 @@ def _facts(
     tiled = way.rows[:2]
     operands = []
     for read in dict.fromkeys(way.operands.values()):
-        rows = tuple(_distinct(way, read, g, max(registers.heights)) for g in tiled)
+        rows = tuple(_distinct(way, read, g, max(_HEIGHTS)) for g in tiled)
         if not way.varies(read):
             steps, page = _page_steps(way, read), _page(read, registers)
-            operands.append(_Operand(rows, 0.5, False, 0, page_steps=steps, page=page))
+            spread = _spread(way, read)
+            operands.append(_Operand(rows, 0.5, False, 0, spread, page_steps=steps, page=page))
         else:
             loads = max(0.5, way.lanes / registers.lanes)
             if read in packed:
@@ -264,24 +285,32 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     for size, own in zip(facts.rows, rows, strict=True):
         tiles *= -(-size // own)
     height = math.prod(rows)
-    loads, shuffles, columns = 0.0, 0.0, vectors * facts.lanes
+    loads, elements, shuffles, crowd, columns = 0.0, 0.0, 0.0, 0.0, vectors * facts.lanes
     ragged = columns < facts.columns and facts.columns % columns
     for operand in facts.operands:
         count = math.prod(own[n] for n, own in zip(rows, operand.rows, strict=True))
         if operand.is_wide:
             if operand.in_place and operand.is_large:
                 loads += _STREAM * max(0, count - _STREAMS)
-            far = _page_part(operand, facts, vectors)
+            page = operand.page * _page_part(operand, facts, vectors)
+            crowd += count * operand.in_place
             kept = operand.pitch == 0 or facts.steps * vectors * facts.lanes * 4 <= _NEAR_BYTES
             each = operand.loads * (1 if kept else _FAR)
             if operand.in_place and ragged:  # in the last tile, or all if sums are short
                 tiles_across = -(-facts.columns // columns) if facts.steps > _SHORT else 1
                 each *= 1 + (_MASKED - 1) / tiles_across
-            loads += count * (vectors * each + (operand.page * far if far else 0))
+            wide = vectors * each + (page if page else 0)
+            taken = facts.steps * vectors * facts.lanes * 4
+            if registers.embeds and max(taken, operand.spread) > _CACHE_BYTES:
+                wide = max(wide, vectors * _EVICTED)
+            loads += count * wide
             if operand.shuffles:  # no 0 of infinitely many, which is not a number
                 shuffles += count * vectors * operand.shuffles
         else:
+            elements += count * operand.loads
             loads += count * operand.loads + operand.page * operand.page_steps
+            if registers.embeds and operand.spread > _CACHE_BYTES:
+                loads += _EVICTED
     part = max(0.5, facts.lanes / registers.lanes)
     # Beside the sums, the vectors that rows share are in registers, and an element of a row; if it
     # is a single vector, those of the next steps, too. One more is for vectors that are not packed,
@@ -290,7 +319,10 @@ def _cycles(facts: _Facts, registers: Registers, rows: Sequence[int], vectors: i
     needed = height * vectors + shared + 1
     needed += any(operand.in_place for operand in facts.operands)
     spilled = max(0, needed - registers.count)
-    step = max(height * vectors * part + shuffles, loads, _LATENCY)
+    # A multiply-add that reads an element by itself needs as much of the units as a whole vector.
+    units = loads + (elements if registers.embeds else 0)
+    step = max(height * vectors * part + shuffles, units, _LATENCY)
+    step += _CROWDED * max(0, crowd - _APART)
     step += (_ISSUE_EMBEDDED if registers.embeds else _ISSUE) * loads + _SPILL * spilled
     if facts.window > 1 and not registers.embeds:
         sizes = zip(facts.rows, rows, facts.slides, strict=True)
@@ -366,6 +398,17 @@ def _page_part(operand: _Operand, facts: _Facts, vectors: int) -> float:
     return min(1.0, operand.pitch / _PAGE_BYTES)
 
 
+def _spread(way: TiledContraction, read: Read) -> int:
+    """Return how many bytes of a cache would be evicted by what tiles of a column read.
+
+    Rows of a power of two of bytes are kept in few of the places of a cache, as far as an address
+    within a page decides it.
+    """
+    steps = zip(_steps_apart(way, read), map(extent, way.reduced), strict=True)
+    apart, count = max(steps, default=(0, 0))
+    return math.gcd(apart, _PAGE_BYTES) * count
+
+
 def _page_steps(way: TiledContraction, read: Read) -> float:
     """Return how many pages a step goes on, on average, in a large tensor that rows read."""
     if bytes_of(read.tensor) <= _CACHE_BYTES:
@@ -425,7 +468,7 @@ def _in_place(
     loads *= _UNALIGNED if step == 1 else 2 * step
     size, page = bytes_of(read.tensor), _page(read, registers)
     return _Operand(
-        rows, loads, True, max(steps, default=0), True, size > _CACHE_BYTES, shuffles, page=page,
+        rows, loads, True, max(steps, default=0), _spread(way, read), True, size > _CACHE_BYTES, shuffles, page=page,
         long_rows=_beyond(_STREAMED_BY_BYTES, size),
     )  # fmt: skip
 
