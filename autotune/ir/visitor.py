@@ -6,8 +6,8 @@ import operator
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import cache, lru_cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from functools import lru_cache, wraps
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Expr, Load, Not, Read, Select, Var
@@ -211,19 +211,19 @@ def language_of(function: PrimFunc) -> str | None:
     return next((s.language for s in walk(function.body) if isinstance(s, Raw)), None)
 
 
-@cache
-def _visitor_of(rewriter: type, node: type) -> str | None:
-    """Return the name of the method by which a class of passes visits a class of nodes."""
-    names = (f"visit_{base.__name__}" for base in node.__mro__)
-    return next((name for name in names if hasattr(rewriter, name)), None)
-
-
 class Rewriter:
     """Base of all passes: override `visit_<Node>` for the nodes a pass changes.
 
     `expr` memoises on identity, which interning makes exact. If the result for an expression
     depends on its context, the pass calls `forget` when the context changes.
     """
+
+    #: Names of the methods that visit nodes, by the class of the nodes; each pass has its own.
+    _visitors: ClassVar[dict[type, str | None]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._visitors = {}
 
     def __init__(self) -> None:
         self._memo: dict[Expr, Expr] = {}
@@ -233,7 +233,11 @@ class Rewriter:
         self._memo.clear()
 
     def _method(self, node: object, default: Any) -> Any:
-        name = _visitor_of(type(self), type(node))
+        cls = type(node)
+        if cls not in self._visitors:
+            names = (f"visit_{base.__name__}" for base in cls.__mro__)
+            self._visitors[cls] = next((name for name in names if hasattr(self, name)), None)
+        name = self._visitors[cls]
         return default if name is None else getattr(self, name)
 
     def expr(self, node: Expr) -> Expr:

@@ -167,7 +167,7 @@ def compile_function(
     `function`: without knobs or vectorised loops.
     `target`: of kind "llvm", or "cuda -on=cpu".
     `level`: optimisation level of LLVM; by default 1 for vectors that the schedule made, else 2. On
-    scheduled kernels 2 takes a seventh longer than 1, 3 a fifth longer than 2; neither was faster.
+    scheduled kernels 2 and 3 take nearly twice as long as 1; neither was faster.
     `cache`: where compiled objects are kept; the process's own (memory and disk) if None.
 
     Raises CodegenError if the function has no meaning on a CPU, or LLVM refuses it. Raises
@@ -324,8 +324,8 @@ def _optimised(source: str, machine: Any, level: int) -> Any:
     if level != 1:
         builder.getModulePassManager().run(module, builder)
         return module
-    # Level 1 of LLVM repeats most passes on the whole module, which takes a third of the time of
-    # passes and changes nothing: there is nothing to inline except the functions of exp and such.
+    # The pipeline of a module takes half as long again and gives code that is as fast: its passes
+    # between functions have nothing to do, as only the functions of exp and such are inlined.
     whole = llvm.create_new_module_pass_manager()
     whole.add_always_inliner_pass()
     whole.add_global_dead_code_eliminate_pass()
@@ -344,9 +344,9 @@ def _options_of(source: LLVMSource, level: int) -> Iterator[None]:
     """Within it LLVM's code generator has the options of a module.
 
     They are options of the process, so the caller holds the lock: outside they have LLVM's values.
-    Loop strength reduction takes half the time of the code generator. Multiples of loop variables
-    are reduced already where a schedule made the loops, so without it kernels are as fast. LLVM's
-    scheduler of machine instructions runs only if the module lets it.
+    Without loop strength reduction, the code generator takes half the time; our innermost loops
+    are reduced already (`Atom.multiples`), but not those of LLVM's vectors. LLVM's scheduler of
+    machine instructions runs only if the module lets it.
     """
     options = [("-enable-misched=false", "-enable-misched=true")] if source.keeps_order else []
     if level < 2:
