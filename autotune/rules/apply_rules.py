@@ -33,7 +33,7 @@ from autotune.rules.contractions.packed_panels import Panels
 from autotune.rules.contractions.register_tiles import schedule_tiles, tiles
 from autotune.rules.gpu.gpu_rules import gpu_schedule
 from autotune.rules.inline import inlined_stages
-from autotune.rules.knob_definer import Effort, KnobDefiner, StageKnobs
+from autotune.rules.knob_definer import Effort, KnobDefiner, LimitedKnobs, StageKnobs
 from autotune.rules.reductions.rows import RowLoops
 from autotune.rules.reductions.short_rows import ShortRows
 from autotune.rules.reductions.split_reductions import (
@@ -71,8 +71,10 @@ from autotune.te.tensor import ComputeOp, producers_first
 #: Largest number of groups with a knob for their placement; each doubles the traces.
 _CHOICES: Final = 2
 
-#: Number of contractions, those with the most work, that have all tile knobs.
+#: Number of contractions, those with the most work, that have all tile knobs; the same if there
+#: are more, which need some knobs, too.
 _TUNED: Final = 3
+_TUNED_OF_MANY: Final = 2
 
 
 def schedule(
@@ -135,6 +137,7 @@ def schedule(
         If a size is known only when the function is called, and nothing says what is likely, or
         the stage is no product and has no elements of its own; see docs/dispatch.md.
     """
+    cfg = LimitedKnobs(cfg)
     _check_sizes(outputs, on_cpu=cfg.target.gpu is None)
     outputs = with_axes_from_zero(outputs)
     if cfg.target.gpu is not None:
@@ -330,5 +333,6 @@ def _efforts(plain: Sequence[te.Tensor]) -> dict[te.Tensor, Effort]:
     """Return the effort (number of knobs) of each contraction."""
     contractions = [t for t in plain if t.op.reduce_axis]
     contractions.sort(key=iterations, reverse=True)
-    efforts = [Effort.ALL, *[Effort.NUMBERS] * (_TUNED - 1), *[Effort.FEW] * len(contractions)]
+    tuned = _TUNED if len(contractions) <= _TUNED else _TUNED_OF_MANY
+    efforts = [Effort.ALL, *[Effort.NUMBERS] * (tuned - 1), *[Effort.FEW] * len(contractions)]
     return dict(zip(contractions, efforts, strict=False))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from autotune.target import Target
 
@@ -24,6 +24,27 @@ class KnobDefiner(Protocol):
 
     def add_constraint(self, condition: Any, message: str) -> None:
         """Make configurations infeasible in which a condition is false."""
+
+
+#: Most configurations of one structure: spaces have at most 2^63, and structures other knobs.
+_CONFIGURATIONS: Final = 1 << 54
+
+
+class LimitedKnobs:
+    """Defines knobs until the space is large; what would be further knobs have their defaults."""
+
+    def __init__(self, cfg: KnobDefiner) -> None:
+        self.target = cfg.target
+        self.add_constraint = cfg.add_constraint
+        self._define = cfg.define_knob
+        self._left = _CONFIGURATIONS
+
+    def define_knob(self, name: str, values: Sequence[Any], default: Any = None) -> Any:
+        """Define a knob and return its value, or return its default."""
+        if len(values) > self._left:
+            return values[0] if default is None else default
+        self._left //= len(values)
+        return self._define(name, values, default)
 
 
 class StageKnobs:

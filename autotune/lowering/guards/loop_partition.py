@@ -24,13 +24,21 @@ be too large.
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import IntEnum
 from functools import cached_property
 
 from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, is_empty, seq
 from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, transform, walk, walk_expr
-from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, LoopSegment, Splitter, inside
+from autotune.lowering.guards.loop_splitting import (
+    FIXED,
+    THREADS,
+    Guards,
+    LoopSegment,
+    Splitter,
+    inside,
+)
 
 #: Limits of the nodes of all copies: a multiple of the function's nodes (guards on three axes of an
 #: unrolled tile need a factor of five), at least some tens of statements, and at most what compiles
@@ -44,14 +52,15 @@ _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
 def partition(function: PrimFunc) -> PrimFunc:
     """Return the function with loops split where guards change, within the limit for copies.
 
-    If copies exceed it, those of steps that are written out are loops. If they still do, guards
-    remain that inner loops do not repeat, so that the others have room.
+    If copies exceed it, they are made smaller, or fewer, as `_Saving` says.
     """
-    for rolls, only_repeated in ((False, False), (True, False), (True, True)):
-        splitter = _Partition(function.body, rolls, only_repeated)
-        body = splitter.run()
-        if not splitter.exceeded:
-            break
+    for saving in _Saving:
+        splitter = _Partition(function.body, saving)
+        try:
+            body = splitter.run()
+        except _LimitExceeded:
+            continue
+        break
     # Where an outer loop has ended at its first iteration, guards of inner loops are constant.
     return partition(function.with_body(body)) if splitter.ended else function.with_body(body)
 
@@ -88,19 +97,25 @@ class Sizes:
         return total
 
 
+class _LimitExceeded(Exception):
+    """Copies have more nodes than they may, and could be smaller."""
+
+
+class _Saving(IntEnum):
+    """What is done to have smaller or fewer copies; each includes those before."""
+
+    NOTHING = 0
+    LAST_STEPS = 1  # the last steps of a sum that are written out are loops
+    STEPS = 2  # all steps of sums in copies are loops
+    GUARDS = 3  # guards remain that inner loops do not repeat
+
+
 class _Partition(Splitter):
-    """Splits serial loops; guards that no split removes are tested before inner loops.
+    """Splits serial loops; guards that no split removes are tested before inner loops."""
 
-    `rolls`: makes loops of the last steps that are written out.
-    `only_repeated`: handles only guards that inner loops repeat.
-    """
-
-    def __init__(self, body: Stmt, rolls: bool = False, only_repeated: bool = False) -> None:
+    def __init__(self, body: Stmt, saving: _Saving = _Saving.NOTHING) -> None:
         super().__init__(body)
-        self.rolls = rolls
-        self.only_repeated = only_repeated
-        #: Whether some copy was beyond the allowance.
-        self.exceeded = False
+        self.saving = saving
         #: Whether some loop was ended where guards leave nothing of an iteration.
         self.ended = False
         self.sizes = Sizes()
@@ -123,7 +138,7 @@ class _Partition(Splitter):
             if self.prover.at_most_zero(guards.excess):
                 main = replace(main, body=self.within(guards, main.body))
                 continue
-            if self.only_repeated and not self._repeats(main.body, guards):
+            if self.saving is _Saving.GUARDS and not self._repeats(main.body, guards):
                 continue
             # A copy of the loop also copies statements that do not depend on the guards.
             within = self.sizes.of(self.smallest(main.body, guards))
@@ -132,8 +147,8 @@ class _Partition(Splitter):
             if pair is not None and pair[0].low is pair[0].high:  # nothing is gained
                 main = self._ended(loop, main, guards)
                 continue
-            if self.rolls and pair is not None and not pair[1].is_constant:
-                pair = pair[0], replace(pair[1], body=self._rolled(pair[1].body))
+            if pair is not None:
+                pair = pair[0], replace(pair[1], body=self._smaller(pair[1]))
             if guards.of_threads and pair is not None and not pair[0].is_constant:
                 continue
             if pair is not None and self._may_split(loop, *pair):
@@ -173,6 +188,13 @@ class _Partition(Splitter):
         self.ended = True
         return replace(pair[0], body=main.body)
 
+    def _smaller(self, rest: LoopSegment) -> Stmt:
+        """Return the body of iterations that seldom run, smaller if copies must be."""
+        if self.saving >= _Saving.STEPS:
+            return _with_steps_in_loops(rest.body)
+        rolls = self.saving is _Saving.LAST_STEPS and not rest.is_constant
+        return self._rolled(rest.body) if rolls else rest.body
+
     def _rolled(self, stmt: Stmt) -> Stmt:
         """Return what seldom runs with the last steps that are written out as a shorter loop."""
 
@@ -199,12 +221,16 @@ class _Partition(Splitter):
         return loop.kind in _IN_ORDER and self._may_copy(rest.body)
 
     def _may_copy(self, stmt: Stmt) -> bool:
-        """Whether a copy is within the allowance, which it then uses."""
+        """Whether a copy is within the allowance, which it then uses.
+
+        _LimitExceeded if it is not, and copies could be smaller.
+        """
         nodes = self.sizes.of(stmt)
         if _allocates(stmt):
             return False
         if self.copied + nodes > self.allowance:
-            self.exceeded = True
+            if self.saving is not _Saving.GUARDS:
+                raise _LimitExceeded
             return False
         self.copied += nodes
         return True
@@ -215,6 +241,8 @@ class _Partition(Splitter):
             return body.with_body(self._versions(body.body, guards))
         whole = self.smallest(body, guards)
         rest = self.without(guards, whole)
+        if self.saving >= _Saving.STEPS:
+            rest = _with_steps_in_loops(rest)
         if not self._may_copy(rest):
             return body
         then = self.within(guards, whole)
@@ -242,6 +270,17 @@ class _Shorten(Splitter):
             if pair is not None and is_empty(pair[1].body) and pair[0].is_constant:
                 part = pair[0]
         return loop if part.body is loop.body else self.loop_over(loop, part)
+
+
+def _with_steps_in_loops(stmt: Stmt) -> Stmt:
+    """Return a statement in which steps of sums that are written out are loops."""
+
+    def rolled(node: Stmt) -> Stmt | None:
+        if not isinstance(node, For) or node.kind is not LoopKind.UNROLLED or _stores_along(node):
+            return None
+        return replace(node, kind=LoopKind.SERIAL)
+
+    return transform(stmt, after=rolled)
 
 
 def _stores_along(loop: For) -> bool:

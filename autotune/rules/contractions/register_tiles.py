@@ -34,14 +34,11 @@ from autotune.rules.contractions.contraction import (
 from autotune.rules.contractions.packed_panels import Choices, Panels, panels_of
 from autotune.rules.contractions.panel_loops import convert, pack
 from autotune.rules.contractions.tile_blocks import LIGHT_SUMS, write_blocks
-from autotune.rules.contractions.tile_costs import (
+from autotune.rules.contractions.tile_costs import Tiling, can_stream, fastest, spare_registers
+from autotune.rules.contractions.tile_facts import (
     Registers,
-    Tiling,
-    can_stream,
-    fastest,
     packed_by_tasks,
     packings,
-    spare_registers,
     tile_heights,
 )
 from autotune.rules.knob_definer import Effort, KnobDefiner
@@ -107,7 +104,7 @@ def tiles(
         ways = {"": way}
     packed = _packed(cfg, way, best, effort, constants)
     own = (r for r in packed if r.tensor not in constants and packed_by_tasks(way, r, threads))
-    in_tasks = frozenset(own if effort else ())  # without effort, a block has one row of tiles
+    in_tasks = frozenset(own)
     choices = _choices(list(ways.values()), best, registers, bool(in_tasks))
     streams = False
     if can_stream(way, packed):

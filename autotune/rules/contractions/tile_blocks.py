@@ -155,13 +155,13 @@ def _block_rows(cfg: KnobDefiner, panels: Panels, likely_height: Any, effort: Ef
 
     `likely_height`: about how many the result has.
     """
-    count: Any = 1
-    if effort:
-        heights, likely = panels.choices.block_rows, panels.choices.likely_rows
-        count = cfg.define_knob("block_rows", heights, default=likely)
-        cfg.add_constraint(
-            (count == 1) | (count < 2 * likely_height), "a block is no taller than the result"
-        )
+    heights, likely = panels.choices.block_rows, panels.choices.likely_rows
+    if not effort:
+        return likely if likely < 2 * likely_height else 1
+    count = cfg.define_knob("block_rows", heights, default=likely)
+    cfg.add_constraint(
+        (count == 1) | (count < 2 * likely_height), "a block is no taller than the result"
+    )
     return count
 
 

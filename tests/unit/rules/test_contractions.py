@@ -16,8 +16,12 @@ from support.slow_cases import slow, slow_names
 
 import autotune
 from autotune import rules, te
+from autotune.ir.expr import Call
+from autotune.ir.stmt import For, Stmt
+from autotune.ir.visitor import stmt_exprs, walk, walk_expr
 from autotune.rules.apply_rules import scheduled_outputs
 from autotune.rules.contractions import tile_costs
+from autotune.rules.contractions.tile_facts import tile_heights
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template
@@ -243,19 +247,64 @@ def test_a_sum_that_is_converted_for_another_one_has_the_loops_of_the_conversion
     assert len(task.space) > 1
 
 
-def test_contractions_without_knobs_of_blocks_are_packed_once_for_all_tasks() -> None:
-    weights = [te.placeholder((192, 192), "float32", name=f"W{n}") for n in range(4)]
+def chain(count: int, rows: int, size: int) -> Made:
+    """Return the product of rows with as many transposed matrices, one after the other."""
+    weights = [te.placeholder((size, size), "float32", name=f"W{n}") for n in range(count)]
 
     def layer(x: te.Tensor, w: te.Tensor) -> te.Tensor:
-        r = te.reduce_axis((0, 192), name="r")
-        return te.compute((64, 192), lambda i, j: te.sum(x[i, r] * w[j, r], axis=r))
+        r = te.reduce_axis((0, size), name="r")
+        return te.compute((rows, size), lambda i, j: te.sum(x[i, r] * w[j, r], axis=r))
 
-    first = te.placeholder((64, 192), "float32", name="A")
+    first = te.placeholder((rows, size), "float32", name="A")
     last = functools.reduce(layer, weights, first)
-    task = task_of(
-        lambda: ([first, *weights], [last], np.matmul), (), "llvm -mcpu=x86-64-v3 -threads=2"
-    )
-    assert len(attached_panels(task, task.default_index)) == 3  # of 4
+
+    def expected(a: Any, *matrices: Any) -> Any:
+        return functools.reduce(lambda x, w: x @ w.T, matrices, a)
+
+    return [first, *weights], [last], expected
+
+
+def test_each_contraction_of_a_chain_packs_what_its_tasks_read() -> None:
+    task = task_of(partial(chain, 4, 64, 192), (), "llvm -mcpu=x86-64-v3 -threads=2")
+    assert len(attached_panels(task, task.default_index)) == 4
+
+
+def test_a_graph_of_many_contractions_has_a_space() -> None:
+    task = task_of(partial(chain, 12, 40, 64))
+    assert 1000 < len(task.space) < 2**63
+    assert not task.refusal(task.default_index)
+
+
+@pytest.mark.parametrize("size", [*range(1, 80), 1000, 4096])
+def test_no_lower_tile_would_do_with_as_few_tiles(size: int) -> None:
+    heights = tile_heights(size)
+    tiles = [math.ceil(size / height) for height in heights]
+    assert len(set(heights)) == len(set(tiles)) == len(heights)
+    assert list(heights) == [math.ceil(size / count) for count in tiles]
+    assert size in heights or size > max(heights)
+
+
+@pytest.mark.parametrize("rows", [11, 13])
+def test_a_few_rows_of_a_prime_number_are_one_tile_that_packs_nothing(rows: int) -> None:
+    known = default_of(partial(product, rows, 1009, 997))
+    assert (known["tile_rows"], known["pack"]) == (rows, False)
+
+
+def has_choice(stmt: Stmt) -> bool:
+    """Whether a statement computes one of two values."""
+    nodes = (node for expr in stmt_exprs(stmt) for node in walk_expr(expr))
+    return any(isinstance(node, Call) and node.name == "if_then_else" for node in nodes)
+
+
+def test_ragged_blocks_of_large_tiles_have_no_guards_in_their_sums() -> None:
+    """Rows and columns are both ragged, and copies of all loops would be beyond the limit."""
+    task = task_of(partial(product, 37, 100, 64), (), "llvm -mcpu=x86-64-v4 -threads=2")
+    tiles = {"tile_rows": 8, "tile_vectors": 3, "block_rows": 4, "block_columns": 1}
+    known = {**task.space.config(task.default_index).values, **tiles, "unroll": 4}
+    known |= {"vector": "axis1", "pack": False, "stream": False}
+    final = task.final_of(known).body
+    sums = [s for s in walk(final) if isinstance(s, For) and s.var.name.startswith("r.outer")]
+    assert any(not any(map(has_choice, walk(loop))) for loop in sums)
 
 
 def test_a_tile_of_three_vectors_in_four_rows_fills_sixteen_registers() -> None:
