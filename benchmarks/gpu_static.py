@@ -26,12 +26,16 @@ from warp_addresses import worst_conflict
 from autotune.codegen.cuda.cuda_source import CUDAKernel, emit
 from autotune.errors import AutotuneError
 from autotune.ir.expr import Const
-from autotune.ir.visitor import is_raw
+from autotune.ir.stmt import For, LoopKind, Stmt
+from autotune.ir.visitor import child_stmts, is_raw
 from autotune.runtime.cuda.nvrtc import Usage, compile_cubin
 from autotune.task.task import Task
 
 ARCH: Final = "sm_90"
 MULTIPROCESSORS: Final = 132
+_WARP: Final = 32
+#: Elements of 4 bytes of the widest access, and the share of multiprocessors that is enough.
+_WIDEST, _ENOUGH = 4, 0.95
 _THREADS, _BLOCKS, _REGISTERS, _SHARED = 2048, 32, 64 * 1024, 227 * 1024
 
 #: Sizes of each operator: two even ones and an odd one.
@@ -68,6 +72,15 @@ CASES: Final[dict[str, list[dict[str, int | str]]]] = {
 }
 
 
+#: Operators that move single elements if their rows are of odd length (decision 143): down columns
+#: and in tiles a thread meets rows that begin elsewhere in a vector.
+NARROW_IF_ODD: Final = {
+    "matmul", "dense", "pool2d", "transpose", "linear_recurrence", "rnn_cell", "lstm_cell"
+}  # fmt: skip
+#: Operators whose longest row of steps is divided among threads.
+SERIAL_STEPS: Final = {"reduce", "cumsum", "linear_recurrence"}
+
+
 @dataclass
 class KernelFacts:
     """What is known of one kernel.
@@ -91,6 +104,12 @@ class KernelFacts:
         Of the grid, and side by side on a multiprocessor.
     waves : float
         Blocks over multiprocessors.
+    threads : int
+        Of a block.
+    steps : int
+        Iterations of serial loops that a thread runs one after the other, the most on any path.
+    instructions : int
+        Of its machine code.
     """
 
     kernel: str
@@ -101,10 +120,25 @@ class KernelFacts:
     per_multiprocessor: int
     waves: float
     conflict: float
+    threads: int
+    steps: int
     loads: dict[int, int] = field(default_factory=dict)
     stores: dict[int, int] = field(default_factory=dict)
     prefetch: float | None = None
     barriers: int = 0
+    instructions: int = 0
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it loads fewer than 16 bytes at a time, though fewer threads would be enough."""
+        enough = _WARP * _WIDEST * _ENOUGH * MULTIPROCESSORS
+        return bool(self.loads) and 128 not in self.loads and self.threads * self.blocks >= enough
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether its threads are in few blocks, though there is a warp for each multiprocessor."""
+        few = self.waves < _ENOUGH
+        return few and self.threads * self.blocks >= _WARP * _ENOUGH * MULTIPROCESSORS
 
 
 def facts_of(name: str, args: dict[str, Any], nvdisasm: str | None) -> list[KernelFacts]:
@@ -134,8 +168,10 @@ def _facts(own: CUDAKernel, usage: Usage, listing: list[tuple[int, str, str]]) -
     )
     found = KernelFacts(
         own.kernel.function.name, usage.registers, usage.stack_bytes, shared, grid, together,
-        round(grid / MULTIPROCESSORS, 2), round(worst_conflict(own.kernel), 2),
+        round(grid / MULTIPROCESSORS, 2), round(worst_conflict(own.kernel), 2), block,
+        serial_steps(own.kernel.function.body),
     )  # fmt: skip
+    found.instructions = len(listing)
     found.loads = _widths(listing, "LDG")
     found.stores = _widths(listing, "STG")
     loop = _inner_loop(listing)
@@ -143,6 +179,14 @@ def _facts(own: CUDAKernel, usage: Usage, listing: list[tuple[int, str, str]]) -
     found.prefetch = round(loads[0] / len(loop), 3) if loads else None
     found.barriers = sum(op.startswith("BAR") for _, op, _ in loop)
     return found
+
+
+def serial_steps(stmt: Stmt) -> int:
+    """Return how many iterations of serial loops a thread runs, on the longest path."""
+    inside = max(map(serial_steps, child_stmts(stmt)), default=1)
+    if isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and isinstance(stmt.extent, Const):
+        return inside * max(1, int(stmt.extent.value))
+    return inside
 
 
 # -- machine code ------------------------------------------------------------------------------
@@ -219,10 +263,24 @@ def rows_of(name: str, args: dict[str, Any], facts: list[KernelFacts]) -> list[R
     if any(f.loads for f in facts):
         widest = sum(f.loads.get(128, 0) > 0 for f in facts if f.loads)
         found.append(row(f"{case}.kernels_with_wide_loads", widest, "kernels"))
+        narrow = sum(f.is_narrow for f in facts)
+        aim = None if _may_be_narrow(name, args) else 0
+        found.append(row(f"{case}.narrow_kernels", narrow, "kernels", aim, True))
+    if most == 1:
+        crowded = sum(f.is_crowded for f in facts)
+        found.append(row(f"{case}.crowded_kernels", crowded, "kernels", 0, True))
+    if name in SERIAL_STEPS:
+        found.append(row(f"{case}.steps", max(f.steps for f in facts), "steps", 512, True))
     placed = [f.prefetch for f in facts if f.prefetch is not None]
     if placed:
         found.append(row(f"{case}.prefetch", max(placed), "share", 0.1, True))
     return found
+
+
+def _may_be_narrow(name: str, args: dict[str, Any]) -> bool:
+    """Whether rows of a case are not whole numbers of vectors, and its kernels go down them."""
+    is_odd = any(isinstance(n, int) and n > _WARP and n % _WIDEST for n in args.values())
+    return is_odd and (name in NARROW_IF_ODD or args.get("axis") == 0)
 
 
 def _nvdisasm() -> str | None:
@@ -252,7 +310,10 @@ def main() -> None:
     table = sys.stderr if args.json == "-" else sys.stdout
     rows: list[Row] = []
     kernels: list[dict[str, Any]] = []
-    columns = "regs spill shared blocks per_sm waves conflict loads stores prefetch barriers"
+    columns = (
+        "regs spill shared blocks threads per_sm waves conflict loads stores prefetch barriers "
+        "steps instructions"
+    )
     print(f"{'':44} {columns}", file=table)
     for name, cases in CASES.items():
         for case in cases if args.only in (None, name) else ():
@@ -270,8 +331,9 @@ def main() -> None:
                 )
                 print(
                     f"{title[:30]:30} {own.kernel[:13]:13} {own.registers} {own.spilled_bytes} "
-                    f"{own.shared_bytes} {own.blocks} {own.per_multiprocessor} {own.waves} "
-                    f"{own.conflict} {loads} {stores} {own.prefetch} {own.barriers}",
+                    f"{own.shared_bytes} {own.blocks} {own.threads} {own.per_multiprocessor} "
+                    f"{own.waves} {own.conflict} {loads} {stores} {own.prefetch} {own.barriers} "
+                    f"{own.steps} {own.instructions}",
                     file=table,
                     flush=True,
                 )

@@ -48,7 +48,7 @@ from autotune.rules.reductions.split_reductions import (
 )
 from autotune.rules.reductions.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
 from autotune.rules.reductions.windows import columns_first
-from autotune.rules.rewrite_graph import rewrite, with_axes_from_zero
+from autotune.rules.rewrite_graph import rewrite, with_ordered_reductions
 from autotune.rules.scans.associative_scans import ScanSeries
 from autotune.rules.scans.cell_loops import ScanCells
 from autotune.rules.softmax_exponents import with_cheap_exponents
@@ -139,7 +139,7 @@ def schedule(
     """
     cfg = LimitedKnobs(cfg)
     _check_sizes(outputs, on_cpu=cfg.target.gpu is None)
-    outputs = with_axes_from_zero(outputs)
+    outputs = with_ordered_reductions(outputs)
     if cfg.target.gpu is not None:
         return gpu_schedule(cfg, outputs)
     outputs = with_plain_maxima(cfg.target, with_cheap_exponents(cfg.target, outputs))

@@ -9,7 +9,7 @@ from autotune import te
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Expr, Read, Reduce, is_const
 from autotune.ir.visitor import ReadRewriter
-from autotune.rules.stage_graph import reduced_over
+from autotune.rules.stage_graph import extent, place_of, reads_in, reduced_over, step_along
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, producers_first
 
@@ -67,14 +67,38 @@ def rewrite(
     return Rewritten(tuple(new.get(t, t) for t in outputs), origin)
 
 
-def with_axes_from_zero(outputs: Sequence[te.Tensor]) -> tuple[te.Tensor, ...]:
-    """Return the same computation over reduction axes that start at 0, as all rules take them.
+def with_ordered_reductions(outputs: Sequence[te.Tensor]) -> tuple[te.Tensor, ...]:
+    """Return the same computation over reduction axes as all rules take them.
 
-    ::
+    They start at 0, and those along which elements are farther apart in memory are outside::
 
         sum(A[i, k], k from 3 to n)    ->    sum(A[i, k + 3], k from 0 to n - 3)
+        sum(A[i, k, l], over l, k)     ->    sum(A[i, k, l], over k, l)
     """
-    return rewrite(outputs, lambda made, _: (made,)).outputs
+    return rewrite(outputs, lambda made, _: (_ordered(made),)).outputs
+
+
+def _ordered(tensor: te.Tensor) -> te.Tensor:
+    """Return a stage whose reduction axes have the order of memory.
+
+    Reductions of several values keep theirs: it may decide which of equal elements is found.
+    """
+    (body,) = tensor.op.body
+    if not isinstance(body, Reduce) or len(body.axes) == 1 or len(body.sources) > 1:
+        return tensor
+    places = list(map(place_of, reads_in(tensor.op)))
+    steps = {axis: [step_along(place, axis) for place in places] for axis in body.axes}
+    if any(None in apart for apart in steps.values()):
+        return tensor
+
+    def distance(axis: IterVar) -> tuple[list[int], int]:
+        return sorted((abs(step or 0) for step in steps[axis]), reverse=True), extent(axis)
+
+    axes = sorted(body.axes, key=distance, reverse=True)
+    if axes == list(body.axes):
+        return tensor
+    ordered: Expr = reduced_over(body, axes, {})
+    return ComputeOp(tensor.op.name, tensor.op.axis, (ordered,), tag=tensor.op.tag).output()
 
 
 def parts_of(scan: ScanOp) -> set[Operation]:

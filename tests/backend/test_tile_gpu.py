@@ -237,10 +237,11 @@ def test_windows_may_be_fetched_ahead_in_every_way(ahead: str) -> None:
     Computed(case.code, case.arrays()).check({**TILES, "ahead": ahead})
 
 
-@pytest.mark.parametrize(("threads", "rows"), [(1, 32), (8, 8)])
-def test_windows_are_reduced_by_one_thread_or_several(threads: int, rows: int) -> None:
+@pytest.mark.parametrize(("lanes", "threads", "rows"), [(1, 1, 32), (1, 8, 8), (2, 8, 8)])
+def test_windows_are_reduced_by_one_thread_or_several(lanes: int, threads: int, rows: int) -> None:
     case = CASES["pooling"]
-    Computed(case.code, case.arrays()).check({"threads": threads, "rows": rows, "each": 4})
+    values = {"lanes": lanes, "threads": threads, "rows": rows, "each": 4}
+    Computed(case.code, case.arrays()).check(values)
 
 
 @pytest.mark.slow

@@ -143,6 +143,22 @@ def eager_loads(expr: Expr) -> Iterator[Load]:
         stack.extend(node.children[:1] if lazy else reversed(node.children))
 
 
+def guarded_loads(expr: Expr) -> Iterator[tuple[Load, Expr]]:
+    """Yield the vector loads of whole packs that all lanes make or none, with the condition."""
+    always = set(eager_loads(expr))
+    for node in dict.fromkeys(walk_expr(expr)):
+        if not isinstance(node, Call) or node.name != "if_then_else":
+            continue
+        condition, value, _ = node.children
+        if not any(isinstance(part, Ramp) for part in walk_expr(condition)):
+            for_all = LaneExtractor(const(0)).expr(condition)
+            yield from (
+                (load, for_all)
+                for load in eager_loads(value)
+                if load not in always and packed_lanes(load.buffer, load.index) == load.lanes
+            )
+
+
 def packed_lanes(buffer: Buffer, index: Expr) -> int:
     """Return how many lanes of an access may move together, from the first on; 1 if none.
 
@@ -200,9 +216,21 @@ def divisor(expr: Expr) -> int:
 def overlaps(store: Store) -> bool:
     """Whether a lane of the value may read an element that another lane of the store writes."""
     return any(
-        isinstance(node, Load) and node.buffer is store.buffer and node.index is not store.index
+        isinstance(node, Load)
+        and node.buffer is store.buffer
+        and node.index is not store.index
+        and not _are_apart(node.index, store.index)
         for node in walk_expr(store.value)
     )
+
+
+def _are_apart(one: Expr, other: Expr) -> bool:
+    """Whether two vectors of adjacent elements are known to have none in common."""
+    if not (isinstance(one, Ramp) and isinstance(other, Ramp)):
+        return False
+    distance = to_poly(binary("-", one.base, other.base))
+    both_adjacent = is_const(one.stride, 1) and is_const(other.stride, 1)
+    return both_adjacent and not distance.keys() - {()} and abs(distance.get((), 0)) >= one.lanes
 
 
 def one_lane(store: Store, lane: Expr) -> Store:

@@ -13,6 +13,7 @@ from autotune.codegen.c.c_lanes import (
     LaneExtractor,
     RampRewriter,
     eager_loads,
+    guarded_loads,
     one_lane,
     overlaps,
     packed_lanes,
@@ -315,6 +316,10 @@ class Statements(Expressions):
             if packed_lanes(load.buffer, load.index) > 1:
                 text = f"{self.helper('pack')}<{width}>(&{self._start(load, first)})"
                 packs[load] = self.loaded(store, load, text)
+        for load, condition in guarded_loads(store.value):
+            none = f"Pack<{C_TYPES[load.buffer.dtype]}, {width}>{{}}"
+            text = f"{self.helper('pack')}<{width}>(&{self._start(load, first)})"
+            packs[load] = f"{self.condition(condition)} ? {text} : {none}"
         target = f"{self.helper('pack')}<{width}>(&{self._start(store, first)})" if to_pack else ""
         if to_pack and isinstance(store.value, Load) and store.value in packs:
             self.write(store.buffer, target, packs[store.value])
@@ -361,7 +366,8 @@ class Statements(Expressions):
 
 def _width(store: Store) -> int:
     """Return the number of lanes of a vector statement that move together, at least 1."""
-    accesses: list[Load | Store] = [store, *eager_loads(store.value)]
+    guarded = [load for load, _ in guarded_loads(store.value)]
+    accesses: list[Load | Store] = [store, *eager_loads(store.value), *guarded]
     found = [packed_lanes(access.buffer, access.index) for access in accesses]
     together = [lanes for lanes in found if lanes > 1]
     if not together:

@@ -130,6 +130,8 @@ def _cycles(facts: Facts, registers: Registers, rows: Sequence[int], vectors: in
     for size, own in zip(facts.rows, rows, strict=True):
         tiles *= -(-size // own)
     height = math.prod(rows)
+    # Of few rows sums may be in the cache instead, with long rows of what comes from far.
+    from_far = registers.embeds and math.prod(facts.rows) > _FEW_ROWS
     loads, elements, shuffles, crowd, columns = 0.0, 0.0, 0.0, 0.0, vectors * facts.lanes
     ragged = columns < facts.columns and facts.columns % columns
     for operand in facts.operands:
@@ -146,7 +148,7 @@ def _cycles(facts: Facts, registers: Registers, rows: Sequence[int], vectors: in
                 each *= 1 + (_MASKED - 1) / tiles_across
             wide = vectors * each + (page if page else 0)
             taken = facts.steps * vectors * facts.lanes * 4
-            if registers.embeds and max(taken, operand.spread) > CACHE_BYTES:
+            if from_far and max(taken, operand.spread) > CACHE_BYTES:
                 wide = max(wide, vectors * _EVICTED)
             loads += count * wide
             if operand.shuffles:  # no 0 of infinitely many, which is not a number
@@ -154,7 +156,7 @@ def _cycles(facts: Facts, registers: Registers, rows: Sequence[int], vectors: in
         else:
             elements += count * operand.loads
             loads += count * operand.loads + operand.page * operand.page_steps
-            if registers.embeds and operand.spread > CACHE_BYTES:
+            if from_far and operand.spread > CACHE_BYTES:
                 loads += _EVICTED * min(count, _LINES)
     part = max(0.5, facts.lanes / registers.lanes)
     # Beside the sums, the vectors that rows share are in registers, and an element of a row; if it
@@ -164,9 +166,9 @@ def _cycles(facts: Facts, registers: Registers, rows: Sequence[int], vectors: in
     needed = height * vectors + shared + 1
     needed += any(operand.in_place for operand in facts.operands)
     spilled = max(0, needed - registers.count)
-    # A multiply-add that reads an element by itself needs as much of the units as a whole vector.
-    units = loads + (elements if registers.embeds else 0)
-    step = max(height * vectors * part + shuffles, units, _LATENCY)
+    # A multiply-add that reads an element by itself takes as much of the units as a whole vector.
+    units = loads + elements if registers.embeds and height > 1 else 0
+    step = max(height * vectors * part + shuffles, loads, units, _LATENCY)
     step += _CROWDED * max(0, crowd - _APART)
     step += (_ISSUE_EMBEDDED if registers.embeds else _ISSUE) * loads
     step += _SPILL[registers.embeds] * spilled

@@ -21,7 +21,7 @@ CACHE_BYTES: Final = 1 << 20
 #: Most rows of a result for which tasks pack operands.
 MOST_ROWS: Final = 128
 
-#: Rows of a tile along one axis, at most.
+#: Rows of a tile along one axis, whatever the result.
 _HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
 
 #: Steps of a sum that are written out if registers remain, at most.
@@ -141,10 +141,13 @@ class Facts:
 def tile_heights(size: int) -> tuple[int, ...]:
     """Return the possible rows of a tile along a group of so many elements.
 
-    Tiles are as low as their number allows: 13 rows have one tile of 13 or two of 7.
+    Among them are those without which there would be another tile: 13 rows have one tile of 13 or
+    two of 7. Others than these serve results of about the same size, too.
     """
     counts = (-(-size // most) for most in _HEIGHTS)
-    return tuple(dict.fromkeys(-(-size // count) for count in counts))
+    even = (-(-size // count) for count in counts)
+    return tuple(dict.fromkeys(n for n in (*_HEIGHTS, *even) if n <= size))
+
 
 
 def packings(way: TiledContraction, constants: Collection[te.Tensor]) -> list[frozenset[Read]]:

@@ -14,21 +14,29 @@ from typing import Any
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.visitor import free_vars
+from autotune.rules.gpu.column_vectors import ColumnVectors, lanes_of_columns, windows_of
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, is_reduction, long_axes, plan
 from autotune.rules.gpu.kernel_knobs import GpuKnobs
 from autotune.rules.gpu.matrix_products import Product, Tiled, digits, joined, product_of, tiled
 from autotune.rules.gpu.product_loops import schedule_product
 from autotune.rules.gpu.register_rows import RegisterRows, kept_rows
 from autotune.rules.gpu.row_loops import goes_along, schedule_rows
-from autotune.rules.gpu.scan_blocks import block_scans
-from autotune.rules.gpu.scan_series import GpuSeries
-from autotune.rules.gpu.scan_threads import schedule_scan
+from autotune.rules.gpu.scans.scan_blocks import block_scans
+from autotune.rules.gpu.scans.scan_series import GpuSeries
+from autotune.rules.gpu.scans.scan_threads import schedule_scan
 from autotune.rules.gpu.split_sums import split_sums
 from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
 from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes, schedule_on_gpu
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import rewrite
-from autotune.rules.stage_graph import extent, reads_in, reduced_over, reduction_of, written_out
+from autotune.rules.stage_graph import (
+    extent,
+    iterations,
+    reads_in,
+    reduced_over,
+    reduction_of,
+    written_out,
+)
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
 
@@ -57,12 +65,15 @@ def gpu_schedule(cfg: KnobDefiner, outputs: Sequence[te.Tensor]) -> Schedule:
     - `ahead`: whether the next tiles are loaded while the present ones are used: "registers" loads
       them into registers first, "copies" copies them asynchronously, "shared" stores them at once.
     - `threads`, `rows`, `each`, `lanes`: of reductions: threads of a row, rows of a block, rows
-      that a thread works on one after the other, elements of a row that it stores together. Without
-      a reduction: threads of a block, elements of a thread, and elements that it computes together.
+      that a thread works on one after the other, elements of a row that it stores together. Down
+      columns: threads of a vector of columns, vectors of a block and of a thread, columns of a
+      vector. Without a reduction: threads of a block, elements of a thread, and elements that it
+      computes together.
     - `tiles`: of transposes: tiles of a block.
     - `parts`: of sums whose results are few: partial results of each, which another kernel adds up.
-    - `scan`, `scan_block`, `scan_vectors`: of associative scans: "blocks" or "steps", steps of a
-      block, vectors of a thread's row; see `scan_series.py`.
+    - `scan`, `scan_block`, `scan_lanes`, `scan_vectors`: of associative scans: "blocks" or "steps",
+      steps of a block, neighbouring columns of a thread, vectors of a thread's row; see
+      `scans/scan_series.py`.
     - `scan_threads`, `scan_rows`, `scan_unroll`: of scans: threads of a block, columns of a block,
       unrolled steps or terms of sums.
     """
@@ -158,12 +169,19 @@ class _GpuKernels:
 
 def _rewritten(
     made: FusionPlan, knobs: GpuKnobs, old: dict[te.Tensor, te.Tensor]
-) -> dict[te.Tensor, RegisterRows | SwizzledTiles]:
-    """Return what rewrites kernels that keep rows in registers, or transpose."""
-    found: dict[te.Tensor, RegisterRows | SwizzledTiles] = {}
+) -> dict[te.Tensor, RegisterRows | SwizzledTiles | ColumnVectors]:
+    """Return what rewrites kernels that keep rows in registers, transpose, or reduce columns."""
+    found: dict[te.Tensor, RegisterRows | SwizzledTiles | ColumnVectors] = {}
     inlined: set[te.Tensor] = set()
     for tail, kernel in made.kernels.items():
-        if kernel.product is not None or kernel.is_plain or kernel.is_flat:
+        if kernel.product is not None:
+            continue
+        if kernel.is_plain or kernel.is_flat:
+            width = knobs.column_lanes(kernel, lanes_of_columns(kernel, made, knobs.target))
+            is_pair = kernel.is_plain and bool(tail.op.reduce_axis) and iterations(tail) > 0
+            if width > 1 or (is_pair and tail.op.axis):
+                is_alone = kernel.is_plain or bool(windows_of(kernel.reductions[0]))
+                found[tail] = ColumnVectors(kernel, width, *knobs.columns(kernel, width, is_alone))
             continue
         if kernel.reductions:
             kept = kept_rows(kernel, made)

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from autotune import te
+from autotune.rules.gpu.column_vectors import bytes_along
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
-from autotune.rules.gpu.matrix_products import Product, runs_of
+from autotune.rules.gpu.matrix_products import Product, runs_of, steps_of
 from autotune.rules.gpu.product_loops import Tiles, define_tiles
 from autotune.rules.gpu.register_rows import MOST_KEPT, KeptRows, kept_rows
 from autotune.rules.gpu.row_loops import OCCUPIED, RowMapping, most_threads, source_along
-from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, row_lanes
+from autotune.rules.gpu.thread_loops import (
+    BANKS,
+    ENOUGH_BLOCKS,
+    MULTIPROCESSORS,
+    SECTOR,
+    WARP,
+    row_lanes,
+)
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
-from autotune.rules.stage_graph import extent, power_of_two
+from autotune.rules.stage_graph import extent, power_of_two, reduction_of
 from autotune.target import Target
 
 #: Threads of a block of rows by default, and of a block of sums.
 _BLOCK: Final = 128
 _BLOCK_OF_SUMS: Final = 256
+#: The same of a block of sums in vectors, and least steps of a thread.
+_BLOCK_OF_COLUMNS: Final = 512
+_LEAST_OF_THREAD: Final = 8
+#: Numbers of threads and of elements of a block of sums.
+_POWERS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 #: Steps from which on threads share a reduction by default, and fewer where elements are few.
 _LONG: Final = 128
 _LESS_LONG: Final = 32
@@ -49,7 +63,7 @@ class GpuKnobs:
         by_kind: bool,
         untuned: Collection[te.Tensor],
     ) -> None:
-        self.cfg, self.target = cfg, cfg.target
+        self.cfg, self.target, self.by_kind = cfg, cfg.target, by_kind
         largest: dict[str, FusedKernel] = {}
         for kernel in (k for tail, k in made.kernels.items() if tail not in untuned):
             most = largest.setdefault(_kind(kernel), kernel)
@@ -120,28 +134,72 @@ class GpuKnobs:
         width, is_aligned = cfg.define_knob("lanes", lanes), columns % lanes[0] == 0
         return RowMapping(rows, threads, 1, width, across=True, is_aligned=is_aligned)
 
+    def column_lanes(self, kernel: FusedKernel, counts: Sequence[int]) -> int:
+        """Return how many neighbouring results a thread reduces together.
+
+        What may add up parts has no knob for it, which would multiply the structures.
+        """
+        if len(counts) == 1 or kernel.is_plain or (self.by_kind and _kind(kernel) == "short"):
+            return counts[0]
+        return operator.index(self.of(kernel).define_knob("lanes", counts))
+
+    def columns(self, kernel: FusedKernel, lanes: int, is_alone: bool) -> tuple[Any, Any, Any]:
+        """Return threads of a vector of results (None: one), vectors of a block, and of a thread.
+
+        Steps are shared where they are many, or vectors are too few to occupy the multiprocessors.
+        `is_alone`: whether a thread has all steps of its vector nevertheless.
+        """
+        cfg: KnobDefiner = Defaults(self.target) if kernel.is_plain else self.of(kernel)
+        steps = 1 if is_alone else kernel.longest
+        vectors = math.prod(map(extent, kernel.tail.op.axis)) // lanes
+        most = power_of_two(vectors)
+        enough = 2 * WARP * MULTIPROCESSORS if steps < _LONG else OCCUPIED // 2
+        if vectors >= enough or steps < 2 * lanes:
+            usual = max(WARP, power_of_two(vectors // MULTIPROCESSORS + 1) // 2)
+            rows = cfg.define_knob("rows", _POWERS, min(_BLOCK, most, usual))
+            each = cfg.define_knob("each", [1, 2, 4])
+            cfg.add_constraint(rows >= min(WARP, most), "a block has a warp or more")
+            cfg.add_constraint(rows * each <= most, "a block has no more elements than there are")
+            return None, rows, each
+        size = lanes * bytes_along(kernel.reductions[0])
+        usual, least = BANKS // size, SECTOR // size
+        enough = max(lanes, power_of_two(steps // _LEAST_OF_THREAD))
+        while usual > max(least, WARP // enough) and vectors < usual * ENOUGH_BLOCKS:
+            usual //= 2
+        usual = min(usual, most)
+        rows = cfg.define_knob("rows", _POWERS, usual)
+        needed = min(_BLOCK_OF_COLUMNS // usual, _POWERS[-1], enough)
+        threads = cfg.define_knob("threads", _POWERS, needed)
+        cfg.add_constraint(rows <= most, "a block has no more elements than there are")
+        cfg.add_constraint(threads >= lanes, "threads of a vector add up as many sums as it has")
+        least = min(WARP, needed * usual)
+        cfg.add_constraint(threads * rows >= least, "a block has a warp or more")
+        return threads, rows, 1
+
     def cells(self, kernel: FusedKernel, elements: int, steps: int, across: bool) -> RowMapping:
         """Return the mapping of reductions to threads."""
         cfg, together = self.of(kernel), _kind(kernel) == "long"
-        powers = [1, 2, 4, 8, 16, 32, 64, 128, 256]
         most, longest = power_of_two(elements), power_of_two(steps)
-        needed, usual = min(max(1, WARP // min(128, most)), longest), min(128, most)
+        needed = min(max(1, WARP // min(_BLOCK, most)), longest)
+        usual = min(_BLOCK, most, max(WARP, power_of_two(elements // MULTIPROCESSORS + 1) // 2))
         if together:
             tensor = kernel.reductions[0]
             enough = power_of_two(max(1, OCCUPIED // elements))
             needed = min(max(enough, WARP if across else 4), most_threads(tensor), longest)
             usual = min(max(1, _BLOCK_OF_SUMS // needed) if across else WARP, most)
-        threads = cfg.define_knob("threads", powers, needed)
-        rows = cfg.define_knob("rows", powers, usual)
+        threads = cfg.define_knob("threads", _POWERS, needed)
+        rows = cfg.define_knob("rows", _POWERS, usual)
         each = cfg.define_knob("each", [1, 2, 4])
         cfg.add_constraint(rows * each <= most, "a block has no more elements than there are")
         cfg.add_constraint(threads <= longest, "an element has no more threads than steps")
         least = min(WARP, usual * needed)
         cfg.add_constraint(threads * rows >= least, "a block has a warp or more")
-        source, length = source_along(kernel.reductions[0]), kernel.longest
-        vectors, is_aligned = None, True
+        source, vectors, is_aligned = source_along(kernel.reductions[0]), None, True
         if source is not None and len(kernel.reductions) == 1:
+            length = extent(steps_of(reduction_of(kernel.reductions[0]))[-1])
             counts = row_lanes(self.target, source.dtype, length)
+            if length < steps:  # each row of several begins where vectors do
+                counts = [n for n in counts if length % n == 0]
             is_aligned = length % counts[0] == 0
             vectors = cfg.define_knob("lanes", counts)
         return RowMapping(rows, threads, each, 1, across, vectors, is_aligned)

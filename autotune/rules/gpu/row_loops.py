@@ -108,16 +108,15 @@ def schedule_rows(
         own.set_scope("shared")
         own.compute_at(stage, block)
         own.reorder(*reduced)
-        along = own.fuse(*reduced)
         if loaded is None:
-            step, thread = own.split(along, factor=how.threads)
+            step, thread = own.split(own.fuse(*reduced), factor=how.threads)
             own.reorder(thread, step)
         else:
             (read,) = reads_of(reduction_of(tensor))
             first = [*read.children[:-1], 0]
             before = None if how.is_aligned else before_row(read.tensor, first, how.together)
-            step, vector = own.split(along, factor=how.together, offset=before)
-            step, thread = own.split(step, factor=how.threads)
+            vectors, vector = own.split(reduced[-1], factor=how.together, offset=before)
+            step, thread = own.split(own.fuse(*reduced[:-1], vectors), factor=how.threads)
             own.reorder(thread, step, vector)
             own.unroll(vector)
             s[loaded].compute_at(own, step)
@@ -134,8 +133,8 @@ def schedule_rows(
 
 
 def source_along(tensor: te.Tensor) -> te.Tensor | None:
-    """Return the only tensor that a reduction reads, if its steps are adjacent in it."""
+    """Return the only tensor that a reduction reads, if the last of its axes lies along it."""
     body = reduction_of(tensor)
-    found, step = reads_of(body), body.axes[-1].var
-    is_alone = len(found) == len(body.axes) == 1 and bool(found[0].children)
+    found, step = reads_of(body), steps_of(body)[-1].var
+    is_alone = len(found) == 1 and bool(found[0].children)
     return found[0].tensor if is_alone and found[0].children[-1] is step else None

@@ -8,7 +8,8 @@
 
 Rows of a tile are as long as all banks of shared memory are wide. Its vectors change places, by an
 exclusive or with their row, so that neither rows nor columns meet in a bank; nothing is padded, and
-vectors stay whole.
+vectors stay whole. Where rows of odd length leave single elements, rows are padded by a bank
+instead: the addresses of a thread's elements then differ by constants.
 """
 
 from __future__ import annotations
@@ -139,6 +140,9 @@ class SwizzledTiles:
         return (ComputeOp(tail.op.name, axes, (value,)).output(),)
 
     def _swizzled(self, chunk: Any, row: Any) -> Any:
+        """Return the place of a vector in a row of a tile."""
+        if self.found.lanes == 1:
+            return chunk  # rows are padded instead
         number = row // self.found.lanes * self.of_bank
         return te.bitwise_xor(chunk, number % self.chunks)
 
@@ -185,6 +189,8 @@ class SwizzledTiles:
 
     def _fetch(self, tile: Any, axes: Sequence[Any]) -> None:
         first, row, second, chunk, lane = axes
+        if self.found.lanes == 1:
+            tile.storage_align(row, self.found.side, self.of_bank)
         step, thread = tile.split(tile.fuse(row, second), factor=_THREADS // self.chunks)
         tile.reorder(first, step, thread, chunk, lane)
         bind(tile, {"threadIdx.y": thread, "threadIdx.x": chunk})

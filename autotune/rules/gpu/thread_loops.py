@@ -20,11 +20,14 @@ MULTIPROCESSORS = 132
 #: Blocks that occupy nearly all of them.
 ENOUGH_BLOCKS = 0.95 * MULTIPROCESSORS
 
-#: Bytes of all banks of shared memory.
+#: Bytes of all banks of shared memory, which are those of a line of memory.
 BANKS = 128
 
+#: Bytes that memory moves at least.
+SECTOR = 32
+
 #: Least length of rows, in vectors, whose vectors begin where those of the array begin.
-_LEAST_ALIGNED = 8
+LEAST_ALIGNED = 8
 
 
 def bind(stage: Any, axes: Mapping[str, Any]) -> None:
@@ -45,7 +48,7 @@ def row_lanes(target: Target, dtype: str, length: int) -> list[int]:
     Those of short rows divide the length.
     """
     counts = lane_counts(target, dtype)[::-1]
-    is_long = length >= _LEAST_ALIGNED * counts[0]
+    is_long = length >= LEAST_ALIGNED * counts[0]
     return [lanes for lanes in counts if is_long or length % lanes == 0]
 
 

@@ -199,6 +199,19 @@ def sums_of_three(n: int = 500, first: bool = True) -> Made:
     return [a, b, c], [te.compute((n, n), total, name="T")]
 
 
+def windows(axes: str = "ckq") -> Made:
+    """A convolution of 3 x 3; its sum is over channels, rows and columns in some order."""
+    X = te.placeholder((8, 14, 18), "float32", name="X")
+    W = te.placeholder((10, 8, 3, 3), "float32", name="W")
+    c, k, q = te.reduce_axis((0, 8)), te.reduce_axis((0, 3)), te.reduce_axis((0, 3))
+    over = [{"c": c, "k": k, "q": q}[name] for name in axes]
+
+    def pixel(o: Any, y: Any, x: Any) -> Any:
+        return te.sum(X[c, y + k, x + q] * W[o, c, k, q], axis=over)
+
+    return [X, W], [te.compute((10, 12, 16), pixel, name="Y")]
+
+
 def fingerprint(made: Callable[[], Made]) -> str:
     return Task(template_of(made), {}, Target("llvm")).space.fingerprint()
 
@@ -206,6 +219,17 @@ def fingerprint(made: Callable[[], Made]) -> str:
 def test_another_order_of_operands_does_not_change_the_space() -> None:
     assert fingerprint(plain_product) == fingerprint(partial(plain_product, swapped=True))
     assert fingerprint(sums_of_three) == fingerprint(partial(sums_of_three, first=False))
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_90"])
+@pytest.mark.parametrize("axes", ["ckq", "cqk", "qkc", "kcq"])
+def test_another_order_of_a_sum_does_not_change_the_space(axes: str, target: str) -> None:
+    at = Target.parse(target)
+    spaces = [
+        Task(replace(template_of(made), target=at.kind), {}, at).space
+        for made in (windows, partial(windows, axes))
+    ]
+    assert spaces[0].fingerprint() == spaces[1].fingerprint()
 
 
 def test_a_product_written_in_tile_has_the_same_space() -> None:

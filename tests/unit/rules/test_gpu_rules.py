@@ -20,6 +20,7 @@ from autotune.ir.expr import Call, Const, Expr, Load
 from autotune.ir.stmt import Allocate, For, If, LoopKind, Stmt, Store
 from autotune.ir.visitor import child_stmts, walk, walk_expr, written
 from autotune.lowering.gpu.finalise_kernels import split_kernels
+from autotune.rules.gpu.thread_loops import ENOUGH_BLOCKS
 from autotune.target import Target
 from autotune.task.task import Task
 
@@ -271,7 +272,7 @@ def test_a_long_sum_occupies_all_multiprocessors(
     task = task_of(made, *shape, target=GPU)
     kernels = split_kernels(task.final_of({}))
     assert len(kernels) == 2
-    assert math.prod(int(n.value) for n in kernels[0].grid if isinstance(n, Const)) >= 132
+    assert math.prod(int(n.value) for n in kernels[0].grid if isinstance(n, Const)) >= ENOUGH_BLOCKS
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, bind
+from autotune import te
+from autotune.ir.expr import Read
+from autotune.rules.contractions.panel_loops import split_in_vectors
+from autotune.rules.gpu.column_vectors import in_vectors, step_of
+from autotune.rules.gpu.thread_loops import MULTIPROCESSORS, WARP, bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner
 from autotune.rules.scans.cells import Cell, cell_of
-from autotune.rules.stage_graph import extent, power_of_two
+from autotune.rules.stage_graph import extent, power_of_two, reads_in
 from autotune.schedule.schedule import Schedule
+from autotune.target import Target
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp
 
@@ -37,13 +42,15 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
     - `scan_unroll`: terms of a sum that are unrolled.
     """
     cell = cell_of(scan, [stage.op for stage in s.stages], scan.outputs, ())
-    inside = max(math.prod(map(extent, _others(cell, op))) for op in _parts(scan))
+    ends = {op: cell.end_of(op) for op in scan.cell if op.reduce_axis}
+    apart = [op for op in parts_of_scan(scan) if ends.get(op) is None]
+    inside = max(math.prod(map(extent, _others(cell, op))) for op in apart)
     if inside <= 1:
         if threads is None:
             columns = math.prod(map(extent, scan.update[0].op.axis[1:]))
             usual = min(128, max(WARP, power_of_two(columns // MULTIPROCESSORS)))
             threads = cfg.define_knob("scan_threads", THREADS, usual)
-        for op in _parts(scan):
+        for op in parts_of_scan(scan):
             axes = [axis for axis in cell.columns[op] if axis is not None]
             if axes:
                 block, thread = s[op].split(s[op].fuse(*axes), factor=threads)
@@ -55,24 +62,40 @@ def schedule_scan(cfg: KnobDefiner, s: Schedule, scan: ScanOp, threads: Any = No
         return
     threads = cfg.define_knob("scan_threads", THREADS, min(256, max(WARP, power_of_two(inside))))
     rows = cfg.define_knob("scan_rows", [1, 2, 4])
-    ends = {op: cell.end_of(op) for op in scan.cell if op.reduce_axis}
     unroll = cfg.define_knob("scan_unroll", [4, 1, 8]) if any(ends.values()) else 1
     loops: dict[ComputeOp, Any] = {}
-    for op in _parts(scan):
-        if ends.get(op) is None:
-            loops[op] = _in_blocks(s, cell, op, threads, rows)
+    for op in apart:
+        loops[op] = _in_blocks(s, cell, op, threads, rows)
     for op, end in ends.items():
         if end is not None:
             stage = s[op.output()]
             stage.compute_at(s[end], loops[end])
             along, *others = op.reduce_axis
+            rows_along = _rows_along(op, along, cfg.target)
+            loaded = [s.cache_read(r.tensor, "local", [op.output()]) for r in rows_along]
             terms, term = stage.split(along, factor=unroll)
             stage.reorder(*others, terms, term, *op.axis)
             for axis in (term, *op.axis):
                 stage.unroll(axis)
+            for tensor in loaded:
+                s[tensor].compute_at(stage, terms)
+                widest = lane_counts(cfg.target, tensor.dtype)[-1]
+                split_in_vectors(s[tensor], tensor.op.axis[-1], te.min(unroll, widest))
 
 
-def _parts(scan: ScanOp) -> list[ComputeOp]:
+def _rows_along(op: ComputeOp, along: Any, target: Target) -> list[Read]:
+    """Return what the steps of a sum read side by side, from where vectors begin."""
+    found = reads_in(op)
+    alone = [r for r in found if sum(r.tensor is other.tensor for other in found) == 1]
+    return [
+        r for r in alone
+        if step_of(r, along) == 1
+        and extent(along) % lane_counts(target, r.dtype)[-1] == 0
+        and in_vectors(r, along, (), lane_counts(target, r.dtype)[-1])
+    ]  # fmt: skip
+
+
+def parts_of_scan(scan: ScanOp) -> list[ComputeOp]:
     """Return the stages of a scan: its first steps, and its cell."""
     return [*(t.op for t in scan.init if isinstance(t.op, ComputeOp)), *scan.cell]
 

@@ -23,9 +23,10 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.rules.contractions.panel_loops import split_in_vectors
+from autotune.rules.gpu.column_vectors import lanes_beside
 from autotune.rules.gpu.kernel_knobs import Defaults
-from autotune.rules.gpu.scan_threads import THREADS, schedule_scan
-from autotune.rules.gpu.thread_loops import WARP, bind, lane_counts
+from autotune.rules.gpu.scans.scan_threads import THREADS, parts_of_scan, schedule_scan
+from autotune.rules.gpu.thread_loops import ENOUGH_BLOCKS, LEAST_ALIGNED, WARP, bind, lane_counts
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import rewrite
 from autotune.rules.scans.associative_scans import Series, SeriesRewriter, series_of
@@ -82,11 +83,13 @@ class GpuSeries(SeriesRewriter):
         """Return what replaces the result of a series."""
         cfg, own = StageKnobs(self.cfg, self.numbers[_scan_of(plain.scan)]), series.recurrence
         if series.is_along_rows:
-            return self._rows(cfg, own, series.stage, series.time)
+            in_order = list(series.columns) == sorted(series.columns)
+            return self._rows(cfg, own, series.stage, series.time, in_order)
         few = ["blocks", "steps"]
         is_wide = math.prod(own.columns) >= _MANY_COLUMNS
         if cfg.define_knob("scan", few[:: -1 if is_wide else 1]) == "blocks":
-            return self._columns(cfg, own, series.stage, series.time)
+            is_last = series.columns[-1] == len(series.result.shape) - 1
+            return self._columns(cfg, own, series.stage, series.time, is_last)
         threads = cfg.define_knob("scan_threads", THREADS)
         self.stages.add(series.scan.op)
         self._loops.append(
@@ -102,14 +105,17 @@ class GpuSeries(SeriesRewriter):
         own: Recurrence,
         stored: Callable[..., te.Tensor],
         place: int,
+        is_last: bool = True,
         usual: int = 16,
     ) -> te.Tensor:
         """Return a series whose blocks of steps are computed by threads of their own.
 
         `stored` makes the result, with the steps at a place, from the elements of the series.
+        `is_last`: whether its last axis is that of the series' columns.
         """
         length = operator.index(cfg.define_knob("scan_block", [16, 8, 32, 64], usual))
         threads = cfg.define_knob("scan_threads", THREADS)
+        lanes = self._column_lanes(cfg, own, length) if is_last else 1
         is_long = -(-own.steps // length) > _LONG
         blocks = own.by_blocks(length, self._carried if is_long else None)
         self.ends.add(blocks.ends)
@@ -122,17 +128,34 @@ class GpuSeries(SeriesRewriter):
             axes, stage = list(tail.op.axis), s[tail]
             time = axes.pop(place)
             rows, inner = stage.split(time, factor=length)
-            stage.reorder(rows, *axes, inner)
-            block, thread = stage.split(stage.fuse(rows, *axes), factor=threads)
+            vectors, lane = stage.split(axes.pop(), factor=lanes)
+            stage.reorder(rows, *axes, vectors, inner, lane)
+            block, thread = stage.split(stage.fuse(rows, *axes, vectors), factor=threads)
             bind(stage, {"blockIdx.x": block, "threadIdx.x": thread})
             stage.unroll(inner)
+            stage.vectorize(lane)
             s[scan].compute_at(stage, thread)
             s[scan].unroll(_scan_of(scan).scan_axis)
+            for op in parts_of_scan(_scan_of(scan)):
+                s[op].vectorize(op.axis[-1])
             if carried is not None:
                 schedule_scan(Defaults(self.cfg.target), s, _scan_of(new[carried]))
 
         self._loops.append(loops)
         return result
+
+    def _column_lanes(self, cfg: KnobDefiner, own: Recurrence, length: int) -> Any:
+        """Return how many neighbouring columns a thread computes, by default if these are many."""
+        axes = [te.reduce_axis((0, n), "i") for n in (own.steps, *own.columns)]
+        values = [own.value(*(axis.var for axis in axes))]
+        if own.weight is not None:
+            values.append(own.weight(*(axis.var for axis in axes)))
+        counts = lanes_beside(self.cfg.target, axes[-1], own.dtype, values)
+        if len(counts) == 1:
+            return 1
+        elements = math.prod(own.columns) * -(-own.steps // length)
+        enough = [n for n in counts if elements >= n * WARP * ENOUGH_BLOCKS]
+        return cfg.define_knob("scan_lanes", counts, enough[0] if enough else 1)
 
     def _carried(self, before: Recurrence) -> te.Tensor:
         """Return what is before blocks, with the steps first."""
@@ -142,12 +165,23 @@ class GpuSeries(SeriesRewriter):
     # -- rows ----------------------------------------------------------------------------------
 
     def _rows(
-        self, cfg: KnobDefiner, own: Recurrence, stored: Callable[..., te.Tensor], place: int
+        self,
+        cfg: KnobDefiner,
+        own: Recurrence,
+        stored: Callable[..., te.Tensor],
+        place: int,
+        in_order: bool = True,
     ) -> te.Tensor:
-        """Return a series along rows, of which each block computes a tile; as `_columns`."""
+        """Return a series along rows, of which each block computes a tile; as `_columns`.
+
+        `in_order`: whether its rows are stored in the order of the columns of the series.
+        """
         counts = lane_counts(self.cfg.target, own.dtype)
         lanes = max(_LEAST_LANES, counts[-1])
-        vectors = -(-own.steps // lanes)
+        is_even = own.steps % lanes == 0 or math.prod(own.columns) == 1
+        is_long = in_order and own.steps >= LEAST_ALIGNED * lanes
+        ahead = lanes - 1 if is_long and not is_even else 0
+        vectors = -(-(own.steps + ahead) // lanes)
         usual = min(_BLOCK, power_of_two(vectors))
         choices = dict.fromkeys((usual, 32, 64, 128, 256, 512, 1024))
         threads = operator.index(cfg.define_knob("scan_threads", list(choices), usual))
@@ -155,7 +189,7 @@ class GpuSeries(SeriesRewriter):
         fit = next((n for n in (1, 2, 4, 8) if n >= most), 4)
         each = operator.index(cfg.define_knob("scan_vectors", [4, 1, 2, 8], fit))
         count = min(each, -(-vectors // threads))
-        tiles = RowTiles(own, threads, count, lanes)
+        tiles = RowTiles(own, threads, count, lanes, ahead)
         before: Any = None
         if tiles.count > 1:
             ends = tiles.ends()
@@ -169,15 +203,20 @@ class GpuSeries(SeriesRewriter):
             before = self._rows(Defaults(cfg.target), starts, steps_last, len(own.columns))
         result = stored(partial(tiles.element, before))
         self.stages |= {t.op for t in (result, *tiles.stages)}
-        is_aligned = own.steps % lanes == 0 or math.prod(own.columns) == 1
-        access = counts[-1] if is_aligned else 1
+        access = counts[-1] if is_even or ahead else 1
         together = max(1, _BLOCK // 2 // threads) if len(own.columns) == 1 else 1
         together = min(together, math.prod(own.columns))
 
         def loops(s: Schedule, new: Mapping[te.Tensor, te.Tensor]) -> None:
             axes, stage = list(new[result].op.axis), s[new[result]]
-            tile, inner = stage.split(axes.pop(place), factor=tiles.length)
-            inner, lane = stage.split(inner, factor=lanes)
+            steps = axes.pop(place)
+            if ahead:
+                before = tiles.before([axis.var for axis in axes])
+                vectors, lane = stage.split(steps, factor=lanes, offset=before)
+                tile, inner = stage.split(vectors, factor=tiles.length // lanes)
+            else:
+                tile, inner = stage.split(steps, factor=tiles.length)
+                inner, lane = stage.split(inner, factor=lanes)
             vector, thread = stage.split(inner, factor=threads)
             blocks, row = [*axes, tile], None
             if together > 1:
@@ -214,12 +253,15 @@ class RowTiles:
     """Tiles of rows: threads times vectors times lanes.
 
     `threads`, `each`, `lanes`: threads of a tile, vectors of a thread, elements of a vector.
+    `ahead`: most elements of the row before in a row's first vector, which begins where one of
+    memory does; 0 if rows are whole numbers of vectors.
     """
 
-    def __init__(self, own: Recurrence, threads: int, each: int, lanes: int) -> None:
+    def __init__(self, own: Recurrence, threads: int, each: int, lanes: int, ahead: int) -> None:
         self.own, self.threads, self.each, self.lanes = own, threads, each, lanes
+        self.ahead = ahead
         self.length = threads * each * lanes
-        self.count = -(-own.steps // self.length)
+        self.count = -(-(own.steps + ahead) // self.length)
         self.group = min(_GROUP, threads)
         row, groups = min(WARP, threads), each * threads // self.group
         k, q, r = (
@@ -273,8 +315,18 @@ class RowTiles:
     def _if(self, condition: Any, value: Any) -> Any:
         return te.if_then_else(condition, value, self.own.neutral)
 
-    def _value(self, at: Any, i: Any) -> Any:
-        return self._if(at < self.own.steps, self.own.value(at, *i))
+    def before(self, i: Sequence[Any]) -> Any:
+        """Return how many elements of the row before are in a row's first vector."""
+        number: Any = 0
+        for index, size in zip(i, self.own.columns, strict=True):
+            number = number * size + index
+        return number * self.own.steps % self.lanes if self.ahead else 0
+
+    def _value(self, place: Any, i: Any) -> Any:
+        """Return what is scanned at a place of a row's vectors."""
+        at = place - self.before(i) if self.ahead else place
+        inside = te.all(at >= 0, at < self.own.steps) if self.ahead else at < self.own.steps
+        return self._if(inside, self.own.value(at, *i))
 
     def ends(self) -> te.Tensor:
         """Return the sum of each tile, tiles first."""
@@ -288,6 +340,7 @@ class RowTiles:
 
     def element(self, before: te.Tensor | None, at: Any, *i: Any) -> Any:
         """Return the value of a row at a step, given what is before its tile."""
+        at = at + self.before(i) if self.ahead else at
         c, lane = at // self.length, at % self.lanes
         v, t = at % self.length // (self.threads * self.lanes), at // self.lanes % self.threads
         group = self.groups[(*i, c, (v * self.threads + t) // self.group)]
