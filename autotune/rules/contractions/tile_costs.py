@@ -167,7 +167,7 @@ def _cycles(facts: TileFacts, registers: Registers, rows: Sequence[int], vectors
     needed += any(operand.in_place for operand in facts.operands)
     spilled = max(0, needed - registers.count)
     # A multiply-add that reads an element by itself takes as much of the units as a whole vector.
-    units = loads + elements if registers.embeds and height > 1 else 0
+    units = loads + elements if height > 1 else 0
     step = max(height * vectors * part + shuffles, loads, units, _LATENCY)
     step += _CROWDED * max(0, crowd - _APART)
     step += (_ISSUE_EMBEDDED if registers.embeds else _ISSUE) * loads
