@@ -266,7 +266,8 @@ def _selecting(condition: Expr) -> set[Var]:
     if not (isinstance(guard, BinaryOp) and guard.op in ("<", "<=")):
         return set(free_vars(guard))
     room = to_poly(binary("-", guard.b, guard.a))
-    return {v for term, scale in room.items() if scale > 0 for part in term for v in free_vars(part)}
+    growing = (part for term, scale in room.items() if scale > 0 for part in term)
+    return set().union(*map(free_vars, growing))
 
 
 def _thread_loops_using(stmt: Stmt, buffer: Buffer, around: Stmt | None = None) -> Iterator[Stmt]:
