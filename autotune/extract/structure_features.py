@@ -35,7 +35,7 @@ from search_spaces import Column, IntArray
 Matrix = npt.NDArray[np.float64]
 FloatMatrix = npt.NDArray[np.float32]
 
-MANY = 1 << 16  # Candidates that take about as long on arrays as compiling does.
+MANY = 1 << 14  # Candidates that take about as long on arrays as compiling does.
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Expr, Load, Not, Read, Select, Var
@@ -218,9 +218,15 @@ class Rewriter:
     depends on its context, the pass calls `forget` when the context changes.
     """
 
+    #: Names of the methods that visit nodes, by the class of the nodes; each pass has its own.
+    _visitors: ClassVar[dict[type, str | None]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._visitors = {}
+
     def __init__(self) -> None:
         self._memo: dict[Expr, Expr] = {}
-        self._methods: dict[type, Any] = {}
 
     def forget(self) -> None:
         """Clear cached results, because the context changed."""
@@ -228,16 +234,11 @@ class Rewriter:
 
     def _method(self, node: object, default: Any) -> Any:
         cls = type(node)
-        found = self._methods.get(cls)
-        if found is None:
-            found = default
-            for base in cls.__mro__:
-                own = getattr(self, f"visit_{base.__name__}", None)
-                if own is not None:
-                    found = own
-                    break
-            self._methods[cls] = found
-        return found
+        if cls not in self._visitors:
+            names = (f"visit_{base.__name__}" for base in cls.__mro__)
+            self._visitors[cls] = next((name for name in names if hasattr(self, name)), None)
+        name = self._visitors[cls]
+        return default if name is None else getattr(self, name)
 
     def expr(self, node: Expr) -> Expr:
         """Return the rewritten expression."""

@@ -83,10 +83,12 @@ def _ordered(tensor: te.Tensor) -> te.Tensor:
 
     Reductions of several values keep theirs: it may decide which of equal elements is found.
     """
-    (body,) = tensor.op.body
+    op = tensor.op
+    assert isinstance(op, ComputeOp)
+    (body,) = op.body
     if not isinstance(body, Reduce) or len(body.axes) == 1 or len(body.sources) > 1:
         return tensor
-    places = list(map(place_of, reads_in(tensor.op)))
+    places = list(map(place_of, reads_in(op)))
     steps = {axis: [step_along(place, axis) for place in places] for axis in body.axes}
     if any(None in apart for apart in steps.values()):
         return tensor
@@ -98,7 +100,7 @@ def _ordered(tensor: te.Tensor) -> te.Tensor:
     if axes == list(body.axes):
         return tensor
     ordered: Expr = reduced_over(body, axes, {})
-    return ComputeOp(tensor.op.name, tensor.op.axis, (ordered,), tag=tensor.op.tag).output()
+    return ComputeOp(op.name, op.axis, (ordered,), tag=op.tag).output()
 
 
 def parts_of(scan: ScanOp) -> set[Operation]:

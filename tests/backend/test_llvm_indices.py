@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from support.llvm_kernels import (
@@ -20,6 +22,7 @@ from support.llvm_kernels import (
 )
 from support.slow_cases import every
 
+from autotune.codegen.llvm import emit
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Broadcast, Expr, Load, Ramp, SizeVar, Var
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt, Store, seq
@@ -125,3 +128,16 @@ def test_random_index_arithmetic_agrees_with_the_interpreter(seed: int, kind: Lo
     told = poisoned("int32", count, 2, 40)
     interpret(function, [x, told])
     check(function, [x], told)
+
+
+def test_innermost_loops_step_by_additions_and_outer_loops_multiply() -> None:
+    i, j, a, out = Var("i"), Var("j"), buffer("A", "float32", 4 * 40), buffer("out", "float32", 32)
+    store = Store(out, i * i32(8) + j, Load(a, i * i32(40) + j * i32(5)))
+    body = For(i, i32(4), SERIAL, For(j, i32(8), SERIAL, store))
+    function = PrimFunc("nested", (a, out), frozenset([out]), body)
+    data = values("float32", 4 * 40)
+    check(function, [data], data.reshape(4, 8, 5)[:, :, 0].reshape(-1))
+    blocks = re.split(r"\n(?=[\w.]+:)", emit(function).text)
+    outer, inner = (next(b for b in blocks if b.startswith(f"loop.{name}.")) for name in "ij")
+    assert (outer.count(" = mul "), outer.count(" = phi ")) == (2, 1)
+    assert (inner.count(" = mul "), inner.count(" = phi ")) == (0, 2)

@@ -100,28 +100,30 @@ def test_instructions_keep_their_order_for_open_sizes_and_avx512_without_functio
         assert not emit(lower(te.create_schedule(B.op), [A, B]), has_avx512=True).keeps_order
 
 
-def test_the_order_of_instructions_is_an_option_for_one_module_alone(
+def test_options_of_the_code_generator_are_set_for_one_module_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """LLVM has it for the whole process: no other thread may compile in the meantime."""
+    """LLVM has them for the whole process: no other thread may compile in the meantime."""
     found = []
 
     def set_option(_: str, option: str) -> None:
         found.append((option, runtime._lock.locked()))
 
-    monkeypatch.setattr(runtime.llvm, "set_option", set_option)
     plain = compile_function(doubled(), cache=ObjectCache(None))
-    found.clear()
+    monkeypatch.setattr(runtime.llvm, "set_option", set_option)
     cache, source = ObjectCache(None), replace(plain.module, keeps_order=True)
     kernel = runtime.CompiledFunction(plain.function, source, plain.target, None, cache)
     kernel.assembly()
     assert found == [("-enable-misched=false", True), ("-enable-misched=true", True)] * 2
+    found.clear()
     runtime.object_code(replace(source, keeps_order=False), plain.target, None, cache)
-    assert len(found) == 4
-    assert len(cache._memory) == 2
-    with pytest.raises(ZeroDivisionError), runtime._order_of(source):
+    assert found == []
+    runtime.object_code(replace(source, keeps_order=False), plain.target, 1, cache)
+    assert found == [("-disable-lsr=true", True), ("-disable-lsr=false", True)]
+    assert len(cache._memory) == 3
+    with pytest.raises(ZeroDivisionError), runtime._options_of(source, 1):
         raise ZeroDivisionError
-    assert found[-1][0] == "-enable-misched=true"
+    assert [name for name, _ in found[-2:]] == ["-enable-misched=true", "-disable-lsr=false"]
 
 
 def test_a_call_costs_little() -> None:

@@ -44,6 +44,7 @@ class StatementEmitter:
     parallel: ParallelRegions
     columns: TransposedLoads
     _expansion: int = field(init=False, default=1)
+    _loops: int = field(init=False, default=0)
 
     def stmt(self, stmt: Stmt) -> None:
         """Emit one statement."""
@@ -202,28 +203,40 @@ class StatementEmitter:
         """
         builder, name = self.builder, symbol(var.name)
         label, done = builder.fresh(f"loop.{name}"), builder.fresh(f"end.{name}")
-        index, following = "%" + builder.fresh(name), "%" + builder.fresh(f"{name}.next")
-        lower, upper = self.linear.materialise(start), self.linear.materialise(stop)
+        upper = self.linear.materialise(stop)
         low, high = start.bounds[0], stop.bounds[1]
         self.versions.begin_epoch()
+        self._loops += 1
+        number = self._loops
         with builder.region(label) as inner:
-            # The block before the loop is known only when all hoisted code has been written.
+            # What enters the loop is known only when all hoisted code has been written.
             at = len(inner.lines)
-            self.index.env[var] = self.linear.atom(index, (low, high - 1))
+            self.index.env[var], multiples = self.linear.loop_variable(name, (low, high - 1))
             body()
-            builder.line(f"{following} = add nuw nsw i64 {index}, 1")
-            again = builder.define(f"icmp slt i64 {following}, {upper}")
+            variable, products = multiples[1], []
+            if number < self._loops:  # conditions on multiples can be decided if they are products
+                products = [
+                    f"  {ref} = mul nsw i64 {variable}, {factor}"
+                    for factor, ref in multiples.items()
+                    if factor != 1
+                ]
+                multiples = {1: variable}
+            for factor, ref in multiples.items():
+                builder.line(f"{ref}.next = add nsw i64 {ref}, {factor}")
+            again = builder.define(f"icmp slt i64 {variable}.next, {upper}")
             hint = f", !llvm.loop {self.module.unrolled_loop()}" if unroll else ""
             builder.line(f"br i1 {again}, label %{label}, label %{done}{hint}")
         outer = builder.code
-        inner.lines.insert(
-            at,
-            f"  {index} = phi i64 [ {lower}, %{outer.label} ], [ {following}, %{inner.label} ]",
-        )
+        first = {factor: self.linear.materialise(start.scaled(factor)) for factor in multiples}
+        phis = [
+            f"  {ref} = phi i64 [ {first[factor]}, %{outer.label} ], [ {ref}.next, %{inner.label} ]"
+            for factor, ref in multiples.items()
+        ]
+        inner.lines[at:at] = phis + products
         if (stop - start).bounds[0] > 0:
             builder.line(f"br label %{label}")
         else:
-            runs = builder.define(f"icmp slt i64 {lower}, {upper}")
+            runs = builder.define(f"icmp slt i64 {first[1]}, {upper}")
             builder.line(f"br i1 {runs}, label %{label}, label %{done}")
         outer.append(inner)
         outer.begin(done)

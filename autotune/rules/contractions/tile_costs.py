@@ -16,9 +16,9 @@ from autotune.rules.contractions.tile_facts import (
     CACHE_BYTES,
     MOST_ROWS,
     PAGE_BYTES,
-    Facts,
-    Operand,
     Registers,
+    StepReads,
+    TileFacts,
     facts_of,
     packings,
     tile_heights,
@@ -110,7 +110,7 @@ def fastest(
 
 
 @functools.lru_cache(maxsize=256)  # each structure of a space is traced anew
-def _fastest(facts: Facts, registers: Registers) -> tuple[float, tuple[int, ...], int]:
+def _fastest(facts: TileFacts, registers: Registers) -> tuple[float, tuple[int, ...], int]:
     options = [tile_heights(size) for size in facts.rows]
     most = -(-facts.columns // facts.lanes)
     every = (
@@ -124,7 +124,7 @@ def _fastest(facts: Facts, registers: Registers) -> tuple[float, tuple[int, ...]
     return min(every, key=lambda found: (found[0], *(-n for n in found[1])))
 
 
-def _cycles(facts: Facts, registers: Registers, rows: Sequence[int], vectors: int) -> float:
+def _cycles(facts: TileFacts, registers: Registers, rows: Sequence[int], vectors: int) -> float:
     """Return about how many cycles each of some threads needs."""
     tiles = facts.others * -(-facts.columns // (vectors * facts.lanes))
     for size, own in zip(facts.rows, rows, strict=True):
@@ -181,7 +181,7 @@ def _cycles(facts: Facts, registers: Registers, rows: Sequence[int], vectors: in
     return -(-tiles // registers.threads) * each + facts.packing
 
 
-def _streaming(facts: Facts, registers: Registers) -> float:
+def _streaming(facts: TileFacts, registers: Registers) -> float:
     """Return about how many cycles each of some threads needs if sums stay in the cache."""
     vectors = facts.others * -(-facts.columns // facts.lanes)
     height = math.prod(facts.rows)
@@ -218,12 +218,12 @@ def spare_registers(count: int, height: int, vectors: int) -> int:
     return count - (height + 1) * vectors - height
 
 
-def _is_far(facts: Facts, vectors: int) -> bool:
+def _is_far(facts: TileFacts, vectors: int) -> bool:
     """Whether many steps of a sum go to another page of a large tensor."""
     return any(_page_part(o, facts, vectors) >= 1 / 4 for o in facts.operands)
 
 
-def _page_part(operand: Operand, facts: Facts, vectors: int) -> float:
+def _page_part(operand: StepReads, facts: TileFacts, vectors: int) -> float:
     """Return what part of a page a step of a sum goes on in a large tensor, at most 1."""
     width = vectors * facts.lanes * 4
     if not (operand.is_large and operand.is_wide and width < operand.pitch):

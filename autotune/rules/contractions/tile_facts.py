@@ -83,7 +83,7 @@ class Registers:
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class StepReads:
     """What is read in each step of a sum.
 
     `rows`: for each group of rows, by the number of rows: how many of them read different elements.
@@ -113,7 +113,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TileFacts:
     """What the estimate depends on.
 
     `rows`: elements along the groups that have rows of tiles; `others`: along all further groups.
@@ -135,19 +135,18 @@ class Facts:
     shared: int
     stored: float
     packing: float
-    operands: tuple[Operand, ...]
+    operands: tuple[StepReads, ...]
 
 
 def tile_heights(size: int) -> tuple[int, ...]:
     """Return the possible rows of a tile along a group of so many elements.
 
-    Among them are those without which there would be another tile: 13 rows have one tile of 13 or
-    two of 7. Others than these serve results of about the same size, too.
+    They are those of the list, and for each the lowest with as few tiles: 13 rows may have one tile
+    of 13, or two of 7.
     """
     counts = (-(-size // most) for most in _HEIGHTS)
     even = (-(-size // count) for count in counts)
     return tuple(dict.fromkeys(n for n in (*_HEIGHTS, *even) if n <= size))
-
 
 
 def packings(way: TiledContraction, constants: Collection[te.Tensor]) -> list[frozenset[Read]]:
@@ -174,7 +173,7 @@ def facts_of(
     packed: Collection[Read],
     registers: Registers,
     constants: Collection[te.Tensor],
-) -> Facts:
+) -> TileFacts:
     """Return what the time of any tiles depends on, if some operands are packed."""
     tiled = way.rows[:2]
     operands = []
@@ -183,16 +182,16 @@ def facts_of(
         if not way.varies(read):
             steps, page = _page_steps(way, read), _page(read, registers)
             spread = _spread(way, read)
-            operands.append(Operand(rows, 0.5, False, 0, spread, page_steps=steps, page=page))
+            operands.append(StepReads(rows, 0.5, False, 0, spread, page_steps=steps, page=page))
         else:
             loads = max(0.5, way.lanes / registers.lanes)
             if read in packed:
-                operands.append(Operand(rows, loads, True, 0))
+                operands.append(StepReads(rows, loads, True, 0))
             else:
                 operands.append(_in_place(way, read, rows, loads, registers))
     others = (g.size for g in way.groups if g is not way.vector and g not in tiled)
     packing = sum(_packing(way, r, registers) for r in packed if r.tensor not in constants)
-    return Facts(
+    return TileFacts(
         tuple(g.size for g in tiled),
         math.prod(others),
         way.vector.size,
@@ -229,13 +228,13 @@ def _in_place(
     rows: tuple[tuple[float, ...], ...],
     loads: float,
     registers: Registers,
-) -> Operand:
+) -> StepReads:
     steps = _steps_apart(way, read)
     step = way.along(read)
     shuffles = _SHUFFLE * (step - 1) * loads
     loads *= _UNALIGNED if step == 1 else 2 * step
     size, page = bytes_of(read.tensor), _page(read, registers)
-    return Operand(
+    return StepReads(
         rows, loads, True, max(steps, default=0), _spread(way, read), True, size > CACHE_BYTES,
         shuffles, page=page, long_rows=_beyond(_STREAMED_BY_BYTES, size),
     )  # fmt: skip

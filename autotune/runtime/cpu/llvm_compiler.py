@@ -144,15 +144,16 @@ class CompiledFunction(LoadedBinary):
         """Return the machine's assembly text that the optimiser arrives at."""
         with _lock:
             machine = _machine(self.target.mcpu)
-            module = _optimised(self.module.text, machine, self._level)
-            with _order_of(self.module):
+            level = _level_of(self.source, self._level)
+            module = _optimised(self.source, machine, level)
+            with _options_of(self.module, level):
                 text: str = machine.emit_assembly(module)
         return text
 
     def optimised(self) -> str:
         """Return the LLVM assembly after optimisation."""
         machine = _machine(self.target.mcpu)
-        return str(_optimised(self.module.text, machine, self._level))
+        return str(_optimised(self.source, machine, _level_of(self.source, self._level)))
 
 
 def compile_function(
@@ -166,7 +167,7 @@ def compile_function(
     `function`: without knobs or vectorised loops.
     `target`: of kind "llvm", or "cuda -on=cpu".
     `level`: optimisation level of LLVM; by default 1 for vectors that the schedule made, else 2. On
-    scheduled kernels 2 takes a seventh longer than 1, 3 a fifth longer than 2; neither was faster.
+    scheduled kernels 2 and 3 take nearly twice as long as 1; neither was faster.
     `cache`: where compiled objects are kept; the process's own (memory and disk) if None.
 
     Raises CodegenError if the function has no meaning on a CPU, or LLVM refuses it. Raises
@@ -216,7 +217,7 @@ def check_target(target: Target) -> None:
 # -- LLVM -----------------------------------------------------------------
 
 #: Version of the passes, for the keys of cached objects.
-_PASSES = "dead stores"
+_PASSES = "passes of functions, induction variables"
 
 _lock = threading.Lock()
 
@@ -298,42 +299,65 @@ def _machine(mcpu: str) -> Any:
     return _new_machine(mcpu)
 
 
-def _optimised(source: str, machine: Any, level: int | None) -> Any:
+def _is_scalar(text: str) -> bool:
+    """Whether a module has no vectors, which LLVM's loop vectorizer may then make."""
+    return re.search(r"<\d+ x \w+>", text) is None
+
+
+def _level_of(text: str, level: int | None) -> int:
+    return level if level is not None else 2 if _is_scalar(text) else 1
+
+
+def _optimised(source: str, machine: Any, level: int) -> Any:
     try:
         module = llvm.parse_assembly(source)
         module.verify()
     except RuntimeError as error:
         raise CodegenError(f"LLVM refused the generated code: {one_line(str(error))}") from error
-    plain = re.search(r"<\d+ x \w+>", source) is None
-    if level is None:
-        level = 2 if plain else 1
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-    tuning.loop_vectorization = tuning.loop_interleaving = plain
+    tuning.loop_vectorization = tuning.loop_interleaving = _is_scalar(source)
     tuning.slp_vectorization = False
     # Vectorised kernels compile in up to half the time without LLVM's unroller and run no slower;
     # after LLVM's own loop vectorizer it was seen not to end at all.
     tuning.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, tuning)
-    passes = builder.getModulePassManager()
-    if level == 1:  # the results of unrolled reductions, which level 1 stores after each step
-        passes.add_dead_store_elimination_pass()
-    passes.run(module, builder)
+    if level != 1:
+        builder.getModulePassManager().run(module, builder)
+        return module
+    # The pipeline of a module takes half as long again and gives code that is as fast: its passes
+    # between functions have nothing to do, as only the functions of exp and such are inlined.
+    whole = llvm.create_new_module_pass_manager()
+    whole.add_always_inliner_pass()
+    whole.add_global_dead_code_eliminate_pass()
+    whole.run(module, builder)
+    passes = builder.getFunctionPassManager()
+    # The results of unrolled reductions, which level 1 stores after each step.
+    passes.add_dead_store_elimination_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
     return module
 
 
 @contextlib.contextmanager
-def _order_of(source: LLVMSource) -> Iterator[None]:
-    """Within it LLVM's scheduler of machine instructions runs only if the module lets it.
+def _options_of(source: LLVMSource, level: int) -> Iterator[None]:
+    """Within it LLVM's code generator has the options of a module.
 
-    The option is one of the process, so the caller holds the lock: outside it has LLVM's own value.
+    They are options of the process, so the caller holds the lock: outside they have LLVM's values.
+    Without loop strength reduction, the code generator takes half the time; our innermost loops
+    are reduced already (`Atom.multiples`), but not those of LLVM's vectors. LLVM's scheduler of
+    machine instructions runs only if the module lets it.
     """
-    if source.keeps_order:
-        llvm.set_option("", "-enable-misched=false")
+    options = [("-enable-misched=false", "-enable-misched=true")] if source.keeps_order else []
+    if level < 2:
+        options.append(("-disable-lsr=true", "-disable-lsr=false"))
+    for own, _ in options:
+        llvm.set_option("", own)
     try:
         yield
     finally:
-        if source.keeps_order:
-            llvm.set_option("", "-enable-misched=true")
+        for _, usual in options:
+            llvm.set_option("", usual)
 
 
 def llvm_version() -> str:
@@ -359,8 +383,9 @@ def object_code(
         with _lock:
             begin = time.perf_counter()
             machine = _machine(target.mcpu)
-            module = _optimised(source.text, machine, level)
-            with _order_of(source):
+            used = _level_of(source.text, level)
+            module = _optimised(source.text, machine, used)
+            with _options_of(source, used):
                 found = bytes(machine.emit_object(module))
             _log.debug("%s compiled in %.3f s", source.entry, time.perf_counter() - begin)
         if cache is not None:

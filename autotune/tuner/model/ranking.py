@@ -107,6 +107,9 @@ def _score_part(
 SAMPLE = 1 << 16  # Random configurations that say what share of a space is feasible.
 
 
+RANKINGS = 5  # Models that score a space within the first hundred measurements.
+
+
 @dataclass(frozen=True)
 class PopulationSettings:
     """How a population evolves."""
@@ -218,7 +221,7 @@ class SpaceRanker:
         """Find the feasible candidates, and prepare their features."""
         whole = self._whole
         scored = self._settings.population.scored if whole is None else len(whole)
-        self._features.prepare(scored)
+        self._features.prepare(RANKINGS * scored)
 
     def rank(
         self, models: Sequence[CostModel], measured: IndexVector, rng: np.random.Generator

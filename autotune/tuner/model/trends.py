@@ -14,7 +14,7 @@ import numpy as np
 from autotune.cost_model.base import CostModel, FeatureSource, FloatMatrix, FloatVector, IndexVector
 from autotune.system.available_cpus import run_in_threads
 from autotune.tuner.base import Observation
-from autotune.tuner.model.ranking import score
+from autotune.tuner.model.ranking import distinct, score, without
 
 FOLDS = 3  # A measured candidate is judged by a model that learned from the other folds.
 
@@ -39,7 +39,9 @@ class ValueCache:
 
     def __call__(self, indices: IndexVector) -> FloatVector:
         """Return the values of candidates, computed if they are not kept."""
-        new = np.setdiff1d(indices, self._indices) if len(self._indices) else indices
+        new = indices
+        if len(self._indices):
+            new = distinct(without(indices, self._indices))
         if len(new):
             values = self._compute(new)
             order = np.argsort(new, kind="stable")

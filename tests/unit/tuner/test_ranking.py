@@ -12,6 +12,7 @@ from autotune.task.task import Task
 from autotune.tuner.base import Observation
 from autotune.tuner.model.model_tuner import ModelTuner
 from autotune.tuner.model.ranking import (
+    RANKINGS,
     Candidates,
     CandidateSettings,
     PopulationSettings,
@@ -132,7 +133,7 @@ def test_features_are_made_ready_for_all_that_will_be_scored(whole: int, expecte
     ranking = RankingSettings(whole=whole, population=PopulationSettings(scored=500))
     for small in (1000, 100):  # up to so many a space is judged without ranking
         Candidates(space, features, CandidateSettings(whole=small, ranking=ranking)).prepare()
-        assert features.expected == (0 if small == 1000 else expected)
+        assert features.expected == (0 if small == 1000 else RANKINGS * expected)
 
 
 def test_the_best_64_are_those_of_predicting_everything(fitted):

@@ -80,9 +80,10 @@ class IndexArithmetic:
             return self._part(expr, lane)
         terms: dict[Atom, int] = {}
         for part, coefficient in parts.items():
-            form = self.form(part, lane)
+            form = self._variable(part) if isinstance(part, Var) else self.form(part, lane)
             const += coefficient * form.const
-            add_to(terms, form.terms, coefficient)
+            if form.terms:
+                add_to(terms, form.terms, coefficient)
         return Linear(terms, const)
 
     def _parts(self, expr: Expr) -> tuple[dict[Expr, int], int]:

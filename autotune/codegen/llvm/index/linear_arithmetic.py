@@ -32,6 +32,12 @@ class LinearArithmetic:
         """Linear form of the 64-bit value `ref` defined in the scope at `depth`."""
         return of_atom(Atom(ref, bounds, self.builder.scopes[depth].depth))
 
+    def loop_variable(self, name: str, bounds: Bounds) -> tuple[Linear, dict[int, str]]:
+        """Return the form of a new loop variable, and its multiples (see `Atom`)."""
+        ref = f"%{self.builder.fresh(name)}"
+        multiples = {1: ref}
+        return of_atom(Atom(ref, bounds, self.builder.depth, multiples)), multiples
+
     def pure(
         self, operation: str, operands: tuple[Linear, ...], bounds: Bounds = ANYTHING
     ) -> Linear:
@@ -70,6 +76,10 @@ class LinearArithmetic:
     def _scaled(self, atom: Atom, coefficient: int) -> str:
         if coefficient == 1:
             return atom.ref
+        if atom.multiples is not None:
+            if coefficient not in atom.multiples:
+                atom.multiples[coefficient] = f"%{self.builder.fresh('i')}"
+            return atom.multiples[coefficient]
         product = f"mul nsw i64 {atom.ref}, {coefficient}"
         return self.builder.define_once((atom.id, coefficient), product, "i", atom.depth)
 

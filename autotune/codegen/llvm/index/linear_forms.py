@@ -21,12 +21,17 @@ class Atom:
     `ref`: its name in the LLVM text.
     `bounds`: bounds of its value.
     `depth`: nesting depth of the scope that defines it.
+    `multiples`: of a loop variable: names of its multiples by factor. Its loop defines those that
+    are in here when its body has been written, and adds the factor to each at every step: so no
+    step multiplies, and LLVM need not look for what to reduce to additions.
     """
 
-    __slots__ = ("bounds", "depth", "id", "ref")
+    __slots__ = ("bounds", "depth", "id", "multiples", "ref")
 
-    def __init__(self, ref: str, bounds: Bounds, depth: int) -> None:
-        self.ref, self.bounds, self.depth = ref, bounds, depth
+    def __init__(
+        self, ref: str, bounds: Bounds, depth: int, multiples: dict[int, str] | None = None
+    ) -> None:
+        self.ref, self.bounds, self.depth, self.multiples = ref, bounds, depth, multiples
         self.id = next(_ids)
 
 
@@ -36,11 +41,12 @@ Key = tuple[tuple[int, int], ...]
 class Linear:
     """The sum of `const` and of `coefficient * atom` over `terms`; immutable."""
 
-    __slots__ = ("const", "terms")
+    __slots__ = ("_key", "const", "terms")
 
     def __init__(self, terms: dict[Atom, int], const: int) -> None:
         self.terms = terms
         self.const = const
+        self._key: Key | None = None
 
     @property
     def is_const(self) -> bool:
@@ -50,7 +56,9 @@ class Linear:
     @property
     def key(self) -> Key:
         """The variable part as a dictionary key."""
-        return tuple(sorted((atom.id, c) for atom, c in self.terms.items()))
+        if self._key is None:
+            self._key = tuple(sorted([(atom.id, c) for atom, c in self.terms.items()]))
+        return self._key
 
     def __add__(self, other: Linear) -> Linear:
         terms = self.terms or other.terms
