@@ -167,14 +167,18 @@ def guarded_loads(expr: Expr) -> dict[Load, Expr]:
         elif isinstance(node, BinaryOp) and node.op in ("and", "or"):
             single.update(loads_in(node.b))
             parts = [(node.a, under)]
-        elif isinstance(node, Load) and under is not None:
-            if packed_lanes(node.buffer, node.index) == node.lanes > 1:
-                before = found.get(node)
-                found[node] = under if before is None else binary("or", before, under)
+        elif isinstance(node, Load) and under is not None and _is_pack(node):
+            before = found.get(node)
+            found[node] = under if before is None else binary("or", before, under)
         parts = [part for part in parts if part not in seen]
         seen.update(parts)
         stack += parts
     return {load: condition for load, condition in found.items() if load not in single}
+
+
+def _is_pack(load: Load) -> bool:
+    """Whether all lanes of a load move together."""
+    return packed_lanes(load.buffer, load.index) == load.lanes > 1
 
 
 def packed_lanes(buffer: Buffer, index: Expr) -> int:
