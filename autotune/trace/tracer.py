@@ -44,12 +44,15 @@ from search_spaces import Knob as SpaceKnob
 
 Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]] | ExternalKernel]
 
+# The folder of the rules, which fail for no knobs.
+_RULES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "rules", "")
+
 # Runs to detect a template that is not deterministic, and pairs of runs to find the place.
 MAX_REPEATS = 16
 
 
 class TracingWarning(UserWarning):
-    """A template cannot be traced and runs for one configuration at a time."""
+    """A template runs for one configuration at a time, or the rules failed for some of them."""
 
 
 class Structures:
@@ -189,6 +192,7 @@ class Structures:
                 self._give_up(structure.error, self._place(structure.cause))
                 return
             structure = failed(source, len(self.known), plain.error, plain.cause)
+            self._warn_of_mistake(structure)
         try:
             self._compare(structure, values)
             self.tree.insert(structure.decisions, structure.number)
@@ -377,6 +381,26 @@ class Structures:
         is_theirs = not is_own(self._source_file)
         own = [frame for frame in frames if is_theirs and frame.filename == self._source_file]
         return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+
+    def _warn_of_mistake(self, structure: Structure) -> None:
+        """Warn of a path that fails by a mistake of ours: in the rules, or in what they made.
+
+        Schedules of templates that do not see knobs are made by rules.
+        """
+        cause = structure.cause
+        if cause is None or isinstance(cause, InstantiationError):
+            return
+        frames = traceback.extract_tb(cause.__traceback__)
+        if not any(frame.filename.startswith(_RULES) for frame in frames) and (
+            self.compared or self._line(cause)
+        ):
+            return
+        why = structure.error.removeprefix("template: ")
+        warn(
+            f"template {self.name!r} lacks configurations by a mistake in autotune, which please "
+            f"report: {why}",
+            TracingWarning,
+        )
 
     def _give_up(self, reason: str, place: str) -> None:
         self.untraceable, self._latest = reason, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -317,3 +318,40 @@ def test_the_benchmarks_structures_compile(name: str, arch: str) -> None:
         cubin = compile_cubin(source.text, arch)
         assert list(cubin.kernels) == [kernel.entry for kernel in source.kernels]
         assert "warning" not in cubin.log
+
+
+def _either(A: Any, i: Any, j: Any) -> Any:
+    """Read an element under one condition, and again under another."""
+    return te.if_then_else(i > 2, A[i, j], 1.0) + te.if_then_else(i < 5, A[i, j], 2.0)
+
+
+def _both(A: Any, i: Any, j: Any) -> Any:
+    """Read an element under two conditions, of which the outer one may be false for some lanes."""
+    above = te.if_then_else(i > 0, A[i - 1, j], 1.0)
+    return above + te.if_then_else(j > 1, te.if_then_else(i < 7, A[i + 1, j], 2.0), 3.0)
+
+
+def _neither(A: Any, i: Any, j: Any) -> Any:
+    """Read an element also where a condition is false."""
+    return te.if_then_else(i > 2, A[i, j], 1.0) * te.if_then_else(i > 4, 2.0, A[i, j])
+
+
+@needs_host_compiler
+@pytest.mark.parametrize(
+    ("element", "conditions"),
+    [
+        (_either, ["2 < bx || bx < 5"]),
+        (_both, ["0 < bx", "0 < bx", "bx < 7"]),  # the first two lanes read nothing below
+        (_neither, []),
+    ],
+)
+def test_vectors_under_conditions_are_loaded_where_any_of_these_holds_for_all_lanes(
+    element: Any, conditions: list[str], tmp_path: Path
+) -> None:
+    A = te.placeholder((8, 16), name="A")
+    B = te.compute((8, 16), lambda i, j: element(A, i, j), name="B")
+    s = te.create_schedule(B.op)
+    s[B].vectorize(s[B].split(B.op.axis[1], factor=4)[1])
+    s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+    text = check(s, [A, B], tmp_path).text
+    assert re.findall(r"= (.*) \? pack<4>", text) == conditions

@@ -47,6 +47,8 @@ def check(seed: int, target: str) -> None:
     made = RandomComputation(seed)
     task = task_of(made, target)
     expected = made.expected()
+    if task.target.gpu is not None:  # rules for GPUs refuse no default of theirs
+        assert task.default_index == task.space.default_index, made.description
     for index in default_and_drawn(task, CONFIGURATIONS, seed):
         why = f"{made.description}; {task.space.config(index)}"
         results = poisoned(made)

@@ -21,7 +21,7 @@ from autotune.ir.expr import (
 )
 from autotune.ir.ops import binary, const, fold
 from autotune.ir.stmt import Store
-from autotune.ir.visitor import Rewriter, walk_expr
+from autotune.ir.visitor import Rewriter, loads_in, walk_expr
 
 #: Largest number of bytes that one instruction loads or stores.
 PACK_BYTES = 16
@@ -143,20 +143,42 @@ def eager_loads(expr: Expr) -> Iterator[Load]:
         stack.extend(node.children[:1] if lazy else reversed(node.children))
 
 
-def guarded_loads(expr: Expr) -> Iterator[tuple[Load, Expr]]:
-    """Yield the vector loads of whole packs that all lanes make or none, with the condition."""
-    always = set(eager_loads(expr))
-    for node in dict.fromkeys(walk_expr(expr)):
-        if not isinstance(node, Call) or node.name != "if_then_else":
-            continue
-        condition, value, _ = node.children
-        if not any(isinstance(part, Ramp) for part in walk_expr(condition)):
-            for_all = LaneExtractor(const(0)).expr(condition)
-            yield from (
-                (load, for_all)
-                for load in eager_loads(value)
-                if load not in always and packed_lanes(load.buffer, load.index) == load.lanes
-            )
+def guarded_loads(expr: Expr) -> dict[Load, Expr]:
+    """Return the vector loads of whole packs that all lanes make or none, with the conditions.
+
+    A load that an expression makes at several places has the conditions of all of them.
+    """
+    found: dict[Load, Expr] = {}
+    single = set(eager_loads(expr))  # These are made under no condition, those added lane by lane.
+    stack: list[tuple[Expr, Expr | None]] = [(expr, None)]
+    seen = set(stack)
+    while stack:
+        node, under = stack.pop()
+        parts = [(child, under) for child in reversed(node.children)]
+        if isinstance(node, Call) and node.name == "if_then_else":
+            condition, value, other = node.children
+            single.update(loads_in(other))
+            parts = [(condition, under)]
+            if any(isinstance(part, Ramp) for part in walk_expr(condition)):
+                single.update(loads_in(value))
+            else:
+                for_all = LaneExtractor(const(0)).expr(condition)
+                parts.append((value, for_all if under is None else binary("and", under, for_all)))
+        elif isinstance(node, BinaryOp) and node.op in ("and", "or"):
+            single.update(loads_in(node.b))
+            parts = [(node.a, under)]
+        elif isinstance(node, Load) and under is not None and _is_pack(node):
+            before = found.get(node)
+            found[node] = under if before is None else binary("or", before, under)
+        parts = [part for part in parts if part not in seen]
+        seen.update(parts)
+        stack += parts
+    return {load: condition for load, condition in found.items() if load not in single}
+
+
+def _is_pack(load: Load) -> bool:
+    """Whether all lanes of a load move together."""
+    return packed_lanes(load.buffer, load.index) == load.lanes > 1
 
 
 def packed_lanes(buffer: Buffer, index: Expr) -> int:

@@ -316,7 +316,7 @@ class Statements(Expressions):
             if packed_lanes(load.buffer, load.index) > 1:
                 text = f"{self.helper('pack')}<{width}>(&{self._start(load, first)})"
                 packs[load] = self.loaded(store, load, text)
-        for load, condition in guarded_loads(store.value):
+        for load, condition in guarded_loads(store.value).items():
             none = f"Pack<{C_TYPES[load.buffer.dtype]}, {width}>{{}}"
             text = f"{self.helper('pack')}<{width}>(&{self._start(load, first)})"
             packs[load] = f"{self.condition(condition)} ? {text} : {none}"
@@ -366,8 +366,8 @@ class Statements(Expressions):
 
 def _width(store: Store) -> int:
     """Return the number of lanes of a vector statement that move together, at least 1."""
-    guarded = [load for load, _ in guarded_loads(store.value)]
-    accesses: list[Load | Store] = [store, *eager_loads(store.value), *guarded]
+    always, guarded = eager_loads(store.value), guarded_loads(store.value)
+    accesses: list[Load | Store] = [store, *always, *guarded]
     found = [packed_lanes(access.buffer, access.index) for access in accesses]
     together = [lanes for lanes in found if lanes > 1]
     if not together:

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Buffer, Call, Const, Expr, Var, is_const
+from autotune.ir.algebra.polynomials import to_poly
+from autotune.ir.expr import BinaryOp, Buffer, Call, Const, Expr, Var, is_const
 from autotune.ir.name_supply import NameSupply
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import (
@@ -165,8 +166,7 @@ class _Gathered(Rewriter):
 
     def visit_If(self, node: If) -> Stmt:
         """Collect the axes that a condition tests; a guard of a loop's end selects no threads."""
-        is_guard = isinstance(node.condition, Call) and node.condition.name == "likely"
-        added = set() if is_guard else set(free_vars(self.expr(node.condition))) - self.tested
+        added = _selecting(self.expr(node.condition)) - self.tested
         self.tested |= added
         result = self.rebuild_stmt(node)
         self.tested -= added
@@ -252,6 +252,22 @@ class _Gathered(Rewriter):
                 f"itself, but its loops over {', '.join(sorted(later))} are not those of its "
                 "reader; give it shared storage, or compute it at a loop inside them"
             )
+
+
+def _selecting(condition: Expr) -> set[Var]:
+    """Return the variables of a condition that may be true although it is false where they are 0.
+
+    A guard of a loop's end has none. One of a loop that begins before its axis may have some: where
+    short rows share a vector, `0 <= lane - row and lane - row < 1` gives each row its element.
+    """
+    if not (isinstance(condition, Call) and condition.name == "likely"):
+        return set(free_vars(condition))
+    (guard,) = condition.children
+    if not (isinstance(guard, BinaryOp) and guard.op in ("<", "<=")):
+        return set(free_vars(guard))
+    room = to_poly(binary("-", guard.b, guard.a))
+    growing = (part for term, scale in room.items() if scale > 0 for part in term)
+    return set().union(*map(free_vars, growing))
 
 
 def _thread_loops_using(stmt: Stmt, buffer: Buffer, around: Stmt | None = None) -> Iterator[Stmt]:

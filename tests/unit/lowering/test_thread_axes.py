@@ -341,3 +341,19 @@ def test_threads_reduce_together_for_each_virtual_thread(factor: int, others: bo
         (kernel,) = launches(lower_schedule(s, [A, B]).body)
         parts = 4 * 5 * 3 * 4  # virtual threads, columns, members, bytes
         assert shared_bytes(kernel).value >= parts
+
+
+@pytest.mark.parametrize("tag", ["threadIdx.x", "blockIdx.x"])
+@pytest.mark.parametrize(("rows", "length"), [(2, 1), (4, 1), (2, 2), (3, 1)])
+def test_short_rows_that_share_a_vector_are_written_by_a_thread_or_block_each(
+    tag: str, rows: int, length: int
+) -> None:
+    A = te.placeholder((rows, length), name="A")
+    B = te.compute((rows, length), lambda i, j: A[i, j] * 2, name="B")
+    s = te.create_schedule(B.op)
+    row, column = B.op.axis
+    s[B].split(column, factor=4, offset=row.var * length % 4)
+    s[B].bind(row, te.thread_axis(tag))
+    a, out = numbers(rows, length), np.full((rows, length), 77, "float32")
+    run(s, [A, B], a, out)
+    np.testing.assert_array_equal(out, a * 2)

@@ -10,7 +10,8 @@ import pytest
 from support.benches import answers_bench, built
 
 from autotune.codegen.cuda.cuda_source import emit
-from autotune.ir.evaluate.interpreter import evaluate
+from autotune.ir.dtypes import numpy_dtype
+from autotune.ir.evaluate.interpreter import evaluate, interpret
 from autotune.ir.expr import Const, Load, Ramp
 from autotune.ir.stmt import For
 from autotune.ir.visitor import free_vars, stmt_exprs, substitute, walk, walk_expr
@@ -90,3 +91,30 @@ def test_tiles_of_single_elements_are_padded_and_those_of_vectors_are_not(
 ) -> None:
     text = emit(task_of("transpose", {"m": 68, "n": n}).final_of({})).text
     assert ("bitwise_xor" in text) != is_padded
+
+
+@pytest.mark.parametrize(("m", "n"), [(3, 131), (2, 257), (4, 1), (2, 3)])
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("cumsum", {"axis": 1}),
+        ("cumsum", {"axis": 1, "dtype": "float64"}),
+        ("reduce", {"axis": 1}),
+        ("reduce", {"axis": 0, "dtype": "float16"}),
+        ("softmax", {"dtype": "float16"}),
+        ("layer_norm", {}),
+    ],
+)
+def test_vectors_that_begin_in_the_row_before_touch_nothing_outside_of_the_arrays(
+    name: str, own: dict[str, Any], m: int, n: int
+) -> None:
+    task = task_of(name, {"m": m, "n": n, **own}, on_cpu=True)
+    for index in {task.default_index, *task.space.sample(1, np.random.default_rng(0)).tolist()}:
+        if task.refusal(index):
+            continue
+        final = task.final(index)
+        arrays = [
+            np.ones([int(extent.value) for extent in buffer.shape], numpy_dtype(buffer.dtype))
+            for buffer in final.params
+        ]
+        interpret(final, arrays)  # which raises an error where an access is outside

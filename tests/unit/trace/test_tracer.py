@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 from support.rejections import rejections
 
-from autotune import te
-from autotune.errors import InstantiationError, ScheduleError, UsageError
+from autotune import rules, te
+from autotune.errors import InstantiationError, LoweringError, ScheduleError, UsageError
 from autotune.ir.stmt import For
 from autotune.ir.visitor import walk
+from autotune.rules.gpu.gpu_rules import _Loops
+from autotune.rules.reductions.rows import RowLoops
 from autotune.target import GpuLimits, Target
 from autotune.trace import explore as exploring
+from autotune.trace import tracer
 from autotune.trace.explore import classify, explore
 from autotune.trace.template_knobs import Knobs
 from autotune.trace.tracer import Structures, TracingWarning
@@ -125,6 +128,64 @@ def test_what_a_template_raises_becomes_a_constraint() -> None:
     refused = space.config(bad.index(True)).values
     with pytest.raises(InstantiationError, match="both are two"):
         structures.instantiate(refused)
+
+
+def add_two_in_rules(value: Any) -> Any:
+    """Return a template without a knob of its own, for which `rules.schedule` makes a schedule."""
+
+    def run(cfg: Knobs) -> Any:
+        a = te.placeholder((24,), "float32", name="A")
+        b = te.compute((24,), lambda i: a[i] + value, name="B")
+        s = rules.schedule(cfg, [b])
+        return s, [a, *rules.scheduled_outputs(s, [b])]
+
+    return run
+
+
+def failing(cfg: Any, *_: Any) -> Any:
+    """Stand for a rule with a mistake, which the default meets."""
+    lanes = cfg.define_knob("lanes", [4, 1])
+    assert lanes == 1, "no lanes"
+    raise ScheduleError("one lane")
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_90 -on=cpu"])
+def test_what_the_rules_raise_is_told_as_a_mistake(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RowLoops, "apply", lambda self, *_: failing(self.cfg))
+    monkeypatch.setattr(_Loops, "_elements", lambda self, *_: failing(self.knobs.cfg))
+    structures = Structures("t", add_two_in_rules(1), Target.of(target), __file__)
+    with pytest.warns(TracingWarning, match="by a mistake in autotune, which") as caught:
+        space = explore(structures)
+    told = [str(warning.message) for warning in caught]
+    assert len(told) == 2
+    assert "AssertionError: no lanes" in told[0]
+    assert "one lane" in told[1]
+    assert not space.feasible(every(space)).any()
+    assert structures.untraceable == ""
+
+
+def test_what_the_rules_make_and_lowering_refuses_is_told_as_a_mistake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lower(*_: Any) -> Any:
+        raise LoweringError("no loops")
+
+    monkeypatch.setattr(tracer, "lower_schedule", lower)
+    run, target = add_two_in_rules(1), Target.of("llvm")
+    with pytest.warns(TracingWarning, match="by a mistake in autotune, which .*: no loops"):
+        explore(Structures("t", run, target, compared=False))
+    explore(Structures("t", run, target))  # its own schedule may be to blame
+
+
+def test_what_a_template_without_knobs_raises_is_its_own_mistake() -> None:
+    def run(cfg: Knobs) -> Any:
+        raise ValueError("no")
+
+    structures = Structures("t", run, Target.of("llvm"), __file__, compared=False)
+    explore(structures)
+    assert structures.known[0].error.startswith("template: ValueError: no (")
 
 
 def test_what_a_primitive_refuses_becomes_a_constraint() -> None:
