@@ -47,8 +47,7 @@ def check(seed: int, target: str) -> None:
     made = RandomComputation(seed)
     task = task_of(made, target)
     expected = made.expected()
-    if task.target.gpu is not None:  # rules for GPUs refuse no default of theirs
-        assert task.default_index == task.space.default_index, made.description
+    assert task.default_index == task.space.default_index, made.description  # rules refuse none
     for index in default_and_drawn(task, CONFIGURATIONS, seed):
         why = f"{made.description}; {task.space.config(index)}"
         results = poisoned(made)

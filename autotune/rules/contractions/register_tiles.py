@@ -211,7 +211,7 @@ def _likely_block(best: Tiling, threads: int, packs_in_tasks: bool) -> tuple[int
         n for n in _BLOCKS
         if n < 2 * tall and n * each <= _NEAR_BYTES and count * -(-tall // n) >= _TASKS * threads
     ]  # fmt: skip
-    return min((n for n in _BLOCKS if n >= wide), default=1), max(heights, default=1)
+    return max(n for n in _BLOCKS if n <= wide), max(heights, default=1)
 
 
 def _bytes_of_rows(way: TiledContraction, read: Read) -> int:
