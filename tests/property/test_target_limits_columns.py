@@ -117,6 +117,7 @@ def test_rules_on_columns_are_the_rules_on_each_candidate(
     name: str, args: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target_limits, "MAX_UNROLLED", 12)
+    monkeypatch.setattr(target_limits, "UNROLLED_OF_NEST", 0)
     kind = "cuda" if "cuda" in name else "llvm"
     options = {} if kind == "cuda" else {"mcpu": "x86-64-v3"}
     task = Task.from_reference(name, args, SmallTarget(kind, options))

@@ -12,6 +12,7 @@ import pytest
 from support.bare_computations import template_of
 from support.legal_configurations import assert_right, drawn, small_integers
 
+import autotune
 from autotune import te, tile
 from autotune.builder import BuiltFunction
 from autotune.operators.tile_template import arguments_of, tile_template
@@ -253,3 +254,35 @@ def test_reductions_over_two_axes_have_a_legal_configuration_on_gpus() -> None:
     template = replace(template_of(planes_less_their_minimum), target="cuda")
     task = Task(template, {}, Target("cuda -arch=sm_90"))
     assert task.refusal(task.default_index) == ""
+
+
+def layers(count: int, rows: int = 24, width: int = 96) -> list[te.Tensor]:
+    """Products with weights, of which what is positive is taken less the mean of its row."""
+    weights = [te.placeholder((width, width), "float32", name=f"W{n}") for n in range(count)]
+    x = first = te.placeholder((rows, width), "float32", name="X")
+    for weight in weights:
+        x = layer(x, weight)
+    return [first, *weights, x]
+
+
+def layer(x: te.Tensor, weight: te.Tensor) -> te.Tensor:
+    rows, width = x.shape
+    r, s = te.reduce_axis((0, width), name="r"), te.reduce_axis((0, width), name="s")
+    y = te.compute((rows, width), lambda i, j: te.sum(x[i, r] * weight[r, j], axis=r))
+    z = te.compute((rows, width), lambda i, j: te.max(y[i, j], 0.0))
+    total = te.compute((rows,), lambda i: te.sum(z[i, s], axis=s))
+    return te.compute((rows, width), lambda i, j: z[i, j] - total[i] / 96)
+
+
+@pytest.mark.filterwarnings("ignore:no records given")
+def test_a_network_of_many_layers_is_built_without_a_schedule() -> None:
+    f = autotune.build(layers, {"count": 12})
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((24, 96), "float32")
+    weights = list(rng.standard_normal((12, 96, 96), "float32"))
+    out = np.empty_like(x)
+    f(x, *weights, out)
+    for weight in weights:
+        z = np.maximum(x @ weight, 0)
+        x = z - z.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(out, x, rtol=1e-3, atol=1e-3 * abs(x).max())
