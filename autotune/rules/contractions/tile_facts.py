@@ -139,7 +139,7 @@ class TileFacts:
 
 
 def tile_heights(size: int) -> tuple[int, ...]:
-    """Return the possible rows of a tile along a group of so many elements.
+    """Return the possible rows of a tile along a group of so many elements, at least one.
 
     They are those of the list, and for each the lowest with as few tiles: 13 rows may have one tile
     of 13, or two of 7.

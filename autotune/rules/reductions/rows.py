@@ -226,7 +226,7 @@ class RowLoops:
         for member, rows in ((member, rows) for member, rows in group.members if rows):
             used = [read.tensor for read in self.reads[member] if read.tensor in again]
             if used and any(rows[-1] is leaf for leaf in self.schedule[member].leaf_axes):
-                row_bytes = max(map(bytes_of, used)) / math.prod(map(extent, rows))
+                row_bytes = max(map(bytes_of, used)) / max(1, math.prod(map(extent, rows)))
                 if row_bytes < _SHORTEST_ROW_BYTES:
                     return
                 fits = row_bytes <= _NEXT_ROW_BYTES
