@@ -140,13 +140,13 @@ def _cycles(facts: TileFacts, registers: Registers, rows: Sequence[int], vectors
             if operand.in_place and operand.is_large:
                 loads += _STREAM * max(0, count - _STREAMS)
             page = operand.page * _page_part(operand, facts, vectors)
-            crowd += count * operand.in_place
+            crowd += count if operand.in_place else 0
             kept = operand.pitch == 0 or facts.steps * vectors * facts.lanes * 4 <= _NEAR_BYTES
             each = operand.loads * (1 if kept else _FAR)
             if operand.in_place and ragged:  # in the last tile, or all if sums are short
                 tiles_across = -(-facts.columns // columns) if facts.steps > _SHORT else 1
                 each *= 1 + (_MASKED - 1) / tiles_across
-            wide = vectors * each + (page if page else 0)
+            wide = vectors * each + page
             taken = facts.steps * vectors * facts.lanes * 4
             if from_far and max(taken, operand.spread) > CACHE_BYTES:
                 wide = max(wide, vectors * _EVICTED)

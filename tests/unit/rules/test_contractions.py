@@ -16,12 +16,8 @@ from support.slow_cases import slow, slow_names
 
 import autotune
 from autotune import rules, te
-from autotune.ir.expr import Call
-from autotune.ir.stmt import For, Stmt
-from autotune.ir.visitor import stmt_exprs, walk, walk_expr
 from autotune.rules.apply_rules import scheduled_outputs
 from autotune.rules.contractions import tile_costs
-from autotune.rules.contractions.tile_facts import tile_heights
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template
@@ -273,38 +269,6 @@ def test_a_graph_of_many_contractions_has_a_space() -> None:
     task = task_of(partial(chain, 12, 40, 64))
     assert 1000 < len(task.space) < 2**63
     assert not task.refusal(task.default_index)
-
-
-@pytest.mark.parametrize("size", [*range(1, 80), 1000, 4096])
-def test_for_each_height_of_a_tile_there_is_the_lowest_with_as_few_tiles(size: int) -> None:
-    heights = tile_heights(size)
-    assert len(set(heights)) == len(heights)
-    assert max(heights) <= size
-    assert all(math.ceil(size / math.ceil(size / height)) in heights for height in heights)
-    assert size in heights or size > max(heights)
-
-
-@pytest.mark.parametrize("rows", [11, 13])
-def test_a_few_rows_of_a_prime_number_are_one_tile_that_packs_nothing(rows: int) -> None:
-    known = default_of(partial(product, rows, 1009, 997))
-    assert (known["tile_rows"], known["pack"]) == (rows, False)
-
-
-def has_choice(stmt: Stmt) -> bool:
-    """Whether a statement computes one of two values."""
-    nodes = (node for expr in stmt_exprs(stmt) for node in walk_expr(expr))
-    return any(isinstance(node, Call) and node.name == "if_then_else" for node in nodes)
-
-
-def test_ragged_blocks_of_large_tiles_have_no_guards_in_their_sums() -> None:
-    """Rows and columns are both ragged, and copies of all loops would be beyond the limit."""
-    task = task_of(partial(product, 37, 100, 64), (), "llvm -mcpu=x86-64-v4 -threads=2")
-    tiles = {"tile_rows": 8, "tile_vectors": 3, "block_rows": 4, "block_columns": 1}
-    known = {**task.space.config(task.default_index).values, **tiles, "unroll": 4}
-    known |= {"vector": "axis1", "pack": False, "stream": False}
-    final = task.final_of(known).body
-    sums = [s for s in walk(final) if isinstance(s, For) and s.var.name.startswith("r.outer")]
-    assert any(not any(map(has_choice, walk(loop))) for loop in sums)
 
 
 def test_a_tile_of_three_vectors_in_four_rows_fills_sixteen_registers() -> None:
