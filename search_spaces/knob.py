@@ -124,11 +124,6 @@ class Knob(ABC):
         """Names of the columns this knob contributes."""
         return tuple(self.tables)
 
-    def columns(self, positions: npt.ArrayLike) -> dict[str, Column]:
-        """Decode positions, an integer array (n,), into int64 or float64 columns (n,)."""
-        where = np.asarray(positions, dtype=np.int64)
-        return {name: table[where] for name, table in self.tables.items()}
-
     @cached_property
     def adjacency(self) -> tuple[IntArray, IntArray]:
         """The neighbours of all positions one after the other, and how many each has; int64."""

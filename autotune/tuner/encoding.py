@@ -130,8 +130,7 @@ class KnobFeatures:
 
 def _columns(knob: Knob) -> list[FloatVector]:
     """Return the columns of all values of a numeric knob, float64 (len(knob),) each."""
-    columns = knob.columns(np.arange(len(knob), dtype=np.int64)).values()
-    return [column.astype(np.float64) for column in columns]
+    return [column.astype(np.float64) for column in knob.tables.values()]
 
 
 def _signed_log2(values: FloatVector) -> FloatVector:

@@ -99,7 +99,7 @@ def test_every_value_is_within_reach_of_every_other(knob):
 @STEADY
 @given(knobs())
 def test_columns_equal_values_decoded_one_by_one(knob):
-    columns = knob.columns(np.arange(len(knob)))
+    columns = knob.tables
     assert tuple(columns) == knob.column_names
     for i in range(len(knob)):
         value = knob.value(i)
@@ -142,9 +142,9 @@ def test_space_columns_equal_knob_columns_of_single_configs(case):
     for row, i in enumerate(indices):
         config = space.config(i)
         for knob in space.knobs:
-            single = knob.columns([knob.index_of(config[knob.name])])
-            for name, column in single.items():
-                assert columns[name][row] == column[0]
+            position = knob.index_of(config[knob.name])
+            for name, column in knob.tables.items():
+                assert columns[name][row] == column[position]
                 assert columns[name].dtype == column.dtype
 
 

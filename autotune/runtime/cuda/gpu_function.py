@@ -16,7 +16,6 @@ from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, named_array, stream_beside
 from autotune.runtime.cuda.gpu_program import ALIGNMENT, GpuProgram, GpuSource, arch_for
 from autotune.runtime.cuda.loaded_program import LoadedProgram, check_arch
-from autotune.runtime.cuda.nvrtc import Cubin
 from autotune.runtime.device import DeviceArray, Host
 from autotune.runtime.signature import ArrayParameter
 from autotune.target import Target
@@ -111,11 +110,6 @@ class GPUFunction:
             As `GpuSource.compiled`.
         """
         return self.module.compiled(arch_for(self.target))
-
-    @property
-    def cubin(self) -> Cubin:
-        """Machine code of `program`."""
-        return self.program.cubin
 
     def bind(self, *arrays: Any) -> Callable[[], None]:
         """Return a call without arguments, for calls in a row."""

@@ -264,7 +264,7 @@ def test_without_a_driver_it_is_built_and_refuses_to_run_in_one_line(monkeypatch
     cupy_driver.cupy.cache_clear()
     with pytest.warns(UserWarning, match="no records given"):
         built = build(EXAMPLE, {"n": 4096}, TARGET)
-    assert built._compiled.cubin.usage("elementwise").registers > 0
+    assert built._compiled.program.cubin.usage("elementwise").registers > 0
     with pytest.raises(TargetError, match="there is no driver for CUDA on this machine") as caught:
         built(np.zeros(4096, "float16"), np.zeros(4096, "float16"))
     assert "\n" not in str(caught.value)

@@ -111,20 +111,20 @@ def test_split_columns_hold_the_sizes_outermost_first():
     knob = SplitKnob("t", 12, 2)
     assert knob.numeric
     assert knob.column_names == ("t.0", "t.1")
-    columns = knob.columns([0, len(knob) - 1])
-    assert columns["t.0"].tolist() == [1, 12]
-    assert columns["t.1"].tolist() == [12, 1]
-    assert columns["t.0"].dtype == np.int64
+    ends = [0, len(knob) - 1]
+    assert knob.tables["t.0"][ends].tolist() == [1, 12]
+    assert knob.tables["t.1"][ends].tolist() == [12, 1]
+    assert knob.tables["t.0"].dtype == np.int64
 
 
 def test_choice_of_numbers_is_numeric_and_its_column_holds_the_values():
     whole = ChoiceKnob("nt", [64, 32, 128])
     assert whole.numeric
-    assert whole.columns([2, 0])["nt"].tolist() == [128, 64]
-    assert whole.columns([2, 0])["nt"].dtype == np.int64
+    assert whole.tables["nt"].tolist() == [64, 32, 128]
+    assert whole.tables["nt"].dtype == np.int64
     mixed = ChoiceKnob("x", [1, 0.5])
-    assert mixed.columns([1, 0])["x"].tolist() == [0.5, 1.0]
-    assert mixed.columns([1, 0])["x"].dtype == np.float64
+    assert mixed.tables["x"].tolist() == [1.0, 0.5]
+    assert mixed.tables["x"].dtype == np.float64
 
 
 def test_numeric_choice_neighbors_are_next_by_value_not_by_place():
@@ -140,7 +140,7 @@ def test_other_choices_are_categorical_with_every_other_value_near(values):
     knob = ChoiceKnob("c", values)
     assert not knob.numeric
     assert knob.neighbors(0) == list(range(1, len(values)))
-    assert knob.columns(range(len(knob)))["c"].tolist() == list(range(len(values)))
+    assert knob.tables["c"].tolist() == list(range(len(values)))
     assert values_of(knob) == values
 
 
