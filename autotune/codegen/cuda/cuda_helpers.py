@@ -6,6 +6,28 @@ from collections.abc import Iterable
 
 HEADERS = {"float16": "#include <cuda_fp16.h>", "bfloat16": "#include <cuda_bf16.h>"}
 
+_EXTREME = """
+// The {which} one, or a NaN if there is one.
+template <typename T>
+__device__ T {name}(T a, T b) {{
+  return a {sign} b || a != a ? a : b;
+}}
+#if __CUDA_ARCH__ >= 800
+__device__ float {name}(float a, float b) {{
+  float result;
+  asm("{ptx}.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}}
+#endif
+"""
+
+_BITWISE = """
+template <typename T>
+__device__ T bitwise_{name}(T a, T b) {{
+  return T(a {sign} b);
+}}
+"""
+
 HELPERS = {
     "INFINITY": """
 #ifndef INFINITY
@@ -94,34 +116,8 @@ __device__ T load_here(const T& place) {
   return result;
 }
 """,
-    "minimum": """
-// The smaller one, or a NaN if there is one.
-template <typename T>
-__device__ T minimum(T a, T b) {
-  return a < b || a != a ? a : b;
-}
-#if __CUDA_ARCH__ >= 800
-__device__ float minimum(float a, float b) {
-  float result;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
-}
-#endif
-""",
-    "maximum": """
-// The larger one, or a NaN if there is one.
-template <typename T>
-__device__ T maximum(T a, T b) {
-  return a > b || a != a ? a : b;
-}
-#if __CUDA_ARCH__ >= 800
-__device__ float maximum(float a, float b) {
-  float result;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
-}
-#endif
-""",
+    "minimum": _EXTREME.format(name="minimum", which="smaller", sign="<", ptx="min"),
+    "maximum": _EXTREME.format(name="maximum", which="larger", sign=">", ptx="max"),
     "sigmoid": """
 __device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
@@ -159,24 +155,9 @@ __device__ T floor_modulo(T a, T b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 """,
-    "bitwise_and": """
-template <typename T>
-__device__ T bitwise_and(T a, T b) {
-  return T(a & b);
-}
-""",
-    "bitwise_or": """
-template <typename T>
-__device__ T bitwise_or(T a, T b) {
-  return T(a | b);
-}
-""",
-    "bitwise_xor": """
-template <typename T>
-__device__ T bitwise_xor(T a, T b) {
-  return T(a ^ b);
-}
-""",
+    "bitwise_and": _BITWISE.format(name="and", sign="&"),
+    "bitwise_or": _BITWISE.format(name="or", sign="|"),
+    "bitwise_xor": _BITWISE.format(name="xor", sign="^"),
     "shift_left": """
 // Bits n places up; 0 where n is negative or as large as the width.
 template <typename T>
