@@ -6,12 +6,14 @@ file (those bytes being zero), then a description as JSON.
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import hashlib
 import json
 import os
 import weakref
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -111,7 +113,8 @@ def load(path: str | os.PathLike[str]) -> LoadedFunction:
     description = _description(name, data)
     _check_machine(name, description)
     try:
-        library = _mapped(data)
+        library = mapped(data, "autotune")
+        unload_with(library)
         return LoadedFunction(library, description)
     except ImportError as error:
         raise LoadError(f"cannot load {name}: a type of its arrays is missing: {error}") from error
@@ -172,27 +175,28 @@ def _check_machine(name: str, description: Mapping[str, Any]) -> None:
         )
 
 
-def _mapped(data: bytes) -> ctypes.CDLL:
-    """Load a library from memory, so that exactly the checked bytes run.
+_loads = count(1)
 
-    A path would not do: the system takes a file that has replaced another for the one that it
-    loaded before, and a file that is overwritten in place pulls the rug from under running code.
+
+def mapped(data: bytes, name: str) -> ctypes.CDLL:
+    """Load a library that is no file, so that exactly these bytes run and none are left behind.
+
+    A file would not do: the system takes one that has replaced another for the one that it loaded
+    before, and one that is overwritten in place pulls the rug from under running code.
+
+    `name`: what lists of the process's memory call it.
+
+    Raises OSError if the system's loader refuses it.
     """
-    handle = os.memfd_create("autotune")
-    try:
-        with os.fdopen(handle, "wb", closefd=False) as file:
-            file.write(data)
-        # The name stays taken until the library is gone: the descriptor is closed after it.
-        library = ctypes.CDLL(f"/proc/self/fd/{handle}")
-    except BaseException:
-        os.close(handle)
-        raise
-    weakref.finalize(library, _unload, library._handle, handle).atexit = False
-    return library
+    number = os.memfd_create(name)
+    with os.fdopen(number, "wb") as file:
+        file.write(data)
+        file.flush()
+        # Loaders know libraries by their paths: this one was never used.
+        steps = f"{next(_loads):b}".replace("0", "/").replace("1", "./")
+        return ctypes.CDLL(f"/proc/self/fd/{steps}{number}")
 
 
-def _unload(library: int, handle: int) -> None:
-    import _ctypes
-
-    _ctypes.dlclose(library)
-    os.close(handle)
+def unload_with(library: ctypes.CDLL) -> None:
+    """Unload a library when it is no longer used."""
+    weakref.finalize(library, _ctypes.dlclose, library._handle).atexit = False

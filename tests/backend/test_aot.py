@@ -192,8 +192,8 @@ def test_constants_jumps_by_table_and_calls_are_linked(tmp_path: Path) -> None:
     }"""
     data = runtime.object_code(LLVMSource(source, "k", False), Target("llvm"), None, None)
     carried = note(load_library.OWNER, bytes(32))
-    library = load_library._mapped(
-        link([read_object(data)], {"k": "f"}, save_library._library_of, carried)
+    library = load_library.mapped(
+        link([read_object(data)], {"k": "f"}, save_library._library_of, carried), "choice"
     )
     out = np.zeros(4)
 

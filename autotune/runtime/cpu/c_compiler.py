@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _ctypes
 import ctypes
 import functools
 import math
@@ -10,10 +9,8 @@ import os
 import re
 import shutil
 import subprocess
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +20,7 @@ from autotune.errors import CodegenError, CompileError, TargetError, UsageError
 from autotune.ir.stmt import CallForm, PrimFunc, Raw
 from autotune.runtime.argument_checks import ArgumentChecker, Array
 from autotune.runtime.cpu.openmp import bounded_spin, launches
+from autotune.runtime.load_library import mapped, unload_with
 from autotune.runtime.object_cache import cache_key, default_cache
 from autotune.runtime.refused_sources import keep_source
 from autotune.runtime.signature import Signature
@@ -298,7 +296,7 @@ class LoadedObject:
         self._call = ctypes.CFUNCTYPE(returned, *types)(address or 0)
         self._openmp = _OpenMPThreads.of(self._library)
         if self._openmp is None or not self._openmp.is_kept_by(self._library):
-            weakref.finalize(self._library, _ctypes.dlclose, self._library._handle).atexit = False
+            unload_with(self._library)
 
     def __call__(self, *arrays: Any) -> None:
         """Run on arrays of the CPU, inputs then outputs; outputs are written in place.
@@ -405,22 +403,9 @@ class _OpenMPThreads:
 
 
 def _loaded(code: bytes) -> ctypes.CDLL:
-    """Load a shared object that is no file, so that none is left behind."""
+    """Load a shared object, which may load an OpenMP runtime."""
     try:
-        number = os.memfd_create("kernel", os.MFD_CLOEXEC)
-        with os.fdopen(number, "wb") as file:
-            file.write(code)
-            file.flush()
-            with bounded_spin():
-                return ctypes.CDLL(_new_path(number))
+        with bounded_spin():
+            return mapped(code, "kernel")
     except OSError as error:
         raise CodegenError(f"the compiled code cannot be loaded: {error}") from error
-
-
-_loads = count(1)
-
-
-def _new_path(number: int) -> str:
-    """Return the path of an open file that was never used: a loader knows libraries by paths."""
-    steps = f"{next(_loads):b}".replace("0", "/").replace("1", "./")
-    return f"/proc/self/fd/{steps}{number}"
