@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from autotune.runtime.load_library import DIGEST_BYTES, FORMAT, OWNER, seal
 from autotune.system.host import architecture
 from autotune.system.version import __version__
 from autotune.target import Target
+from records.storage.files import replacing
 
 #: Where the functions may be that kernels call: memory, threads, mathematics, half precision.
 #: The C library itself has the functions of threads since glibc 2.32.
@@ -212,20 +213,12 @@ def _is_ours(path: Path, sign: bytes) -> bool:
 
 def _write(files: Mapping[Path, bytes]) -> None:
     """Write files under other names; once all are complete, let them take their places."""
-    written: dict[Path, Path] = {}
     try:
-        for path, data in files.items():
-            temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-            written[path] = temporary
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        for path, temporary in written.items():
-            os.replace(temporary, path)
+        with contextlib.ExitStack() as complete:
+            for path, data in files.items():
+                with complete.enter_context(replacing(path)).open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
     except OSError as error:
         raise SaveError(f"cannot save {path}: {error.strerror}") from error
-    finally:
-        for temporary in written.values():
-            temporary.unlink(missing_ok=True)

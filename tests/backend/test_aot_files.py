@@ -141,7 +141,7 @@ def test_saving_replaces_both_files_or_none(
     assert before.keys() == {"f.so", "f.h"}
 
     def full(file: int) -> None:
-        if Path(os.readlink(f"/proc/self/fd/{file}")).name.startswith(f".{name}."):
+        if Path(os.readlink(f"/proc/self/fd/{file}")).suffix == Path(name).suffix:
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
