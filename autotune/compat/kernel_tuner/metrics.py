@@ -64,7 +64,9 @@ class Scoring:
         """Return the scoring that these arguments define; UsageError if one is invalid."""
         chosen, higher = objective_of(objective, higher_is_better, objectives)
         found = check_metrics(metrics, chosen, parameters)
-        return cls(found, chosen, is_larger_better(chosen, higher))
+        if higher is None and chosen not in _LARGER:
+            raise UsageError(f"objective {chosen!r}: say with objective_higher_is_better which is")
+        return cls(found, chosen, _LARGER[chosen] if higher is None else higher)
 
     def try_on(self, params: Mapping[str, Any]) -> None:
         """Try the metrics on a result that is made up, before anything is measured.
@@ -77,7 +79,7 @@ class Scoring:
         made_up = _MadeUp({**params, **dict.fromkeys(NUMBERS, 1.0), "times": [1.0]})
         made_up["timestamp"] = "2000-01-01 00:00:00+00:00"
         try:
-            add_metrics(made_up, self.metrics)
+            self.add_to([made_up])
         except UsageError as error:
             cause = error.__cause__
             is_missing = isinstance(cause, KeyError) and cause.args[0] in made_up.missing
@@ -87,17 +89,31 @@ class Scoring:
     def check(self, result: Result) -> None:
         """Raise UsageError if a metric fails for a result, or its objective is no number."""
         scored = dict(result)
-        add_metrics(scored, self.metrics)
-        best_of([scored], self.objective, self.larger_is_better)
+        self.add_to([scored])
+        self.best([scored])
 
     def add_to(self, results: Iterable[Result]) -> None:
-        """Compute the metrics of each result; UsageError if one fails."""
-        for result in results:
-            add_metrics(result, self.metrics)
+        """Compute the metrics of results that have a time, in order; each may use others.
+
+        Raises UsageError if one fails.
+        """
+        for result in filter(has_time, results):
+            for name, metric in self.metrics.items():
+                evaluate_it = metric if callable(metric) else partial(_evaluated, name, metric)
+                result[name] = called(f"metric {name!r}", evaluate_it, result)
 
     def best(self, results: Sequence[Result]) -> Result | None:
-        """Return the best result; None if none worked. UsageError if an objective is no number."""
-        return best_of(results, self.objective, self.larger_is_better)
+        """Return the best result; None if none worked. UsageError if an objective is no number.
+
+        What is NaN is worse than any number.
+        """
+        objective, worked = self.objective, list(filter(has_time, results))
+        for found in (result.get(objective) for result in worked):
+            if not isinstance(found, (int, float, np.number)):
+                raise UsageError(f"objective {objective!r} is {found!r}, which is no number")
+        numbers = [result for result in worked if not math.isnan(result[objective])]
+        choose = max if self.larger_is_better else min
+        return choose(numbers or worked, key=lambda result: result[objective], default=None)
 
 
 def check_metrics(metrics: Any, objective: str, parameters: Collection[str]) -> Metrics:
@@ -124,18 +140,6 @@ def check_metrics(metrics: Any, objective: str, parameters: Collection[str]) -> 
     return found
 
 
-def add_metrics(result: Result, metrics: Metrics) -> None:
-    """Compute the metrics of a configuration that has a time, in order; each may use others.
-
-    Raises UsageError if one fails.
-    """
-    if not has_time(result):
-        return
-    for name, metric in metrics.items():
-        evaluate_it = metric if callable(metric) else partial(_evaluated, name, metric)
-        result[name] = called(f"metric {name!r}", evaluate_it, result)
-
-
 def _evaluated(name: str, metric: str, result: Result) -> Any:
     root = _expression(name, metric)
     found = evaluate(root, {n: np.asarray(result[n]) for n in names_of(root)})
@@ -149,24 +153,3 @@ def _expression(name: str, metric: str) -> ast.expr:
         return parse_expression(metric)
     except SpaceError as error:
         raise UsageError(f"metric {name!r}: {error}") from error
-
-
-def is_larger_better(objective: str, given: bool | None) -> bool:
-    """Return whether an objective is better when it is larger; UsageError if that is not known."""
-    if given is None and objective not in _LARGER:
-        raise UsageError(f"objective {objective!r}: say with objective_higher_is_better which is")
-    return _LARGER[objective] if given is None else given
-
-
-def best_of(results: Sequence[Result], objective: str, larger: bool) -> Result | None:
-    """Return the best result; None if none worked. UsageError if an objective is no number.
-
-    What is NaN is worse than any number.
-    """
-    worked = list(filter(has_time, results))
-    for found in (result.get(objective) for result in worked):
-        if not isinstance(found, (int, float, np.number)):
-            raise UsageError(f"objective {objective!r} is {found!r}, which is no number")
-    numbers = [result for result in worked if not math.isnan(result[objective])]
-    choose = max if larger else min
-    return choose(numbers or worked, key=lambda result: result[objective], default=None)

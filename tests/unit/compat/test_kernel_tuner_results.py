@@ -12,7 +12,7 @@ import pytest
 from support.kernel_tuner_problems import ROWS, cache_of, problem
 
 from autotune.compat.kernel_tuner.cache import Cache
-from autotune.compat.kernel_tuner.metrics import Scoring, add_metrics, best_of, is_larger_better
+from autotune.compat.kernel_tuner.metrics import Scoring
 from autotune.compat.kernel_tuner.problem import write_problem
 from autotune.compat.kernel_tuner.restrictions import restrictions_of
 from autotune.compat.kernel_tuner.runners.measuring import check_verified, folder_of
@@ -23,18 +23,19 @@ from records import RecordWarning
 
 def test_metrics_are_functions_or_expressions_of_what_comes_before() -> None:
     result = {"a": 4, "time": 2.0}
-    add_metrics(result, {"rate": "8 / time", "twice": "rate * 2", "f": lambda r: r["twice"] + 1})
+    rates = {"rate": "8 / time", "twice": "rate * 2", "f": lambda r: r["twice"] + 1}
+    Scoring(rates, "time", False).add_to([result])
     assert result == {"a": 4, "time": 2.0, "rate": 4.0, "twice": 8.0, "f": 9.0}
     failed = {"time": CompilationFailedConfig()}
-    add_metrics(failed, {"rate": "8 / time"})
+    Scoring({"rate": "8 / time"}, "time", False).add_to([failed])
     assert failed == {"time": "CompilationFailedConfig"}
     with pytest.raises(UsageError, match="metric 'x' fails: ZeroDivisionError: division by zero"):
-        add_metrics({"time": 1.0}, {"x": lambda r: 1 / 0})
+        Scoring({"x": lambda r: 1 / 0}, "time", False).add_to([{"time": 1.0}])
 
 
 def test_a_metric_that_is_divided_by_zero_has_no_value() -> None:
     with pytest.raises(UsageError, match="metric 'x' fails: ZeroDivisionError: division by zero"):
-        add_metrics({"a": 1, "time": 1.0}, {"x": "time / (a - 1)"})
+        Scoring({"x": "time / (a - 1)"}, "time", False).add_to([{"a": 1, "time": 1.0}])
 
 
 @pytest.mark.parametrize(
@@ -84,8 +85,9 @@ def test_an_objective_that_is_no_number_is_told_at_a_result() -> None:
 @pytest.mark.parametrize("larger", [True, False])
 def test_what_is_not_a_number_is_never_the_best(larger: bool) -> None:
     results = [{"time": 1.0, "x": x} for x in (float("nan"), 2.0, float("nan"))]
-    assert best_of(results, "x", larger) is results[1]
-    assert best_of(results[:1], "x", larger) is results[0]
+    scoring = Scoring({}, "x", larger)
+    assert scoring.best(results) is results[1]
+    assert scoring.best(results[:1]) is results[0]
 
 
 def test_the_best_is_by_objective_and_never_a_failure() -> None:
@@ -94,11 +96,12 @@ def test_the_best_is_by_objective_and_never_a_failure() -> None:
         {"time": ErrorConfig(), "GB/s": 9},
         {"time": 3.0, "GB/s": 7},
     ]
-    assert best_of(results, "time", False) is results[0]
-    assert best_of(results, "GB/s", is_larger_better("GB/s", None)) is results[2]
-    assert best_of(results[1:2], "time", False) is None
+    by_time = Scoring.of(None, None, None, None, [])
+    assert by_time.best(results) is results[0]
+    assert Scoring.of({"GB/s": "1 / time"}, "GB/s", None, None, []).best(results) is results[2]
+    assert by_time.best(results[1:2]) is None
     with pytest.raises(UsageError, match="objective_higher_is_better"):
-        is_larger_better("own", None)
+        Scoring.of({"own": "time"}, "own", None, None, [])
 
 
 @pytest.fixture
