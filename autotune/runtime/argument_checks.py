@@ -48,6 +48,11 @@ def address_of(array: Array) -> int:
         return address
 
 
+def wrong_number(function: str, arrays: Sequence[str], got: int) -> ArgumentError:
+    """Return the error for a call of a function of these arrays with more or fewer."""
+    return ArgumentError(f"{function} takes {len(arrays)} arrays ({', '.join(arrays)}), got {got}")
+
+
 class ArgumentChecker:
     """Turns the arrays of one call into addresses and sizes, or reports mistakes in them.
 
@@ -108,10 +113,7 @@ class ArgumentChecker:
         """
         parameters = self.signature.parameters
         if len(given) != len(parameters):
-            names = ", ".join(p.name for p in parameters)
-            raise ArgumentError(
-                f"{self.signature.name} takes {len(parameters)} arrays ({names}), got {len(given)}"
-            )
+            raise wrong_number(self.signature.name, [p.name for p in parameters], len(given))
         for array in given:
             if not isinstance(array, np.ndarray):
                 return [self._converted(number, array) for number, array in enumerate(given)]

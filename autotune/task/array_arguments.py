@@ -5,7 +5,7 @@ The template runs once with sizes as symbols. A size that is an extent of an inp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from autotune import te
 from autotune.errors import ArgumentError, AutotuneError, UsageError, error_text
 from autotune.ir import dtypes
 from autotune.ir.expr import SizeVar
+from autotune.runtime.argument_checks import wrong_number
 from autotune.runtime.foreign_arrays import dtype_name
 from autotune.runtime.signature import ArrayParameter
 from autotune.system.user_modules import what_failed
@@ -48,7 +49,7 @@ def read_arguments(
     if not open_names:
         return template.bind(given)
     described = _Described(template, target, given)
-    found = {name: read(arrays) for name, read in described.places.items()}
+    found = {name: place.read(arrays) for name, place in described.places.items()}
     missing = [p.name for p in template.parameters
                if p.required and p.name not in {*found, *given}]  # fmt: skip
     if missing and not given.keys() - {p.name for p in template.parameters}:
@@ -61,20 +62,17 @@ def read_arguments(
     return template.bind({**found, **given})
 
 
-_Read = Callable[[Sequence[Any]], Any]
-
-
 class _Described:
     """The inputs of a template, some of whose arguments are not given.
 
-    `places`: for each argument that can be inferred, a function from the arrays to its value.
+    `places`: where each argument is read that can be inferred.
     `problem`: a message why no sizes can be inferred; empty if they can.
     `cause`: the exception behind `problem`, if there is one.
     """
 
     def __init__(self, template: Template, target: Target, given: Mapping[str, Any]) -> None:
         self._template, self._target = template, target
-        self.places: dict[str, _Read] = {}
+        self.places: dict[str, _Place] = {}
         self.problem = ""
         self.cause: BaseException | None = None
         absent = [p for p in template.parameters if p.name not in given]
@@ -111,7 +109,7 @@ class _Described:
         for number, tensor in enumerate(inputs):
             for dimension, extent in enumerate(tensor.shape):
                 if isinstance(extent, SizeVar):
-                    place = _Extent(self._template.name, inputs, number, dimension)
+                    place = _Place(self._template.name, inputs, number, dimension)
                     self.places.setdefault(extent.name, place)
 
     def _find_dtype(self, name: str, inputs: Sequence[Tensor], args: Mapping[str, Any]) -> None:
@@ -123,37 +121,25 @@ class _Described:
             return
         for number, (tensor, then) in enumerate(zip(inputs, changed, strict=False)):
             if (tensor.dtype, then.dtype) == (args[name], other):
-                self.places[name] = _Dtype(self._template.name, inputs, number)
+                self.places[name] = _Place(self._template.name, inputs, number)
                 return
 
 
 @dataclass(frozen=True)
-class _Dtype:
-    """Reads the data type of an array."""
+class _Place:
+    """Where an argument is read: at the data type of an array, or at an extent of it."""
 
     name: str
     inputs: Sequence[Tensor]
     number: int
+    dimension: int | None = None
 
-    def __call__(self, arrays: Sequence[Any]) -> Any:
+    def read(self, arrays: Sequence[Any]) -> Any:
         if self.number >= len(arrays):
-            names = ", ".join(tensor.name for tensor in self.inputs)
-            raise ArgumentError(
-                f"{self.name} takes {len(self.inputs)} arrays ({names}), got {len(arrays)}"
-            )
-        return self._of(arrays[self.number])
-
-    def _of(self, array: Any) -> Any:
-        return dtype_name(array)
-
-
-@dataclass(frozen=True)
-class _Extent(_Dtype):
-    """Reads an extent of an array."""
-
-    dimension: int
-
-    def _of(self, array: Any) -> Any:
+            raise wrong_number(self.name, [tensor.name for tensor in self.inputs], len(arrays))
+        array = arrays[self.number]
+        if self.dimension is None:
+            return dtype_name(array)
         if self.dimension >= len(array.shape):
             tensor = self.inputs[self.number]
             raise ArgumentError(

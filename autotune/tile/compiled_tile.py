@@ -7,6 +7,7 @@ from typing import Any
 
 from autotune.errors import ArgumentError, UsageError
 from autotune.ir import dtypes
+from autotune.runtime.argument_checks import wrong_number
 from autotune.runtime.backends import backend_of
 from autotune.runtime.foreign_arrays import dtype_name
 from autotune.target import Target
@@ -126,10 +127,7 @@ class CompiledTile:
         """
         names = [declared.name.text for declared in self.function.inputs]
         if len(arrays) != len(names):
-            raise ArgumentError(
-                f"{self.function.name} takes {len(names)} arrays ({', '.join(names)}), "
-                f"got {len(arrays)}"
-            )
+            raise wrong_number(self.function.name, names, len(arrays))
         key = tuple(
             _size_of(a, name) if name in self._sizes else _type_of(a, name)
             for name, a in zip(names, arrays, strict=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.errors import ArgumentError, TargetError
 from autotune.ir import dtypes
-from autotune.runtime.argument_checks import ArgumentChecker
+from autotune.runtime.argument_checks import ArgumentChecker, wrong_number
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, named_array, stream_beside
 from autotune.runtime.cuda.gpu_program import ALIGNMENT, GpuProgram, GpuSource, arch_for
@@ -154,14 +154,9 @@ class GPUFunction:
         self, arrays: Sequence[Any], device: int, stream: int
     ) -> tuple[list[GpuArray], dict[str, int]]:
         """Return the arguments in the GPU's memory, and the sizes that they determine."""
-        signature = self.signature
-        parameters = signature.parameters
-        names = [p.name for p in parameters]
-        if len(arrays) != len(names):
-            raise ArgumentError(
-                f"{signature.name} takes {len(names)} arrays ({', '.join(names)}), "
-                f"got {len(arrays)}"
-            )
+        signature, parameters = self.signature, self.signature.parameters
+        if len(arrays) != len(parameters):
+            raise wrong_number(signature.name, [p.name for p in parameters], len(arrays))
         held = []
         for number, (array, param) in enumerate(zip(arrays, parameters, strict=True), start=1):
             label = f"{signature.name}: argument {number}, {param.name!r},"
