@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import tempfile
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -303,17 +302,13 @@ def write_t1(problem: TuningProblem, path: str | Path) -> None:
     Raises SpaceError if T1 cannot hold the problem (`document_of`), or the file cannot be written.
     """
     text, path = json.dumps(document_of(problem), indent=2), Path(path)
+    partial = path.parent / f".{path.name}.{secrets.token_hex(4)}"
     try:
-        handle, partial = tempfile.mkstemp(prefix=f".{path.stem}.", dir=path.parent)
         try:
-            with open(handle, "w", encoding="utf-8") as file:
+            with partial.open("x", encoding="utf-8") as file:
                 file.write(f"{text}\n")
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(partial, 0o666 & ~umask)
-            os.replace(partial, path)
-        except BaseException:
-            os.unlink(partial)
-            raise
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise SpaceError(f"cannot write {path}: {error.strerror}") from error
