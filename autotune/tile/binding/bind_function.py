@@ -81,7 +81,8 @@ def bind(
     UsageError
         For shapes, types or sizes of inputs that the function does not have.
     """
-    symbols, given = check(function), size_inputs(function)
+    symbols = check(function, {name: len(shape) for name, shape in shapes.items()})
+    given = size_inputs(function)
     inputs = {i.name.text for i in function.inputs if i.name.text not in given}
     for name in (*shapes, *(dtypes_of or ())):
         if name not in inputs:
@@ -260,13 +261,6 @@ class _Binder:
         ranges = [RangeCondition(form, size) for form, size in zip(output, shape, strict=True)]
         for read in reads:
             sizes = self.types[read.tensor].shape
-            if len(sizes) != len(read.indices):
-                access = next(a for a in statement.inputs if a.tensor.text == read.tensor)
-                raise self.wrong(
-                    access.span,
-                    f"{read.tensor} has {counted(len(sizes), 'dimension')}, "
-                    f"got {counted(len(read.indices), 'index', 'indices')}",
-                )
             ranges += [
                 RangeCondition(form, size) for form, size in zip(read.indices, sizes, strict=True)
             ]

@@ -231,9 +231,9 @@ class BuiltinExpander:
 
     def scattered(self, call: CallExpr, types: Sequence[TensorType]) -> None:
         """Raise an error unless each row has one number."""
-        rows, numbers, like = types
+        rows, numbers, _ = types
         whole_number(self.function, call.arguments[1], numbers)
-        if not like.shape or rows.shape[: len(numbers.shape)] != numbers.shape:
+        if rows.shape[: len(numbers.shape)] != numbers.shape:
             raise tile_error(
                 self.function,
                 call.span,

@@ -275,27 +275,15 @@ class _Typer:
     def index(self, expr: CallExpr) -> Value:
         value, axis = self.strong(self.value(expr.arguments[0])), expr.arguments[1]
         assert isinstance(axis, Number)
-        rank = len(value.type.shape)
-        if axis.value >= rank:
-            of = expr_code(expr.arguments[0])
-            raise self.wrong(
-                axis,
-                f"axis {axis.value} of {of}, which has {counted(rank, 'dimension')}",
-                "axes are counted from 0",
-            )
         return Apply("index", (), TensorType(value.type.shape, "int32"), (int(axis.value),))
 
     def shape(self, expr: CallExpr) -> Value:
         sizes = self.strong(self.value(expr.arguments[0])).type.shape
-        if not sizes:
-            raise self.wrong(expr, f"{expr_code(expr.arguments[0])} is a scalar and has no sizes")
         return Apply("shape", (), TensorType((len(sizes),), dtypes.of_value(max(sizes))), sizes)
 
     def gather(self, expr: CallExpr) -> Value:
         rows, numbers = (self.strong(self.value(argument)) for argument in expr.arguments)
         whole_number(self.function, expr.arguments[1], numbers.type)
-        if not rows.type.shape:
-            raise self.wrong(expr, f"{expr_code(expr.arguments[0])} is a scalar and has no rows")
         shape = (*numbers.type.shape, *rows.type.shape[1:])
         return Apply("gather", (rows, numbers), TensorType(shape, rows.type.dtype))
 

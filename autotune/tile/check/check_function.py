@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from autotune.errors import TileError
 from autotune.system.words import counted
 from autotune.tile.check.check_indices import check_dimension, check_index
@@ -25,15 +27,20 @@ from autotune.tile.syntax.syntax_tree import (
 from autotune.tile.syntax.unparser import expr_code
 
 
-def check(function: Function) -> dict[str, Symbol]:
+def check(function: Function, ranks: Mapping[str, int] | None = None) -> dict[str, Symbol]:
     """Return the tensors and dimensions of a function by name, in order of definition.
+
+    Parameters
+    ----------
+    ranks
+        Those of inputs without dimensions in the header, as far as they are known.
 
     Raises
     ------
     TileError
         For the first mistake that does not depend on sizes.
     """
-    checker = _Checker(function)
+    checker = _Checker(function, ranks or {})
     for declared in sorted(function.inputs, key=lambda i: i.name.text not in checker.given):
         checker.input(declared)  # size inputs first: others may have them as dimensions
     for declared in function.inputs:
@@ -68,8 +75,9 @@ def _index_names(statement: Contraction) -> list[Name]:
 class _Checker:
     """Checks a function from its header to its last statement."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, ranks: Mapping[str, int]) -> None:
         self.function = function
+        self.ranks = ranks
         self.scope = SymbolTable(function)
         self.given = size_inputs(function)
         self.in_sizes = in_sizes(function)
@@ -78,8 +86,10 @@ class _Checker:
         if declared.name.text in self.given:
             self.scope.define(declared.name, "dimension", Rank())
             return
-        rank = None if declared.dimensions is None else Rank(len(declared.dimensions))
-        self.scope.define(declared.name, "tensor", rank)
+        rank = self.ranks.get(declared.name.text)
+        if declared.dimensions is not None:
+            rank = len(declared.dimensions)
+        self.scope.define(declared.name, "tensor", None if rank is None else Rank(rank))
         for name in declared.named.values():
             known = self.scope.symbols.get(name.text)
             if known is None:
