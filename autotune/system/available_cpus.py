@@ -29,6 +29,7 @@ def _own_cpus() -> int:
     return os.cpu_count() or 1
 
 
+@functools.cache
 def quota_cpus(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> int | None:
     """CPUs' worth of time that control groups (version 2 or 1) grant, rounded up; None if any."""
     quotas = [
@@ -63,11 +64,6 @@ def _numbers(path: Path) -> list[int]:
         return []
 
 
-@functools.cache
-def _quota() -> int | None:
-    return quota_cpus()
-
-
 def thread_count(most: int | None = None) -> int:
     """Threads that a parallel loop asks for: `Target.threads`, else by affinity and quota."""
     return host.fact("threads", _own_threads) if most is None else most
@@ -75,7 +71,7 @@ def thread_count(most: int | None = None) -> int:
 
 def _own_threads() -> int:
     cpus = available_cpus()
-    quota = _quota()
+    quota = quota_cpus()
     return cpus if quota is None else min(cpus, quota)
 
 

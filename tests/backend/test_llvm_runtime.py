@@ -238,7 +238,7 @@ def test_targets_that_are_no_cpus_are_refused() -> None:
 def test_threads_are_those_of_the_target_or_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert thread_count(Target.parse("llvm -threads=5").threads) == 5
     assert 1 <= thread_count() <= available_cpus()
-    monkeypatch.setattr("autotune.system.available_cpus._quota", lambda: 1)
+    monkeypatch.setattr("autotune.system.available_cpus.quota_cpus", lambda: 1)
     assert thread_count() == 1
 
 
