@@ -40,9 +40,10 @@ class Intrinsic:
         return check(dtype)
 
 
-def _sigmoid(x: Any) -> Any:
+def sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x)) of a number or of each in an array; small results keep digits."""
     e = np.exp(-np.abs(x))
-    return (e if x < 0 else 1.0) / (1.0 + e)
+    return np.where(x < 0, e, 1) / (1 + e)
 
 
 def _power(x: Any, y: Any) -> float:
@@ -65,7 +66,7 @@ INTRINSICS: dict[str, Intrinsic] = {
     "sin": Intrinsic(np.sin),
     "cos": Intrinsic(np.cos),
     "tanh": Intrinsic(np.tanh),
-    "sigmoid": Intrinsic(_sigmoid),
+    "sigmoid": Intrinsic(sigmoid),
     "erf": Intrinsic(math.erf),
     "abs": Intrinsic(np.abs),
     "floor": Intrinsic(np.floor),

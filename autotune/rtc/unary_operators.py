@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from autotune.errors import UsageError
 from autotune.ir import dtypes
+from autotune.ir.intrinsics import sigmoid
 
 Array = npt.NDArray[Any]
 
@@ -74,12 +75,6 @@ def find_unary(name: str) -> UnaryOperator:
     return found
 
 
-def _sigmoid(x: Array) -> Array:
-    e = np.exp(-np.abs(x))
-    found: Array = np.where(x < 0, e, 1) / (1 + e)
-    return found
-
-
 def _by_element(function: Callable[[float], float]) -> Callable[[Array], Array]:
     """Return a function of arrays for one of Python's floats, which NumPy lacks."""
     return np.vectorize(function, otypes=["float64"])
@@ -127,8 +122,8 @@ _REAL: dict[str, Callable[[Array], Any]] = {
     "erf": _erf,
     "erfc": _erfc,
     "reciprocal": lambda x: 1 / x,
-    "sigmoid": _sigmoid,
-    "silu": lambda x: x * _sigmoid(x),
+    "sigmoid": sigmoid,
+    "silu": lambda x: x * sigmoid(x),
     "softplus": _softplus,
     "softsign": lambda x: x / (1 + np.abs(x)),
     "gelu": _gelu,

@@ -14,6 +14,7 @@ import numpy as np
 
 from autotune.errors import ArgumentError
 from autotune.ir import dtypes
+from autotune.ir.intrinsics import sigmoid
 from autotune.tile.binding.bound_program import (
     Apply,
     Constant,
@@ -40,11 +41,6 @@ _KEEPING: Final[dict[str, Callable[[Any], Any]]] = {
 }  # fmt: skip
 
 
-def _sigmoid(x: Any) -> Any:
-    small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
-
-
 def _crossentropy(x: Any, wanted: Any) -> Any:
     return -wanted * np.log(x) - (1 - wanted) * np.log(1 - x)
 
@@ -52,7 +48,7 @@ def _crossentropy(x: Any, wanted: Any) -> Any:
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
-    "tanh": np.tanh, "pow": np.power, "sigmoid": _sigmoid,
+    "tanh": np.tanh, "pow": np.power, "sigmoid": sigmoid,
     "builtin_binary_crossentropy": _crossentropy,
 }  # fmt: skip
 
