@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Final
 
@@ -14,6 +13,7 @@ from autotune.system.environment_variables import OPERATIONS_VARIABLE
 from autotune.tile.check.dimension_arithmetic import dimension
 from autotune.tile.index_sets.index_conditions import RangeCondition
 from autotune.tile.index_sets.index_set import IndexSet
+from autotune.tile.index_sets.lattice import independent
 from autotune.tile.syntax.error_locations import tile_error
 from autotune.tile.syntax.syntax_tree import Contraction, Expr, Function, Number, Span
 from autotune.tile.syntax.unparser import expr_code
@@ -58,13 +58,10 @@ def operations(domain: IndexSet) -> int:
     Linearly independent forms determine an index set, so the product of the numbers of their values
     is a bound; the forms with the fewest values are used.
     """
-    found, rows = 1, list[list[Fraction]]()
-    for r in sorted(domain.ranges, key=_values):
-        row = _reduced([r.form.coefficient(name) for name in domain.names], rows)
-        if any(row):
-            rows.append(row)
-            found *= _values(r)
-    return found
+    ranges = sorted(domain.ranges, key=_values)
+    rows = [[r.form.whole()[0].get(name, 0) for name in domain.names] for r in ranges]
+    used = independent(rows, len(domain.names))
+    return math.prod(_values(r) for r, is_used in zip(ranges, used, strict=True) if is_used)
 
 
 def check_operations(
@@ -88,15 +85,6 @@ def check_operations(
 def _values(r: RangeCondition) -> int:
     """Return an upper bound of the number of values of a form; allowed fractions count."""
     return max(r.size, 0) * (1 if r.whole else r.form.denominator)
-
-
-def _reduced(row: list[Fraction], rows: Iterable[list[Fraction]]) -> list[Fraction]:
-    """Subtract multiples of rows, each with a pivot column that the rows before it do not have."""
-    for other in rows:
-        column = next(k for k, c in enumerate(other) if c)
-        factor = row[column] / other[column]
-        row = [a - factor * b for a, b in zip(row, other, strict=True)]
-    return row
 
 
 def _shown(number: int) -> str:

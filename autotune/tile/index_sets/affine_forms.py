@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from autotune.tile.index_sets.lattice import independent
 from autotune.tile.syntax.syntax_tree import BinaryExpr, Expr, Name, Negate, names_in
 
 
@@ -126,17 +127,9 @@ def free_direction(names: Iterable[str], forms: Iterable[Affine]) -> str | None:
     """Return an index that can grow without changing any form; None if there is none.
 
     Every form of a contraction is bounded from both sides, so a set of indices is finite exactly
-    if the coefficients have full column rank: Gaussian elimination over the rationals.
+    if the coefficients have full column rank.
     """
-    names = list(names)
-    rows = [[form.coefficient(name) for name in names] for form in forms]
-    for column, name in enumerate(names):
-        pivot = next((row for row in rows if row[column]), None)
-        if pivot is None:
-            return name
-        rows = [
-            [a - b * row[column] / pivot[column] for a, b in zip(row, pivot, strict=True)]
-            for row in rows
-            if row is not pivot
-        ]
-    return None
+    own, whole = list(names), [form.whole()[0] for form in forms]
+    rows = [[terms.get(name, 0) for terms in whole] for name in own]
+    bounded = independent(rows, len(whole))
+    return next((n for n, is_bounded in zip(own, bounded, strict=True) if not is_bounded), None)

@@ -77,6 +77,14 @@ def _bezout(a: int, b: int) -> tuple[int, int, int]:
     return (a, x0, y0) if a > 0 else (-a, -x0, -y0)
 
 
+def independent(rows: Sequence[Sequence[int]], n: int) -> list[bool]:
+    """Whether each row is linearly independent of those above it."""
+    found: list[bool] = []
+    for row in echelon(rows, n)[0]:
+        found.append(any(row[sum(found) :]))
+    return found
+
+
 def is_primitive(rows: Sequence[Sequence[int]], n: int) -> bool:
     """Whether independent rows can be extended to a unimodular matrix."""
     h, _ = echelon(rows, n)
