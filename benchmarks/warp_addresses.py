@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from autotune.codegen.cuda.c_lanes import packed_lanes
+from autotune.codegen.c.c_lanes import packed_lanes
 from autotune.ir import dtypes
 from autotune.ir.expr import (
     BinaryOp,

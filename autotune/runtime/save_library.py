@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune.codegen.cuda.c_names import identifier
 from autotune.codegen.elf.elf_notes import MAGIC, note
 from autotune.codegen.elf.linker import link
 from autotune.codegen.elf.object_reader import (
@@ -24,7 +23,7 @@ from autotune.codegen.llvm import LLVMSource
 from autotune.errors import CodegenError, SaveError
 from autotune.runtime.argument_checks import Array
 from autotune.runtime.cpu.aligned_arrays import ALIGNMENT
-from autotune.runtime.cpu.c_header import HEADER_SIGN, header
+from autotune.runtime.cpu.c_header import HEADER_SIGN, c_name, header
 from autotune.runtime.cpu.dispatch_rule import bound_entry
 from autotune.runtime.cpu.llvm_compiler import (
     ChoiceFunction,
@@ -67,7 +66,7 @@ def save(
     """
     library, header_path = _checked_paths(path)
     cpu, needs = _checked_features(kernel.target)
-    entry = identifier(kernel.module.entry)
+    entry = c_name(kernel.module.entry)
     use_openmp = f"{entry}_use_openmp" if kernel.module.uses_threads else None
     description = {
         "format": FORMAT,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autotune.codegen.cuda.c_expressions import Text
-from autotune.codegen.cuda.c_lanes import PACK_BYTES
-from autotune.codegen.cuda.c_names import C_TYPES, CNameSupply, identifier
-from autotune.codegen.cuda.c_statements import Statements, size_of
+from autotune.codegen.c.c_expressions import Text
+from autotune.codegen.c.c_lanes import PACK_BYTES, RampRewriter, packed_lanes
+from autotune.codegen.c.c_names import C_TYPES, CNameSupply
+from autotune.codegen.c.c_statements import Statements
 from autotune.codegen.cuda.cuda_helpers import HEADERS, HELPERS, NAMES, needed
+from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.axes import Combiner
 from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, Load, Var
@@ -21,6 +23,10 @@ from autotune.lowering.gpu.finalise_kernels import DeviceKernel, split_kernels, 
 #: Largest size of shared storage in bytes that a kernel declares; more is dynamic.
 STATIC_SHARED_BYTES = 48 * 1024
 
+_FUNCTIONS = {
+    "abs": "fabs", "round": "rint", "pow": "pow",
+    "popcount": "__popc", "isnan": "isnan", "sigmoid": "sigmoid",
+}  # fmt: skip
 _ALL = "0xffffffff"
 _SHORT = {"blockIdx": "b", "threadIdx": "t"}
 
@@ -77,11 +83,14 @@ class _Body(Statements):
     """One kernel under construction."""
 
     def __init__(self, kernel: DeviceKernel) -> None:
-        super().__init__(CNameSupply(frozenset(NAMES)), kernel.function.info)
+        super().__init__(CNameSupply(frozenset(NAMES)))
         self.kernel = kernel
-        self.entry = identifier(f"{kernel.function.name}_kernel")
+        self.entry = f"{re.sub(r'[^A-Za-z0-9_]', '_', kernel.function.name)}_kernel"
         self.names.fresh(self.entry)
+        self.types: set[str] = set()
         self.dynamic_bytes = 0
+        self.copying = self.copies = False
+        self.streamed = kernel.function.info.nontemporal
 
     # -- the kernel as a whole ---------------------------------------------------------------------
 
@@ -111,7 +120,7 @@ class _Body(Statements):
         if not all(isinstance(extent, Const) for extent in self.kernel.block):
             return ""
         threads = math.prod(int(e.value) for e in self.kernel.block if isinstance(e, Const))
-        given = self.info.blocks_per_multiprocessor
+        given = self.kernel.function.info.blocks_per_multiprocessor
         outputs = {buffer.name for buffer in self.kernel.function.outputs}
         asked = [n for name, n in given.items() if name in outputs]
         least = [int(n.value) for n in asked if isinstance(n, Const) and n.value > 0]
@@ -153,7 +162,7 @@ class _Body(Statements):
 
     def _share(self, buffers: list[Buffer]) -> None:
         """Declare shared storage: arrays, or parts of the dynamic storage."""
-        sizes = [size_of(buffer) * dtypes.itemsize(buffer.dtype) for buffer in buffers]
+        sizes = [self._size(buffer) * dtypes.itemsize(buffer.dtype) for buffer in buffers]
         is_dynamic = sum(sizes) > STATIC_SHARED_BYTES
         whole = ""
         if is_dynamic:
@@ -171,7 +180,86 @@ class _Body(Statements):
                 count = size // dtypes.itemsize(buffer.dtype)
                 self.line(f"__shared__ __align__({PACK_BYTES}) {kind} {name}[{count}];")
 
-    # -- reductions --------------------------------------------------------------------------------
+    def declare(self, buffer: Buffer, name: str) -> None:
+        """Write the declaration of local storage."""
+        if buffer.scope != "local":
+            raise CodegenError(f"{buffer.scope} storage of {buffer.name!r} inside threads")
+        self.types.add(buffer.dtype)
+        count = "" if buffer in self.scalars else f"[{self._size(buffer)}]"
+        self.line(f"{C_TYPES[buffer.dtype]} {name}{count};")
+
+    def _size(self, buffer: Buffer) -> int:
+        size = buffer.elements
+        assert size is not None, "lowering refuses others"
+        return max(1, size)
+
+    # -- CUDA --------------------------------------------------------------------------------------
+
+    def barrier(self) -> str:
+        """Return the barrier of a block."""
+        return "__syncthreads();"
+
+    def copy_ahead(self, body: Stmt) -> None:
+        """Write stores as asynchronous copies if the hardware has them."""
+        self.copying = True
+        self.stmt(body)
+        self.copying = False
+
+    def _loop(self, loop: For) -> None:
+        if loop.var in self.kernel.function.info.in_pairs:
+            self.line("#pragma unroll 2")
+        super()._loop(loop)
+
+    def arrive(self) -> str:
+        """Return the statement that waits for the copies that a thread has started."""
+        return f"{self.helper('await_copies')}();"
+
+    def _store(self, store: Store) -> None:
+        if not self.copying:
+            super()._store(store)
+            return
+        straight = RampRewriter(self.simplifier.expr)
+        if store.index.lanes > 1:
+            index = straight.index(store.index)
+            store = Store(store.buffer, index, straight.expr(store.value))
+        pieces = self._pieces(store)
+        if pieces == 0:
+            super()._store(store)
+            return
+        self.copies = True
+        if store.index.lanes == 1:
+            self.assign(store)
+        elif pieces == store.index.lanes:
+            self._lane_by_lane(store)
+        else:
+            super()._store(store)
+        self.copies = False
+
+    def _pieces(self, store: Store) -> int:
+        """Return the number of copies of 4, 8 or 16 bytes for a store; 0 if it cannot be copied."""
+        value, lanes, size = store.value, store.index.lanes, dtypes.itemsize(store.buffer.dtype)
+        if self.masks or not isinstance(value, Load) or value.buffer.scope != "global":
+            return 0
+        together = math.gcd(
+            packed_lanes(store.buffer, store.index), packed_lanes(value.buffer, value.index)
+        )
+        return lanes // together if together * size >= 4 else 0
+
+    def write(self, buffer: Buffer, place: str, value: str) -> None:
+        """Write the assignment of elements of a buffer, past the caches if it is marked so."""
+        if self.copies:
+            self.line(f"{self.helper('copy_ahead')}({place}, {value});")
+        elif buffer.scope == "global" and buffer.name in self.streamed:
+            self.line(f"{self.helper('stream')}({place}, {value});")
+        else:
+            super().write(buffer, place, value)
+
+    def loaded(self, store: Store, load: Load, text: str) -> str:
+        """Return the text of a load; what is loaded ahead is loaded where it stands."""
+        is_ahead = store.buffer.name in self.kernel.function.info.waiting
+        if not is_ahead or load.buffer.scope != "global":
+            return text
+        return f"{self.helper('load_here')}({text})"
 
     def warp_reduce(self, reduction: WarpReduce) -> None:
         """Combine the values of a warp's threads by shuffles.
@@ -220,6 +308,26 @@ class _Body(Statements):
             self.assign(Store(result, index, value), kind)
         for name, result in zip(names, results, strict=True):
             self.line(f"{self.element(result, index).text} = {name};")
+
+    def function(self, name: str, dtype: str) -> str:
+        """Return the name of an intrinsic for an operand type."""
+        spelled = _FUNCTIONS.get(name, name)
+        if name == "sigmoid":
+            return self.helper(name)
+        if name in HELPERS:
+            return f"{self.helper(name)}<{C_TYPES[dtype]}>"
+        if name == "popcount":
+            return f"{spelled}ll" if dtypes.bits(dtype) == 64 else spelled
+        return spelled if name == "isnan" or dtype == "float64" else f"{spelled}f"
+
+    def widened(self, text: str, dtype: str) -> str:
+        """Return a half float as float."""
+        return f"{'__half2float' if dtype == 'float16' else '__bfloat162float'}({text})"
+
+    def narrowed(self, text: str, dtype: str) -> str:
+        """Return a float rounded to a half type."""
+        self.types.add(dtype)
+        return f"{'__float2half_rn' if dtype == 'float16' else '__float2bfloat16_rn'}({text})"
 
 
 def _is_symmetric(combiner: Combiner) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from autotune.codegen.cuda.c_names import KEYWORDS, identifier
+from autotune.codegen.c.c_names import KEYWORDS
 from autotune.runtime.signature import ArrayParameter, Signature, extent_text
 
 _C_TYPES = {
@@ -60,6 +61,12 @@ _OPENMP = """\
  *   void GOMP_parallel(void (*)(void *), void *, unsigned, unsigned);
  *   {use_openmp}(GOMP_parallel, omp_get_num_threads, omp_get_thread_num);
 """
+
+
+def c_name(name: str) -> str:
+    """Return a name with only characters that C identifiers may have."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"_{plain}" if not plain or plain[0].isdigit() else plain
 
 
 def header(
@@ -126,7 +133,7 @@ def _array_text(param: ArrayParameter) -> str:
 def _unique(names: Iterable[str]) -> list[str]:
     found: list[str] = []
     for name in names:
-        plain = identifier(name)
+        plain = c_name(name)
         while plain in _RESERVED or plain in found:
             plain += "_"
         found.append(plain)

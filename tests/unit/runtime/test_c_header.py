@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.codegen.cuda.c_names import identifier
 from autotune.ir import dtypes
-from autotune.runtime.cpu.c_header import header
+from autotune.runtime.cpu.c_header import c_name, header
 from autotune.runtime.signature import ArrayParameter, Signature
 
 #: Names that are no good for C, sizes in every form, every dtype.
@@ -63,7 +62,7 @@ def test_arguments_are_not_called_like_macros(name: str) -> None:
     ("name", "expected"), [("kernel_a.b", "kernel_a_b"), ("größe", "gr__e"), ("", "_"), ("1", "_1")]
 )
 def test_names_become_identifiers(name: str, expected: str) -> None:
-    assert identifier(name) == expected
+    assert c_name(name) == expected
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")

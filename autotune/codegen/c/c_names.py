@@ -36,7 +36,7 @@ def readable(name: str) -> str:
     while len(words) > 1 and words[-1] in _SIDES:
         side = words.pop()[0]
         sides = sides if sides.startswith(side) else side + sides
-    return identifier("_".join([*words, sides] if sides else words))
+    return _identifier([*words, sides] if sides else words)
 
 
 def whole(name: str) -> str:
@@ -44,7 +44,7 @@ def whole(name: str) -> str:
     words = _words(name)
     while len(words) > 1 and words[-1] in _SIDES:
         words.pop()
-    return identifier("_".join(words))
+    return _identifier(words)
 
 
 def _words(name: str) -> list[str]:
@@ -54,9 +54,8 @@ def _words(name: str) -> list[str]:
     return ["ax", *words[len(copied) :]] if len(copied) > 1 else words
 
 
-def identifier(name: str) -> str:
-    """Return a name with only characters that C identifiers may have."""
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+def _identifier(words: list[str]) -> str:
+    plain = re.sub(r"\W", "_", "_".join(words), flags=re.ASCII)
     return plain if plain and not plain[0].isdigit() else f"_{plain}"
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
-from autotune.codegen.cuda.c_names import C_TYPES, float_text, integer_text
-from autotune.codegen.cuda.cuda_helpers import HELPERS
+from autotune.codegen.c.c_names import C_TYPES, float_text, integer_text
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.algebra.simplify_stmt import Simplifier
@@ -33,7 +33,6 @@ _BINDING = {
 }  # fmt: skip
 _SPELLED = {"and": "&&", "or": "||"}
 _UNSIGNED = {"int32": "unsigned", "int64": "unsigned long long"}
-_FUNCTIONS = {"abs": "fabs", "round": "rint", "popcount": "__popc"}
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,21 @@ class Expressions:
         self.simplifier = Simplifier()
         #: Functions that the text needs, in order of first use.
         self.helpers: dict[str, None] = {}
-        #: Types that occur, some of which need headers.
-        self.types: set[str] = set()
+
+    # -- parts that depend on the language
+    # ----------------------------------------------------------------------
+
+    @abstractmethod
+    def function(self, name: str, dtype: str) -> str:
+        """Return the name of an intrinsic for an operand type other than a half type."""
+
+    @abstractmethod
+    def widened(self, text: str, dtype: str) -> str:
+        """Return a half float as float."""
+
+    @abstractmethod
+    def narrowed(self, text: str, dtype: str) -> str:
+        """Return a float rounded to a half type."""
 
     def helper(self, name: str) -> str:
         """Record that a helper function is needed, and return its name."""
@@ -289,26 +301,6 @@ class Expressions:
         if dtypes.is_half(call.dtype):
             return Text(self.narrowed(text, call.dtype))
         return Text(text, is_long=call.dtype == "int64" and call.name != "popcount")
-
-    def function(self, name: str, dtype: str) -> str:
-        """Return the name of an intrinsic for an operand type other than a half type."""
-        spelled = _FUNCTIONS.get(name, name)
-        if name == "sigmoid":
-            return self.helper(name)
-        if name in HELPERS:
-            return f"{self.helper(name)}<{C_TYPES[dtype]}>"
-        if name == "popcount":
-            return f"{spelled}ll" if dtypes.bits(dtype) == 64 else spelled
-        return spelled if name == "isnan" or dtype == "float64" else f"{spelled}f"
-
-    def widened(self, text: str, dtype: str) -> str:
-        """Return a half float as float."""
-        return f"{'__half2float' if dtype == 'float16' else '__bfloat162float'}({text})"
-
-    def narrowed(self, text: str, dtype: str) -> str:
-        """Return a float rounded to a half type."""
-        self.types.add(dtype)
-        return f"{'__float2half_rn' if dtype == 'float16' else '__float2bfloat16_rn'}({text})"
 
 
 def _infix(op: str, a: Text, b: Text, keep: bool = False) -> Text:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from abc import abstractmethod
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 
-from autotune.codegen.cuda.c_expressions import AND, SUM, Expressions, Text
-from autotune.codegen.cuda.c_lanes import (
+from autotune.codegen.c.c_expressions import AND, SUM, Expressions, Text
+from autotune.codegen.c.c_lanes import (
     LaneExtractor,
     RampRewriter,
     eager_loads,
@@ -19,10 +18,9 @@ from autotune.codegen.cuda.c_lanes import (
     overlaps,
     packed_lanes,
 )
-from autotune.codegen.cuda.c_names import C_TYPES, CNameSupply, whole
-from autotune.codegen.cuda.common_subexpressions import repeated
+from autotune.codegen.c.c_names import C_TYPES, CNameSupply, whole
+from autotune.codegen.c.common_subexpressions import repeated
 from autotune.errors import CodegenError
-from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, Load, Ramp, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
@@ -31,7 +29,6 @@ from autotune.ir.stmt import (
     Barrier,
     CopyAhead,
     For,
-    FunctionInfo,
     If,
     LoopKind,
     Produce,
@@ -58,23 +55,36 @@ _ASSIGNED = {"+": ("float32", "float64", "int32", "int64", "uint32", "uint64"),
 
 
 class Statements(Expressions):
-    """Writes the statements of one kernel."""
+    """Writes the statements of one function."""
 
-    def __init__(self, names: CNameSupply, info: FunctionInfo) -> None:
+    def __init__(self, names: CNameSupply) -> None:
         super().__init__()
         self.names = names
-        self.info = info
         #: The text so far.
         self.lines: list[str] = []
         self.depth = 1
         self.masks: list[str] = []
         self.loops: set[Var] = set()
-        #: Whether stores are asynchronous copies where the hardware has such, and whether one is.
-        self.copying = self.copies = False
 
     @abstractmethod
+    def barrier(self) -> str:
+        """Return the statement that lets threads wait for one another."""
+
+    @abstractmethod
+    def copy_ahead(self, body: Stmt) -> None:
+        """Write some stores as asynchronous copies."""
+        raise NotImplementedError
+
+    def arrive(self) -> str:
+        """Return the statement that waits for a thread's asynchronous copies."""
+        raise NotImplementedError
+
     def warp_reduce(self, reduction: WarpReduce) -> None:
         """Write a reduction among threads of a warp."""
+
+    @abstractmethod
+    def declare(self, buffer: Buffer, name: str) -> None:
+        """Write the declaration of a buffer that is allocated here."""
 
     # -- text --------------------------------------------------------------------------------------
 
@@ -153,33 +163,25 @@ class Statements(Expressions):
             case Produce(_, body):
                 self.stmt(body)
             case Barrier():
-                self.line("__syncthreads();")
+                self.line(self.barrier())
             case WarpReduce():
                 self.warp_reduce(stmt)
             case CopyAhead(body):
-                self.copying = True
-                self.stmt(body)
-                self.copying = False
+                self.copy_ahead(body)
             case Arrive():
-                self.line(f"{self.helper('await_copies')}();")
+                self.line(self.arrive())
             case _:
                 raise CodegenError(f"cannot write a {type(stmt).__name__}")
 
     def _allocate(self, buffer: Buffer, body: Stmt) -> None:
-        if buffer.scope != "local":
-            raise CodegenError(f"{buffer.scope} storage of {buffer.name!r} inside threads")
-        name = self.buffers[buffer] = self.names.fresh(buffer.name)
-        self.types.add(buffer.dtype)
-        count = f"[{size_of(buffer)}]"
-        if buffer.elements == 1:
+        name = self.names.fresh(buffer.name)
+        self.buffers[buffer] = name
+        if buffer.scope == "local" and buffer.elements == 1:
             self.scalars.add(buffer)
-            count = ""
-        self.line(f"{C_TYPES[buffer.dtype]} {name}{count};")
+        self.declare(buffer, name)
         self.stmt(body)
 
     def _loop(self, loop: For) -> None:
-        if loop.var in self.info.in_pairs:
-            self.line("#pragma unroll 2")
         if loop.kind in (LoopKind.THREAD, LoopKind.VTHREAD, LoopKind.VECTORIZED):
             raise CodegenError(f"loop {loop.var.name} is {loop.kind} where it has no meaning")
         if loop.kind in _UNROLLED or self._indexes_registers(loop):
@@ -233,30 +235,12 @@ class Statements(Expressions):
     # -- stores ------------------------------------------------------------------------------------
 
     def _store(self, store: Store) -> None:
-        if store.index.lanes > 1:
-            straight = RampRewriter(self.simplifier.expr)
-            store = Store(store.buffer, straight.index(store.index), straight.expr(store.value))
-        pieces = self._pieces(store) if self.copying else 0
-        self.copies = pieces > 0
-        self._write_store(store, pieces)
-        self.copies = False
-
-    def _pieces(self, store: Store) -> int:
-        """Return the number of copies of 4, 8 or 16 bytes for a store; 0 if it cannot be copied."""
-        value, lanes, size = store.value, store.index.lanes, dtypes.itemsize(store.buffer.dtype)
-        if self.masks or not isinstance(value, Load) or value.buffer.scope != "global":
-            return 0
-        together = math.gcd(
-            packed_lanes(store.buffer, store.index), packed_lanes(value.buffer, value.index)
-        )
-        return lanes // together if together * size >= 4 else 0
-
-    def _write_store(self, store: Store, pieces: int) -> None:
         if store.index.lanes == 1:
             self.assign(store)
             return
-        alone = self.masks or pieces == store.index.lanes
-        width = 1 if alone else _width(store)
+        straight = RampRewriter(self.simplifier.expr)
+        store = Store(store.buffer, straight.index(store.index), straight.expr(store.value))
+        width = 1 if self.masks else _width(store)
         if width == 1:
             self._lane_by_lane(store)
         elif width == store.index.lanes:
@@ -287,20 +271,12 @@ class Statements(Expressions):
             self.write(store.buffer, element, text)
 
     def loaded(self, store: Store, load: Load, text: str) -> str:
-        """Return the text of a load; what is loaded ahead is loaded where it stands."""
-        is_ahead = store.buffer.name in self.info.waiting
-        if not is_ahead or load.buffer.scope != "global":
-            return text
-        return f"{self.helper('load_here')}({text})"
+        """Return the text of a load that is part of a store, given its usual text."""
+        return text
 
     def write(self, buffer: Buffer, place: str, value: str) -> None:
-        """Write the assignment of elements of a buffer, past the caches if it is marked so."""
-        if self.copies:
-            self.line(f"{self.helper('copy_ahead')}({place}, {value});")
-        elif buffer.scope == "global" and buffer.name in self.info.nontemporal:
-            self.line(f"{self.helper('stream')}({place}, {value});")
-        else:
-            self.line(f"{place} = {value};")
+        """Write the assignment of elements of a buffer at `place`."""
+        self.line(f"{place} = {value};")
 
     # -- vectors -----------------------------------------------------------------------------------
 
@@ -386,13 +362,6 @@ class Statements(Expressions):
                 self.masks.append(mask)
                 self.stmt(side)
                 self.masks.pop()
-
-
-def size_of(buffer: Buffer) -> int:
-    """Return the number of elements of shared or local storage."""
-    size = buffer.elements
-    assert size is not None, "lowering refuses others"
-    return max(1, size)
 
 
 def _width(store: Store) -> int:
