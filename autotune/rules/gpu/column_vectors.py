@@ -133,6 +133,28 @@ def in_vectors(read: Read, last: Any, steps: Sequence[Any], lanes: int) -> bool:
     return width == step and all(scale % lanes == 0 for scale in others)
 
 
+def flattened(tensor: te.Tensor) -> te.Tensor:
+    """Return a reduction with one axis over all its elements."""
+    axes, body = list(tensor.op.axis), reduction_of(tensor)
+    made: te.Tensor = te.compute(
+        (math.prod(map(extent, axes)),),
+        lambda number: reduced_over(body, body.axes, digits(axes, number)),
+        name=f"{tensor.name}_flat",
+    )
+    return made
+
+
+def in_shape(tensor: te.Tensor, flat: te.Tensor) -> te.Tensor:
+    """Return the results of a flattened reduction in its own shape."""
+    axes = list(tensor.op.axis)
+
+    def result(*index: Any) -> Any:
+        return flat[joined(axes, dict(zip(axes, index, strict=True)))]
+
+    made: te.Tensor = te.compute(tensor.shape, result, name=tensor.name)
+    return made
+
+
 @dataclass(slots=True)
 class ColumnVectors:
     """Rewrites and schedules a kernel with one reduction, by vectors of neighbouring results."""
@@ -154,25 +176,9 @@ class ColumnVectors:
         """Return what takes the place of a stage of the kernel."""
         if plain not in self.kernel.reductions:
             return (tensor,)
-        axes = list(tensor.op.axis)
         self.windows = list(dict.fromkeys(r.tensor for r in windows_of(tensor)))
-        self.flat = self._shared(tensor) if self.threads is not None else [self._whole(tensor)]
-
-        def result(*index: Any) -> Any:
-            return self.flat[-1][joined(axes, dict(zip(axes, index, strict=True)))]
-
-        return (*self.flat, te.compute(tensor.shape, result, name=tensor.name))
-
-    def _whole(self, tensor: te.Tensor) -> te.Tensor:
-        """Return the reduction with one axis over all elements."""
-        axes, body = list(tensor.op.axis), reduction_of(tensor)
-        size = math.prod(map(extent, axes))
-        made: te.Tensor = te.compute(
-            (size,),
-            lambda number: reduced_over(body, body.axes, digits(axes, number)),
-            name=f"{tensor.name}_flat",
-        )
-        return made
+        self.flat = self._shared(tensor) if self.threads is not None else [flattened(tensor)]
+        return (*self.flat, in_shape(tensor, self.flat[-1]))
 
     def _shared(self, tensor: te.Tensor) -> list[te.Tensor]:
         """Return sums of the steps of each thread, of groups of these, and of all groups."""
