@@ -191,6 +191,12 @@ def all_accessed(stmt: Stmt) -> set[Buffer]:
     return {buffer for inner in walk(stmt) for buffer in accessed(inner)}
 
 
+def all_allocated(stmt: Stmt, scope: str | None = None) -> list[Buffer]:
+    """Buffers that `stmt` or a statement inside it allocates, of one scope or all, in order."""
+    found = (inner.buffer for inner in walk(stmt) if isinstance(inner, Allocate))
+    return [buffer for buffer in found if scope in (None, buffer.scope)]
+
+
 def walk(stmt: Stmt) -> Iterator[Stmt]:
     """Yield `stmt` and every statement inside it, outer ones first, in textual order."""
     stack = [stmt]

@@ -18,7 +18,15 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.ir.expr import Buffer, Const, SizeVar
 from autotune.ir.stmt import Allocate, PrimFunc, Seq, Stmt, allocated, seq
-from autotune.ir.visitor import all_accessed, all_written, free_vars, is_raw, stmt_exprs, walk
+from autotune.ir.visitor import (
+    all_accessed,
+    all_allocated,
+    all_written,
+    free_vars,
+    is_raw,
+    stmt_exprs,
+    walk,
+)
 from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.target import Target
 
@@ -120,7 +128,7 @@ def lift_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFunc
 def _own_hints(function: PrimFunc) -> PrimFunc:
     """Return a function without facts and hints on buffers that it does not have."""
     info, names = function.info, {buffer.name for buffer in function.params}
-    names |= {stmt.buffer.name for stmt in walk(function.body) if isinstance(stmt, Allocate)}
+    names |= {buffer.name for buffer in all_allocated(function.body)}
 
     def own(hints: Mapping[str, Any]) -> dict[str, Any]:
         return {name: hint for name, hint in hints.items() if name in names}
@@ -169,8 +177,7 @@ def _can_be_parameter(buffer: Buffer) -> bool:
 
 def _depends_only_on(nest: Stmt, constant: set[Buffer]) -> bool:
     """Whether a nest accesses no other arrays, but for its own, and no sizes of other arrays."""
-    own = {stmt.buffer for stmt in walk(nest) if isinstance(stmt, Allocate)}
     exprs = (expr for stmt in walk(nest) for expr in stmt_exprs(stmt))
-    return all_accessed(nest) <= constant | own and not any(
+    return all_accessed(nest) <= constant.union(all_allocated(nest)) and not any(
         isinstance(var, SizeVar) for expr in exprs for var in free_vars(expr)
     )

@@ -31,6 +31,7 @@ from autotune.ir.stmt import (
 )
 from autotune.ir.visitor import (
     AccessRewriter,
+    all_allocated,
     child_stmts,
     mentions,
     stmt_exprs,
@@ -68,13 +69,10 @@ class _Spread(AccessRewriter):
         self.loop = loop
         self.wide: dict[Buffer, Buffer] = {}
         self.offsets: dict[Buffer, Expr] = {}
-        own = differing(loop)
-        for stmt in walk(loop.body):
-            if isinstance(stmt, Allocate) and stmt.buffer in own:
-                old = stmt.buffer
-                shape = (loop.extent, *old.shape)
-                self.wide[old] = Buffer(old.name, old.dtype, shape, old.scope)
-                self.offsets[old] = binary("*", loop.var, elements(old))
+        for old in differing(loop):
+            shape = (loop.extent, *old.shape)
+            self.wide[old] = Buffer(old.name, old.dtype, shape, old.scope)
+            self.offsets[old] = binary("*", loop.var, elements(old))
 
     def body(self) -> Stmt:
         """Return the statement that replaces the loop."""
@@ -129,8 +127,7 @@ class _Spread(AccessRewriter):
 
 def differing(loop: For) -> set[Buffer]:
     """Return the local storage of a loop's body that differs between its iterations."""
-    own = {s.buffer for s in walk(loop.body) if isinstance(s, Allocate)}
-    own = {buffer for buffer in own if buffer.scope == "local"}
+    own = set(all_allocated(loop.body, "local"))
     found: set[Buffer] = set()
 
     def differs(expr: Expr) -> bool:

@@ -24,7 +24,7 @@ from autotune.ir.algebra.canonical_sums import INF, Sum, Term, term_expr
 from autotune.ir.expr import Expr
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Stmt
-from autotune.ir.visitor import free_vars, mentions, substitute_stmt, walk
+from autotune.ir.visitor import all_allocated, free_vars, mentions, substitute_stmt
 from autotune.lowering.guards.loop_partition import Sizes
 from autotune.lowering.guards.loop_splitting import FIXED, inside
 from autotune.lowering.guards.prove_guards import Prover
@@ -87,7 +87,7 @@ class _LastTiles:
             case Allocate() | Produce() | For(kind=LoopKind.PARALLEL):  # they stay directly inside
                 return replace(body, body=self._split(body.body, tile, last))
         nodes = self._sizes.of(body)
-        if nodes > self._left or any(isinstance(stmt, Allocate) for stmt in walk(body)):
+        if nodes > self._left or all_allocated(body):
             return body
         self._left -= nodes
         number = const(last, tile.dtype)

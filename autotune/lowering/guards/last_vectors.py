@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import NOTHING, Allocate, For, If, LoopKind, PrimFunc, Stmt, is_empty, seq
-from autotune.ir.visitor import free_vars, substitute, substitute_stmt, transform, walk
+from autotune.ir.visitor import all_allocated, free_vars, substitute, substitute_stmt, transform
 from autotune.lowering.guards.facts import ConditionRewriter
 from autotune.lowering.guards.loop_partition import Sizes
 from autotune.lowering.guards.loop_splitting import FIXED, Splitter, inside
@@ -104,7 +104,7 @@ class _LastVectors(Splitter):
             case Allocate() | For(kind=LoopKind.PARALLEL):  # they stay directly inside
                 return replace(body, body=self._copies(body.body, first, row))
         nodes = self._sizes.of(body) * (row.vectors - 1)
-        if nodes > self._left or any(isinstance(stmt, Allocate) for stmt in walk(body)):
+        if nodes > self._left or all_allocated(body):
             return body
         self._left -= nodes
         found = self._narrow(body, row, 1)

@@ -29,8 +29,16 @@ from functools import cached_property
 
 from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, const, likely
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, is_empty, seq
-from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, transform, walk, walk_expr
+from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt, Store, is_empty, seq
+from autotune.ir.visitor import (
+    all_allocated,
+    child_stmts,
+    free_vars,
+    stmt_exprs,
+    transform,
+    walk,
+    walk_expr,
+)
 from autotune.lowering.guards.loop_splitting import (
     FIXED,
     THREADS,
@@ -217,7 +225,7 @@ class _Partition(Splitter):
         if is_empty(rest.body) or rest.low is rest.high:
             return True
         if unrolled:  # unrolled anyway, except for its allocations
-            return not _allocates(rest.body)
+            return not all_allocated(rest.body)
         return loop.kind in _IN_ORDER and self._may_copy(rest.body)
 
     def _may_copy(self, stmt: Stmt) -> bool:
@@ -226,7 +234,7 @@ class _Partition(Splitter):
         _LimitExceeded if it is not, and copies could be smaller.
         """
         nodes = self.sizes.of(stmt)
-        if _allocates(stmt):
+        if all_allocated(stmt):
             return False
         if self.copied + nodes > self.allowance:
             if self.saving is not _Saving.GUARDS:
@@ -291,7 +299,3 @@ def _stores_along(loop: For) -> bool:
 
 def _has_threads(stmt: Stmt) -> bool:
     return any(isinstance(inner, For) and inner.kind in THREADS for inner in walk(stmt))
-
-
-def _allocates(stmt: Stmt) -> bool:
-    return any(isinstance(inner, Allocate) for inner in walk(stmt))

@@ -16,8 +16,15 @@ from dataclasses import replace
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var, is_const
 from autotune.ir.ops import binary, cast, fold
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
-from autotune.ir.visitor import all_loads, substitute, substitute_stmt, transform, walk
+from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
+from autotune.ir.visitor import (
+    all_allocated,
+    all_loads,
+    substitute,
+    substitute_stmt,
+    transform,
+    walk,
+)
 from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.dependence.dependence_test import DependenceTest
 from autotune.lowering.vector.lane_rewriter import (
@@ -80,7 +87,7 @@ def _vectorized(loop: For, states: Mapping[str, bool]) -> Stmt:
     start = Const(count * lanes, var.dtype)
     if rest > 1:
         return seq(main, vectorize_iterations(body, var, start, rest, ".rest"))
-    if any(isinstance(stmt, Allocate) for stmt in walk(body)):
+    if all_allocated(body):
         raise VectorizeError(f"one of {extent} iterations is left over")
     return seq(main, substitute_stmt(body, {var: start}))
 
@@ -118,8 +125,7 @@ def _check_accesses(loop: For, states: Mapping[str, bool]) -> None:
     Allocations of an iteration are private. In an array with steps, each iteration may have its own
     columns, or read other steps than it writes.
     """
-    own = {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Allocate)}
-    own |= _apart(loop, states)
+    own = {*all_allocated(loop.body), *_apart(loop, states)}
     stored: dict[Buffer, Expr] = {}
     shared: set[Buffer] = set()
     for stmt in walk(loop.body):
