@@ -21,14 +21,11 @@ from dataclasses import dataclass, field, replace
 from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import NOTHING, Allocate, For, If, LoopKind, PrimFunc, Stmt, is_empty, seq
-from autotune.ir.visitor import all_allocated, free_vars, substitute, substitute_stmt, transform
+from autotune.ir.visitor import free_vars, substitute, substitute_stmt, transform
 from autotune.lowering.guards.facts import ConditionRewriter
-from autotune.lowering.guards.loop_partition import Sizes
 from autotune.lowering.guards.loop_splitting import FIXED, Splitter, inside
 
 _LOOPS = (LoopKind.SERIAL, LoopKind.PARALLEL)
-#: Limits of the nodes of all copies: a multiple of the function's, and what compiles soon.
-_TIMES, _AT_MOST = 4, 6_000
 
 
 def split_last_vectors(function: PrimFunc) -> PrimFunc:
@@ -53,10 +50,7 @@ class _VectorRow:
 
 
 class _LastVectors(Splitter):
-    def __init__(self, body: Stmt) -> None:
-        super().__init__(body)
-        self._sizes = Sizes()
-        self._left = min(_TIMES * self._sizes.of(body), _AT_MOST)
+    TIMES, AT_MOST = 4, 6_000  # what compiles soon
 
     def split(self, loop: For) -> Stmt:
         """Return the loop with copies of its body."""
@@ -103,10 +97,8 @@ class _LastVectors(Splitter):
         match body:
             case Allocate() | For(kind=LoopKind.PARALLEL):  # they stay directly inside
                 return replace(body, body=self._copies(body.body, first, row))
-        nodes = self._sizes.of(body) * (row.vectors - 1)
-        if nodes > self._left or all_allocated(body):
+        if not self.may_copy(body, row.vectors - 1):
             return body
-        self._left -= nodes
         found = self._narrow(body, row, 1)
         for vectors in range(2, row.vectors + 1):
             before = const((vectors - 1) * row.lanes, first.dtype)
