@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from autotune.ir.axes import Combiner
-from autotune.ir.expr import Buffer, Expr, SizeVar, Var
+from autotune.ir.expr import Buffer, Const, Expr, SizeVar, Var
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,12 @@ class For(Stmt):
     kind: LoopKind
     body: Stmt
     thread_tag: str = ""
+
+    @property
+    def length(self) -> int:
+        """Number of iterations, which is a constant."""
+        assert isinstance(self.extent, Const)
+        return int(self.extent.value)
 
     def with_body(self, body: Stmt, extent: Expr | None = None) -> For:
         """Return this loop with another body, and perhaps length (itself if they are the same)."""

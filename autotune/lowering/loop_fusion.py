@@ -100,7 +100,7 @@ def _joined(producer: _Nest, consumer: _Nest) -> Stmt | None:
     (loop, *lanes), (outer, *inner) = producer.loops, consumer.loops
     places = {load.index for load in all_loads(outer) if load.buffer is producer.store.buffer}
     in_order = loop.kind in _IN_ORDER and outer.kind in _IN_ORDER
-    extent, total = _length(loop), _length(outer)
+    extent, total = loop.length, outer.length
     if len(places) != 1 or len(lanes) != len(inner) or not in_order or total < extent:
         return None
     pairs = list(zip(lanes, inner, strict=True))
@@ -126,11 +126,6 @@ def _is_guarded(producer: _Nest, first: int, end: int) -> bool:
     """Whether guards exclude the iterations of a nest that are not its own."""
     simplifier = Simplifier({producer.loops[0].var: (first, end - 1)})
     for lane in producer.loops[1:]:
-        simplifier.bind(lane.var, 0, _length(lane) - 1)
+        simplifier.bind(lane.var, 0, lane.length - 1)
     verdicts = map(simplifier.expr, producer.guards)
     return any(isinstance(verdict, Const) and not verdict.value for verdict in verdicts)
-
-
-def _length(loop: For) -> int:
-    assert isinstance(loop.extent, Const)
-    return int(loop.extent.value)

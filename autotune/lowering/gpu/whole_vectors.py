@@ -52,8 +52,7 @@ class _WholeVectors(Splitter):
 
     def _differs(self, part: Expr, loop: For) -> bool:
         """Whether a condition may differ between lanes."""
-        assert isinstance(loop.extent, Const)
         if loop.var not in set(free_vars(part)):
             return False
-        first = uniform_condition(part, loop.var, const(0), int(loop.extent.value))
+        first = uniform_condition(part, loop.var, const(0), loop.length)
         return loop.var in set(free_vars(first))

@@ -77,8 +77,8 @@ class _LastVectors(Splitter):
                 first = self._first(over, vector, lane)
                 if first is None:
                     continue
-                row = found.setdefault(first, _VectorRow(_length(lane)))
-                row.vectors = max(row.vectors, _length(vector))
+                row = found.setdefault(first, _VectorRow(lane.length))
+                row.vectors = max(row.vectors, vector.length)
                 row.guards.setdefault(vector.var, {})[part] = None
         return found
 
@@ -86,7 +86,7 @@ class _LastVectors(Splitter):
         """Return a guard's excess for the first element of a row; None if it is no such guard."""
         if not (isinstance(vector.extent, Const) and isinstance(lane.extent, Const)):
             return None
-        if self.factor(over, lane.var) != 1 or self.factor(over, vector.var) != _length(lane):
+        if self.factor(over, lane.var) != 1 or self.factor(over, vector.var) != lane.length:
             return None
         start = {loop.var: const(0, loop.var.dtype) for loop in (vector, lane)}
         first = self.simplifier.expr(substitute(over, start))
@@ -118,7 +118,7 @@ class _LastVectors(Splitter):
             before = self._iterations(node, 0, vectors - 1, dict.fromkeys(guards, const(True)))
             last = self._iterations(node, vectors - 1, vectors, {})
             after = dict.fromkeys(guards, const(False))
-            return seq(before, last, self._iterations(node, vectors, _length(node), after))
+            return seq(before, last, self._iterations(node, vectors, node.length, after))
 
         return transform(body, after=narrow)
 
@@ -133,8 +133,3 @@ class _LastVectors(Splitter):
         var = Var(loop.var.name, loop.var.dtype)
         within = substitute_stmt(body, {loop.var: binary("+", var, first)})
         return For(var, const(high - low), loop.kind, within)
-
-
-def _length(loop: For) -> int:
-    assert isinstance(loop.extent, Const)
-    return int(loop.extent.value)

@@ -74,7 +74,7 @@ def _vectorized(loop: For, states: Mapping[str, bool]) -> Stmt:
     _check_accesses(loop, states)
     if not isinstance(loop.extent, Const):
         return _symbolic(loop)
-    extent = int(loop.extent.value)
+    extent = loop.length
     if extent < 1:
         return Seq(())
     lanes = max(n for n in range(1, min(extent, MAX_LANES) + 1) if extent % n == 0)
@@ -167,6 +167,6 @@ def _distinct(loop: For, index: Expr) -> bool:
     first = substitute(index, {loop.var: Const(0, loop.var.dtype)})
     apart = {
         simplify(substitute(index, {loop.var: Const(i, loop.var.dtype)}) - first)
-        for i in range(int(loop.extent.value))
+        for i in range(loop.length)
     }
     return len(apart) == loop.extent.value and all(isinstance(a, Const) for a in apart)
