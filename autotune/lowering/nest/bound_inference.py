@@ -43,7 +43,6 @@ class Bounds:
     """
 
     def __init__(self, schedule: Schedule, for_autotvm08: bool = False) -> None:
-        self.schedule = schedule
         self._for_autotvm08 = for_autotvm08
         #: Bodies of the computed stages, inlined ones substituted.
         self.bodies = schedule.bodies()

@@ -43,7 +43,7 @@ class ScanCells:
         inlined: set[te.Tensor],
         series: set[te.Tensor],
     ) -> None:
-        self.cfg, self.inlined = cfg, inlined
+        self.cfg = cfg
         scans = [op for op in ops if isinstance(op, ScanOp) and op.outputs[0] not in series]
         self._cells = [cell_of(scan, ops, outputs, inlined) for scan in scans]
         #: What these scans consist of.
@@ -286,7 +286,7 @@ class CellLoops:
         self.tiles += 1
         knobs = StageKnobs(self.cfg.cfg, self.tiles)
         u = next((a for a in reversed(axes[:-1]) if self._length(op, a) > 1), None)
-        copies = max(self._copies(x, op, u) for x in reductions)
+        copies = max(self._copies(x, op) for x in reductions)
         wide = self.cfg.target.vector_bytes >= 64
         registers = (32 if wide else 16) - _OPERANDS
         tall = 1 if u is None else self._length(op, u)
@@ -305,7 +305,7 @@ class CellLoops:
         )
         return CellTile(height, count, u)
 
-    def _copies(self, reduction: ComputeOp, end: ComputeOp, u: Any) -> int:
+    def _copies(self, reduction: ComputeOp, end: ComputeOp) -> int:
         """Return how many sums one element of a tile needs."""
         (read, *_) = (r for r in reads_in(end) if r.tensor is reduction.output())
         pairs = zip(reduction.axis, read.children, strict=True)
