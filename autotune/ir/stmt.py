@@ -362,6 +362,19 @@ def split_allocations(stmt: Stmt) -> tuple[list[Buffer], Stmt]:
     return buffers, stmt
 
 
+def top_level(stmt: Stmt) -> tuple[list[Buffer], list[Stmt]]:
+    """Return the allocations and the statements in no loop or condition, in textual order."""
+    match stmt:
+        case Allocate(buffer, body):
+            buffers, found = top_level(body)
+            return [buffer, *buffers], found
+        case Seq(stmts):
+            parts = [top_level(part) for part in stmts]
+            return [b for own, _ in parts for b in own], [s for _, own in parts for s in own]
+        case _:
+            return [], [stmt]
+
+
 def split_guards(stmt: Stmt) -> tuple[list[Expr], Stmt]:
     """Return the guards of a whole statement, outermost first, and the statement inside."""
     guards: list[Expr] = []

@@ -17,7 +17,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.ir.expr import Buffer, Const, SizeVar
-from autotune.ir.stmt import Allocate, PrimFunc, Seq, Stmt, allocated, seq
+from autotune.ir.stmt import PrimFunc, Stmt, allocated, seq, top_level
 from autotune.ir.visitor import (
     all_accessed,
     all_allocated,
@@ -95,7 +95,7 @@ def lift_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFunc
     places = [n for n, param in enumerate(function.params) if param not in function.outputs]
     constants = tuple(places[position] for position in constants)
     inputs = [function.params[position] for position in constants]
-    temporaries, nests = _top_level(function.body)
+    temporaries, nests = top_level(function.body)
     prepared = _constant_nests(inputs, temporaries, nests)
     remaining = [nest for nest in nests if nest not in prepared]
     computed = {buffer for nest in prepared for buffer in all_written(nest)}
@@ -143,19 +143,6 @@ def _own_hints(function: PrimFunc) -> PrimFunc:
         copied_ahead=info.copied_ahead & names,
     )
     return replace(function, info=info)
-
-
-def _top_level(stmt: Stmt) -> tuple[list[Buffer], list[Stmt]]:
-    """Return the temporaries and the nests at the top level of a body, in textual order."""
-    match stmt:
-        case Allocate(buffer, body):
-            temporaries, nests = _top_level(body)
-            return [buffer, *temporaries], nests
-        case Seq(stmts):
-            parts = [_top_level(part) for part in stmts]
-            return [b for found, _ in parts for b in found], [n for _, own in parts for n in own]
-        case _:
-            return [], [stmt]
 
 
 def _constant_nests(
