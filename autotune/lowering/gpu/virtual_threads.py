@@ -27,7 +27,6 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
     WarpReduce,
-    seq,
 )
 from autotune.ir.visitor import (
     AccessRewriter,
@@ -39,6 +38,7 @@ from autotune.ir.visitor import (
     transform,
     walk,
     walk_expr,
+    with_parts,
     written,
 )
 from autotune.lowering.guards.hoist_guards import sink_conditions
@@ -102,17 +102,10 @@ class _Spread(AccessRewriter):
         if not any(var is n for s in walk(stmt) for e in stmt_exprs(s) for n in walk_expr(e)):
             return stmt
         match stmt:
-            case Seq(stmts):
-                return seq(*map(self._spread, stmts))
-            case Allocate(buffer, body):
-                return Allocate(buffer, self._spread(body))
-            case Produce(name, body):
-                return Produce(name, self._spread(body))
-            case For(own, extent, kind, body, tag) if not mentions(extent, var):
-                return For(own, extent, kind, self._spread(body), tag)
-            case If(condition, then, orelse) if not mentions(condition, var):
-                no = None if orelse is None else self._spread(orelse)
-                return If(condition, self._spread(then), no)
+            case Seq() | Allocate() | Produce():
+                return with_parts(stmt, None, self._spread)
+            case For(extent=tested) | If(condition=tested) if not mentions(tested, var):
+                return with_parts(stmt, None, self._spread)
             case If() if not _is_simple(stmt) and (inner := sink_conditions(stmt)) is not None:
                 return self._spread(inner)
             case For() if not _is_simple(stmt):
