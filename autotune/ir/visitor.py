@@ -220,8 +220,7 @@ def language_of(function: PrimFunc) -> str | None:
 class Rewriter:
     """Base of all passes: override `visit_<Node>` for the nodes a pass changes.
 
-    `expr` memoises on identity, which interning makes exact. If the result for an expression
-    depends on its context, the pass calls `forget` when the context changes.
+    `expr` memoises on identity, which interning makes exact.
     """
 
     #: Names of the methods that visit nodes, by the class of the nodes; each pass has its own.
@@ -233,10 +232,6 @@ class Rewriter:
 
     def __init__(self) -> None:
         self._memo: dict[Expr, Expr] = {}
-
-    def forget(self) -> None:
-        """Clear cached results, because the context changed."""
-        self._memo.clear()
 
     def _method(self, node: object, default: Any) -> Any:
         cls = type(node)
