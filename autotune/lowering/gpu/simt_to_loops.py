@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from autotune.errors import CodegenError
 from autotune.ir.evaluate.warp_reductions import lower_warp_reductions
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, is_const
-from autotune.ir.ops import binary, const
+from autotune.ir.ops import binary, row_major
 from autotune.ir.printer import excerpt
 from autotune.ir.stmt import (
     Allocate,
@@ -162,10 +162,9 @@ class _Threads:
         if len(uses) <= 1 and not any(uses):
             self._kept.append(buffer)
             return self._whole(body, axes)
-        thread: Expr = const(0)
-        for axis in axes:
-            thread = binary("+", binary("*", thread, axis.extent), axis.var)
-        shape = (*(axis.extent for axis in axes), *buffer.shape)
+        counts = [axis.extent for axis in axes]
+        thread = row_major([axis.var for axis in axes], counts)
+        shape = (*counts, *buffer.shape)
         wide = Buffer(buffer.name, buffer.dtype, shape, buffer.scope)
         self._own[buffer] = wide, binary("*", thread, elements(buffer))
         return Allocate(wide, self._whole(body, axes))

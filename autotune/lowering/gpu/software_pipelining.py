@@ -48,7 +48,7 @@ from autotune.ir.expr import (
     is_const,
 )
 from autotune.ir.name_supply import NameSupply
-from autotune.ir.ops import binary, chain, const, if_then_else
+from autotune.ir.ops import binary, chain, const, if_then_else, row_major
 from autotune.ir.stmt import (
     Arrive,
     CopyAhead,
@@ -281,9 +281,7 @@ class _Cut:
         extents = [int(loop.extent.value) for loop in loops if isinstance(loop.extent, Const)]
         size = math.prod(extents) * lanes
         buffer = Buffer(self.names.unused(name), dtype, (const(size),), "local")
-        place: Expr = const(0)
-        for loop in loops:
-            place = binary("+", binary("*", place, loop.extent), loop.var)
+        place = row_major([loop.var for loop in loops], [loop.extent for loop in loops])
         place = binary("*", place, lanes)
         if lanes > 1:
             place = Ramp(place, const(1, place.dtype), lanes)
