@@ -25,7 +25,7 @@ from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq,
 from autotune.ir.visitor import (
     all_loads,
     all_written,
-    free_vars,
+    mentions,
     substitute,
     substitute_stmt,
     transform,
@@ -118,7 +118,7 @@ def _joined(producer: _Nest, consumer: _Nest) -> Stmt | None:
 
 def _is_in_turn(index: Expr, var: Var, place: Expr, turn: Var) -> bool:
     """Whether an index, linear in a variable, is a place for equal values of their variables."""
-    moved = [t for t in to_poly(index) if any(var is v for atom in t for v in free_vars(atom))]
+    moved = [t for t in to_poly(index) if any(mentions(atom, var) for atom in t)]
     return moved == [(var,)] and to_poly(substitute(index, {var: turn})) == to_poly(place)
 
 

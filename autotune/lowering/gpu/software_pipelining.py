@@ -69,8 +69,8 @@ from autotune.ir.visitor import (
     all_loads,
     all_written,
     child_stmts,
-    free_vars,
     loads_in,
+    mentions,
     transform,
     walk,
     walk_expr,
@@ -168,7 +168,7 @@ class _Loops(StmtRewriter):
         stored = all_written(part)
         if not stored or any(buffer.name not in self.marked for buffer in stored):
             return False
-        if any(isinstance(s, Store) and var not in set(free_vars(s.index)) for s in walk(part)):
+        if any(isinstance(s, Store) and not mentions(s.index, var) for s in walk(part)):
             return False
         return all(
             isinstance(stmt, (Store, If, Seq))
@@ -325,7 +325,7 @@ class _Cut:
             isinstance(node, BinaryOp)
             and node.op in ("//", "%")
             and not _is_power_of_two(node.b)
-            and self.var in set(free_vars(node.a))
+            and mentions(node.a, self.var)
             for node in walk_expr(expr)
         )
 

@@ -99,7 +99,7 @@ class _Spread(AccessRewriter):
     def _spread(self, stmt: Stmt) -> Stmt:
         """Return a statement for all virtual threads; loops and sequences are kept."""
         var = self.loop.var
-        if not any(var is n for s in walk(stmt) for e in stmt_exprs(s) for n in walk_expr(e)):
+        if not any(mentions(e, var) for s in walk(stmt) for e in stmt_exprs(s)):
             return stmt
         match stmt:
             case Seq() | Allocate() | Produce():

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import NOTHING, Allocate, For, If, LoopKind, PrimFunc, Stmt, is_empty, seq
-from autotune.ir.visitor import free_vars, substitute, substitute_stmt, transform
+from autotune.ir.visitor import free_vars, mentions, substitute, substitute_stmt, transform
 from autotune.lowering.guards.facts import ConditionRewriter
 from autotune.lowering.guards.loop_splitting import FIXED, Splitter, inside
 
@@ -68,7 +68,7 @@ class _LastVectors(Splitter):
         found: dict[Expr, _VectorRow] = {}
         for stmt, loops in inside(loop.body, {}, self.choices.is_plain):
             for part, over in self.choices.parts_of(stmt):
-                if over is None or not any(v is loop.var for v in free_vars(over)):
+                if over is None or not mentions(over, loop.var):
                     continue
                 kinds = {loops[v].kind: loops[v] for v in free_vars(over) if v in loops}
                 if kinds.keys() != {*FIXED}:

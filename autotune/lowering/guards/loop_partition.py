@@ -29,7 +29,7 @@ from enum import IntEnum
 from autotune.ir.expr import Expr
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt, Store, is_empty, seq
-from autotune.ir.visitor import all_allocated, free_vars, transform, walk
+from autotune.ir.visitor import all_allocated, mentions, transform, walk
 from autotune.lowering.guards.loop_splitting import (
     FIXED,
     THREADS,
@@ -241,7 +241,7 @@ def _with_steps_in_loops(stmt: Stmt) -> Stmt:
 def _stores_along(loop: For) -> bool:
     """Whether the iterations of a loop store in places of their own."""
     stores = (stmt for stmt in walk(loop.body) if isinstance(stmt, Store))
-    return any(loop.var in set(free_vars(store.index)) for store in stores)
+    return any(mentions(store.index, loop.var) for store in stores)
 
 
 def _has_threads(stmt: Stmt) -> bool:

@@ -23,7 +23,7 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.algebra.polynomials import to_poly
 from autotune.ir.expr import Expr, Read, Reduce
-from autotune.ir.visitor import free_vars, reads
+from autotune.ir.visitor import mentions, reads
 from autotune.rules.contractions.panel_loops import split_in_vectors
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
 from autotune.rules.gpu.matrix_products import digits, joined, reads_of
@@ -115,7 +115,7 @@ def _reduced(tensor: te.Tensor) -> Reduce:
 def step_of(read: Read, axis: Any) -> int | None:
     """Return how far apart a read is for neighbours along an axis; None if it varies."""
     own = to_poly(read.children[-1]) if read.children else {}
-    is_last_only = not any(axis.var is v for index in read.children[:-1] for v in free_vars(index))
+    is_last_only = not any(mentions(index, axis.var) for index in read.children[:-1])
     return step_along(own, axis) if is_last_only else None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import mentions
 from autotune.rules.gpu.column_vectors import (
     ColumnVectors,
     flattened,
@@ -278,5 +278,5 @@ class _Loops:
 def _type_of(tail: te.Tensor) -> str:
     """Return the type of the largest elements that a stage moves along its last axis."""
     last = tail.op.axis[-1].var
-    along = (r for r in reads_in(tail.op) if any(last in set(free_vars(i)) for i in r.children))
+    along = (r for r in reads_in(tail.op) if any(mentions(i, last) for i in r.children))
     return max((tail.dtype, *(r.dtype for r in along)), key=dtypes.itemsize)

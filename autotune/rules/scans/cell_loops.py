@@ -11,7 +11,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir.expr import Const
 from autotune.ir.stmt import LoopKind
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import free_vars, mentions
 from autotune.rules.inline import has_calls
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import parts_of
@@ -220,7 +220,7 @@ class CellLoops:
         if self._length(op, last) < lanes:
             return False
         own = [i for r in reads_in(op) for i in r.children[:-1]]
-        return not any(last.var is v for i in own for v in free_vars(i))
+        return not any(mentions(i, last.var) for i in own)
 
     def _tile(self, op: ComputeOp, reductions: Sequence[ComputeOp]) -> None:
         """Write the loops of a stage in tiles, and of the reductions that are computed in them."""
