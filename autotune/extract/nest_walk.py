@@ -69,7 +69,8 @@ class _NestWalk:
             self._expr(node.value)
             self._expr(node.index)
         elif isinstance(node, If):
-            self._condition(node.condition)
+            if self._holds(node.condition)[0]:  # guards on loops do not count
+                self._expr(node.condition)
             for child in child_stmts(node):
                 self.visit(child)
         elif isinstance(node, ThreadReduce):
@@ -78,11 +79,6 @@ class _NestWalk:
         else:
             for child in child_stmts(node):
                 self.visit(child)
-
-    def _condition(self, condition: Expr) -> None:
-        """Walk a condition on data; guards on loops do not count."""
-        if self._holds(condition)[0]:
-            self._expr(condition)
 
     def _loop(self, loop: For) -> None:
         if not self._has_row(loop):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from autotune.ir.stmt import Allocate, PrimFunc
-from autotune.ir.visitor import walk
+from autotune.ir.stmt import PrimFunc
+from autotune.ir.visitor import all_allocated
 
 
 class NameSupply:
@@ -20,8 +20,7 @@ class NameSupply:
     @classmethod
     def of_buffers(cls, function: PrimFunc) -> NameSupply:
         """Return the names of a function's parameters and allocations."""
-        allocated = (s.buffer for s in walk(function.body) if isinstance(s, Allocate))
-        return cls(buffer.name for buffer in (*function.params, *allocated))
+        return cls(b.name for b in (*function.params, *all_allocated(function.body)))
 
     def unused(self, name: str) -> str:
         """Return `name`, numbered if it is taken."""

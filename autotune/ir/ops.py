@@ -148,6 +148,14 @@ def chain(op: str, operands: Iterable[Any], first: Any) -> Expr:
     return functools.reduce(functools.partial(binary, op), operands, convert(first))
 
 
+def row_major(places: Iterable[Any], lengths: Iterable[Any]) -> Expr:
+    """Return the number of an element that lies at `places` along axes of some lengths."""
+    number: Expr = const(0)
+    for place, length in zip(places, lengths, strict=True):
+        number = binary("+", binary("*", number, length), place)
+    return number
+
+
 def fold(op: str, x: Expr, y: Expr) -> Expr:
     """`BinaryOp(op, x, y)` of matched operands, with constants and neutral elements folded.
 

@@ -122,11 +122,9 @@ def stmt_text(node: Stmt, indent: int = 0) -> str:
     match node:
         case Store(buffer, index, value):
             return f"{pad}{buffer.name}[{expr_text(index)}] = {expr_text(value)}\n"
-        case For(var, extent, LoopKind.THREAD, body, tag):
-            head = f"{pad}// attr [iter_var({var.name}, , {tag})] thread_extent = "
-            return f"{head}{expr_text(extent)}\n{stmt_text(body, indent)}"
-        case For(var, extent, LoopKind.VTHREAD, body, tag):
-            head = f"{pad}// attr [iter_var({var.name}, , {tag})] virtual_thread = "
+        case For(var, extent, LoopKind.THREAD | LoopKind.VTHREAD as kind, body, tag):
+            key = "thread_extent" if kind is LoopKind.THREAD else "virtual_thread"
+            head = f"{pad}// attr [iter_var({var.name}, , {tag})] {key} = "
             return f"{head}{expr_text(extent)}\n{stmt_text(body, indent)}"
         case For(var, extent, kind, body):
             head = f"{pad}{_LOOP[kind]} ({var.name}, 0, {expr_text(extent)}) {{\n"
@@ -155,10 +153,9 @@ def stmt_text(node: Stmt, indent: int = 0) -> str:
             return f"{pad}{into} = warp_reduce({combiner.name}, {given}, width={width})\n"
         case Barrier():
             return f"{pad}barrier()\n"
-        case CopyAhead(body):
-            return f"{pad}copy_ahead {{\n{stmt_text(body, indent + 2)}{pad}}}\n"
-        case Arrive(body):
-            return f"{pad}arrive {{\n{stmt_text(body, indent + 2)}{pad}}}\n"
+        case CopyAhead(body) | Arrive(body):
+            head = "copy_ahead" if isinstance(node, CopyAhead) else "arrive"
+            return f"{pad}{head} {{\n{stmt_text(body, indent + 2)}{pad}}}\n"
         case Raw():
             return "".join(f"{line}\n" for line in _raw_lines(node))
         case _:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from autotune.ir.axes import Combiner
-from autotune.ir.expr import Buffer, Expr, SizeVar, Var
+from autotune.ir.expr import Buffer, Const, Expr, SizeVar, Var
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,12 @@ class For(Stmt):
     kind: LoopKind
     body: Stmt
     thread_tag: str = ""
+
+    @property
+    def length(self) -> int:
+        """Number of iterations, which is a constant."""
+        assert isinstance(self.extent, Const)
+        return int(self.extent.value)
 
     def with_body(self, body: Stmt, extent: Expr | None = None) -> For:
         """Return this loop with another body, and perhaps length (itself if they are the same)."""
@@ -354,6 +360,19 @@ def split_allocations(stmt: Stmt) -> tuple[list[Buffer], Stmt]:
         buffers.append(stmt.buffer)
         stmt = stmt.body
     return buffers, stmt
+
+
+def top_level(stmt: Stmt) -> tuple[list[Buffer], list[Stmt]]:
+    """Return the allocations and the statements in no loop or condition, in textual order."""
+    match stmt:
+        case Allocate(buffer, body):
+            buffers, found = top_level(body)
+            return [buffer, *buffers], found
+        case Seq(stmts):
+            parts = [top_level(part) for part in stmts]
+            return [b for own, _ in parts for b in own], [s for _, own in parts for s in own]
+        case _:
+            return [], [stmt]
 
 
 def split_guards(stmt: Stmt) -> tuple[list[Expr], Stmt]:

@@ -191,6 +191,12 @@ def all_accessed(stmt: Stmt) -> set[Buffer]:
     return {buffer for inner in walk(stmt) for buffer in accessed(inner)}
 
 
+def all_allocated(stmt: Stmt, scope: str | None = None) -> list[Buffer]:
+    """Buffers that `stmt` or a statement inside it allocates, of one scope or all, in order."""
+    found = (inner.buffer for inner in walk(stmt) if isinstance(inner, Allocate))
+    return [buffer for buffer in found if scope in (None, buffer.scope)]
+
+
 def walk(stmt: Stmt) -> Iterator[Stmt]:
     """Yield `stmt` and every statement inside it, outer ones first, in textual order."""
     stack = [stmt]
@@ -214,8 +220,7 @@ def language_of(function: PrimFunc) -> str | None:
 class Rewriter:
     """Base of all passes: override `visit_<Node>` for the nodes a pass changes.
 
-    `expr` memoises on identity, which interning makes exact. If the result for an expression
-    depends on its context, the pass calls `forget` when the context changes.
+    `expr` memoises on identity, which interning makes exact.
     """
 
     #: Names of the methods that visit nodes, by the class of the nodes; each pass has its own.
@@ -227,10 +232,6 @@ class Rewriter:
 
     def __init__(self) -> None:
         self._memo: dict[Expr, Expr] = {}
-
-    def forget(self) -> None:
-        """Clear cached results, because the context changed."""
-        self._memo.clear()
 
     def _method(self, node: object, default: Any) -> Any:
         cls = type(node)

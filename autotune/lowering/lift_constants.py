@@ -17,8 +17,16 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.ir.expr import Buffer, Const, SizeVar
-from autotune.ir.stmt import Allocate, PrimFunc, Seq, Stmt, allocated, seq
-from autotune.ir.visitor import all_accessed, all_written, free_vars, is_raw, stmt_exprs, walk
+from autotune.ir.stmt import PrimFunc, Stmt, allocated, seq, top_level
+from autotune.ir.visitor import (
+    all_accessed,
+    all_allocated,
+    all_written,
+    free_vars,
+    is_raw,
+    stmt_exprs,
+    walk,
+)
 from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.target import Target
 
@@ -87,7 +95,7 @@ def lift_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFunc
     places = [n for n, param in enumerate(function.params) if param not in function.outputs]
     constants = tuple(places[position] for position in constants)
     inputs = [function.params[position] for position in constants]
-    temporaries, nests = _top_level(function.body)
+    temporaries, nests = top_level(function.body)
     prepared = _constant_nests(inputs, temporaries, nests)
     remaining = [nest for nest in nests if nest not in prepared]
     computed = {buffer for nest in prepared for buffer in all_written(nest)}
@@ -120,7 +128,7 @@ def lift_constants(function: PrimFunc, constants: Sequence[int]) -> PreparedFunc
 def _own_hints(function: PrimFunc) -> PrimFunc:
     """Return a function without facts and hints on buffers that it does not have."""
     info, names = function.info, {buffer.name for buffer in function.params}
-    names |= {stmt.buffer.name for stmt in walk(function.body) if isinstance(stmt, Allocate)}
+    names |= {buffer.name for buffer in all_allocated(function.body)}
 
     def own(hints: Mapping[str, Any]) -> dict[str, Any]:
         return {name: hint for name, hint in hints.items() if name in names}
@@ -135,19 +143,6 @@ def _own_hints(function: PrimFunc) -> PrimFunc:
         copied_ahead=info.copied_ahead & names,
     )
     return replace(function, info=info)
-
-
-def _top_level(stmt: Stmt) -> tuple[list[Buffer], list[Stmt]]:
-    """Return the temporaries and the nests at the top level of a body, in textual order."""
-    match stmt:
-        case Allocate(buffer, body):
-            temporaries, nests = _top_level(body)
-            return [buffer, *temporaries], nests
-        case Seq(stmts):
-            parts = [_top_level(part) for part in stmts]
-            return [b for found, _ in parts for b in found], [n for _, own in parts for n in own]
-        case _:
-            return [], [stmt]
 
 
 def _constant_nests(
@@ -169,8 +164,7 @@ def _can_be_parameter(buffer: Buffer) -> bool:
 
 def _depends_only_on(nest: Stmt, constant: set[Buffer]) -> bool:
     """Whether a nest accesses no other arrays, but for its own, and no sizes of other arrays."""
-    own = {stmt.buffer for stmt in walk(nest) if isinstance(stmt, Allocate)}
     exprs = (expr for stmt in walk(nest) for expr in stmt_exprs(stmt))
-    return all_accessed(nest) <= constant | own and not any(
+    return all_accessed(nest) <= constant.union(all_allocated(nest)) and not any(
         isinstance(var, SizeVar) for expr in exprs for var in free_vars(expr)
     )

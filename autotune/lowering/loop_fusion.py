@@ -25,7 +25,7 @@ from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq,
 from autotune.ir.visitor import (
     all_loads,
     all_written,
-    free_vars,
+    mentions,
     substitute,
     substitute_stmt,
     transform,
@@ -100,7 +100,7 @@ def _joined(producer: _Nest, consumer: _Nest) -> Stmt | None:
     (loop, *lanes), (outer, *inner) = producer.loops, consumer.loops
     places = {load.index for load in all_loads(outer) if load.buffer is producer.store.buffer}
     in_order = loop.kind in _IN_ORDER and outer.kind in _IN_ORDER
-    extent, total = _length(loop), _length(outer)
+    extent, total = loop.length, outer.length
     if len(places) != 1 or len(lanes) != len(inner) or not in_order or total < extent:
         return None
     pairs = list(zip(lanes, inner, strict=True))
@@ -118,7 +118,7 @@ def _joined(producer: _Nest, consumer: _Nest) -> Stmt | None:
 
 def _is_in_turn(index: Expr, var: Var, place: Expr, turn: Var) -> bool:
     """Whether an index, linear in a variable, is a place for equal values of their variables."""
-    moved = [t for t in to_poly(index) if any(var is v for atom in t for v in free_vars(atom))]
+    moved = [t for t in to_poly(index) if any(mentions(atom, var) for atom in t)]
     return moved == [(var,)] and to_poly(substitute(index, {var: turn})) == to_poly(place)
 
 
@@ -126,11 +126,6 @@ def _is_guarded(producer: _Nest, first: int, end: int) -> bool:
     """Whether guards exclude the iterations of a nest that are not its own."""
     simplifier = Simplifier({producer.loops[0].var: (first, end - 1)})
     for lane in producer.loops[1:]:
-        simplifier.bind(lane.var, 0, _length(lane) - 1)
+        simplifier.bind(lane.var, 0, lane.length - 1)
     verdicts = map(simplifier.expr, producer.guards)
     return any(isinstance(verdict, Const) and not verdict.value for verdict in verdicts)
-
-
-def _length(loop: For) -> int:
-    assert isinstance(loop.extent, Const)
-    return int(loop.extent.value)

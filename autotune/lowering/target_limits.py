@@ -14,8 +14,8 @@ from autotune.ir import dtypes
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import binary, chain, const
-from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, ThreadReduce
-from autotune.ir.visitor import accessed, child_stmts, walk
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt, Store, ThreadReduce
+from autotune.ir.visitor import all_accessed, all_allocated, child_stmts, walk
 from autotune.lowering.gpu.virtual_threads import differing
 from autotune.lowering.nest.regions import is_knob_only
 from autotune.lowering.storage_rewrite import elements
@@ -79,8 +79,7 @@ def _at_most(amount: Expr, limit: int, message: str) -> Rule:
 
 def _memory_rules(function: PrimFunc, target: Target) -> list[Rule]:
     """Limit the size of all temporaries of a call; those in a parallel loop count once."""
-    sizes = [_bytes(stmt.buffer) for stmt in walk(function.body) if isinstance(stmt, Allocate)]
-    known = [size for size in sizes if is_knob_only(size)]
+    known = [size for size in map(_bytes, all_allocated(function.body)) if is_knob_only(size)]
     limit = target.memory_bytes
     message = f"temporaries take at most {limit} bytes of memory"
     return [_at_most(chain("+", known, 0), limit, message)]
@@ -185,18 +184,13 @@ def thread_loops(stmt: Stmt, around: Set[str] = frozenset()) -> Iterator[For]:
         yield from thread_loops(child, around)
 
 
-def _allocated(kernel: For, scope: str) -> list[Buffer]:
-    found = (stmt.buffer for stmt in walk(kernel) if isinstance(stmt, Allocate))
-    return [buffer for buffer in found if buffer.scope == scope]
-
-
 def shared_bytes(kernel: For) -> Expr:
     """Return the size of all shared arrays, each of which is aligned.
 
     A reduction across threads of several warps may need one value per thread, including virtual
     threads.
     """
-    sizes = [_bytes(buffer) for buffer in _allocated(kernel, "shared")]
+    sizes = [_bytes(buffer) for buffer in all_allocated(kernel, "shared")]
     for reduction, threads in _reductions(kernel, block_threads(kernel)):
         sizes += [binary("*", threads, dtypes.itemsize(r.dtype)) for r in reduction.results]
     packs = (binary("//", binary("+", size, PACK_BYTES - 1), PACK_BYTES) for size in sizes)
@@ -225,10 +219,10 @@ def local_bytes(kernel: For, early: Set[str] = frozenset()) -> Expr:
                 virtual.setdefault(buffer, {})[loop.var] = loop.extent
     sizes = [
         chain("*", virtual.get(buffer, {}).values(), _bytes(buffer))
-        for buffer in _allocated(kernel, "local")
+        for buffer in all_allocated(kernel, "local")
     ]
     threads = block_threads(kernel)
-    for buffer in _allocated(kernel, "shared"):
+    for buffer in all_allocated(kernel, "shared"):
         if buffer.name in early:
             together = binary("*", threads, 2)
             whole = binary("+", _bytes(buffer), binary("-", together, 1))
@@ -267,19 +261,14 @@ def _vector_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
     message = f"a vector takes 1, 2, 4, ... or {widest} bytes"
     for loop in walk(kernel):
         if isinstance(loop, For) and loop.kind is LoopKind.VECTORIZED:
-            size = min((dtypes.itemsize(b.dtype) for b in _moved(loop)), default=None)
+            moved = (b for b in all_accessed(loop.body) if b.scope != "local")  # no registers
+            size = min((dtypes.itemsize(b.dtype) for b in moved), default=None)
             if size is None:
                 continue
             taken = binary("max", binary("*", loop.extent, size), _ONE)
             fits = binary("==", binary("%", const(widest), taken), _ZERO)
             rules.append((binary("or", binary("<=", loop.extent, 1), fits), message))
     return rules
-
-
-def _moved(loop: For) -> Iterator[Buffer]:
-    """Yield the loads and stores of a loop to memory; local arrays are registers."""
-    for stmt in walk(loop.body):
-        yield from (buffer for buffer in accessed(stmt) if buffer.scope != "local")
 
 
 # -- sizes -----------------------------------------------------------------------------------

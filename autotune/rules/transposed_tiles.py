@@ -20,7 +20,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import Read
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import mentions
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.stage_graph import extent, open_sizes
 from autotune.rules.streamed_stores import has_whole_lines, is_streamed, outlasts_caches
@@ -49,7 +49,7 @@ def other_axis(tensor: te.Tensor, reads: Sequence[Read], lanes: int) -> Any | No
     last = axes[-1].var
     for read in (r for r in reads if r.children):
         *front, along = read.children
-        if any(last is v for index in front for v in free_vars(index)):
+        if any(mentions(index, last) for index in front):
             for axis in axes[:-1]:
                 if along is axis.var and extent(axis) >= _LEAST_ROWS:
                     return axis

@@ -155,10 +155,4 @@ def _distinct_reads(body: Iterable[Expr]) -> list[Read]:
 
 def same(a: Expr, b: Expr) -> bool:
     """Whether two sizes are equal for all values of the variables."""
-    return a is b or _difference(a, b) == 0
-
-
-def _difference(a: Expr, b: Expr) -> int | None:
-    """Return a - b if it is the same number for all values of the variables."""
-    found = add(to_poly(a), to_poly(b), -1)
-    return found.get((), 0) if set(found) <= {()} else None
+    return a is b or not add(to_poly(a), to_poly(b), -1)

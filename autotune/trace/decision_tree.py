@@ -59,8 +59,7 @@ class Node:
 class DecisionTree:
     """Decisions of all runs so far."""
 
-    def __init__(self, template: str) -> None:
-        self.template = template
+    def __init__(self) -> None:
         self.root = Node()
 
     def insert(self, decisions: Iterable[Decision], structure: int) -> None:

@@ -61,14 +61,6 @@ def explore(structures: Structures) -> Space:
     return Space(space.knobs, _constraints(structures, None if complete else const(True)))
 
 
-def known_space(structures: Structures) -> Space:
-    """Return the space of the known knobs, in which untraced paths are refused.
-
-    If no traced path has rules, all configurations are legal.
-    """
-    return Space(structures.knobs, _constraints(structures, const(False)))
-
-
 def _check(structures: Structures, space: Space) -> None:
     """Compare some configurations with the template run on their plain numbers."""
     drawn = np.random.default_rng(1).integers(len(space), size=CHECKED, dtype=np.int64)
@@ -271,7 +263,8 @@ def default_structure(structures: Structures) -> Structure | None:
     if not found.refusal({}):
         return found
     structures.of({})
-    space = known_space(structures)
+    # Untraced paths are refused, unless no traced one has rules.
+    space = Space(structures.knobs, _constraints(structures, const(False)))
     defaults = np.array([[knob.default for knob in space.knobs]], dtype=np.int64)
     near = space.by_distance(int(space.indices_of(defaults)[0]), _FARTHEST)
     for index in itertools.islice(near, _MAX_TRIED):

@@ -85,7 +85,7 @@ class Knobs:
             it has its default, so that no two configurations mean the same.
         """
         plain = [int(v) if isinstance(v, SymbolicInt) else v for v in values]
-        knob = self._source.define(ChoiceKnob(name, plain, default))
+        knob = self._source.table.define(ChoiceKnob(name, plain, default))
         (value,) = self._source.numbers(knob)
         self._vary_only(when, name, (value,), (knob.value(knob.default),))
         return self._keep(value, name)
@@ -148,7 +148,7 @@ class Knobs:
         else:
             given = "candidates" if candidates is not None else policy
             knob = SplitKnob(name, length, num_outputs, given, candidates, filter, default)
-        known = self._source.define(knob)
+        known = self._source.table.define(knob)
         sizes = self._source.numbers(known)
         self._vary_only(when, name, sizes, cast(tuple[int, ...], known.value(known.default)))
         return self._keep(SplitSizes(sizes), name)
@@ -162,7 +162,7 @@ class Knobs:
     ) -> AxisOrder:
         """Define an order of loops, given by axes or their names."""
         given = "candidates" if candidates is not None else policy
-        knob = self._source.define(ReorderKnob(name, _names(axes), given, candidates))
+        knob = self._source.table.define(ReorderKnob(name, _names(axes), given, candidates))
         return self._keep(AxisOrder(functools.partial(self._source.choice, knob)), name)
 
     def define_annotate(
@@ -178,7 +178,7 @@ class Knobs:
                 f"define_annotate({name!r}): unknown annotation {unknown[0]!r}; "
                 f"expected some of {', '.join(_ANNOTATIONS)}"
             )
-        knob = self._source.define(AnnotateKnob(name, _names(axes), annotations))
+        knob = self._source.table.define(AnnotateKnob(name, _names(axes), annotations))
         return self._keep(AnnotationChoice(functools.partial(self._source.choice, knob)), name)
 
     def add_constraint(self, condition: Any, message: str) -> None:

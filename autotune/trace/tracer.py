@@ -88,7 +88,7 @@ class Structures:
         self.trace_timeout_s = trace_timeout_s
         self.target = target
         self.table = KnobTable(name)  # knobs met so far
-        self.tree = DecisionTree(name)
+        self.tree = DecisionTree()
         self.known: list[Structure] = []  # in order of discovery
         # Why every configuration runs separately; empty if the template can be traced.
         self.untraceable = ""

@@ -100,10 +100,6 @@ class ValueSource(ABC):
         self.table = table
         self.values = values
 
-    def define(self, knob: SpaceKnob) -> SpaceKnob:
-        """Record a knob's definition."""
-        return self.table.define(knob)
-
     def position(self, knob: SpaceKnob) -> int:
         """Return the knob's position in this configuration."""
         if knob.name in self.values:

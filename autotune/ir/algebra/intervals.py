@@ -105,16 +105,19 @@ class Intervals:
 
 def _in_type(bounds: Bounds, dtype: str) -> tuple[int, int]:
     """Bounds of values that wrap to `dtype` where it is not a type of indices."""
-    if dtype != dtypes.BOOL and not dtypes.is_index(dtype):
-        least, most = type_bounds(dtype)
-        if not (least <= bounds[0] and bounds[1] <= most):
-            bounds = least, most
+    if dtype != dtypes.BOOL and not dtypes.is_index(dtype) and not fits_type(bounds, dtype):
+        bounds = type_bounds(dtype)
     return int(bounds[0]), int(bounds[1])
 
 
 def type_bounds(dtype: str) -> Bounds:
     """Return the smallest and the largest value of an integer type."""
     return dtypes.min_value(dtype), dtypes.max_value(dtype)
+
+
+def fits_type(bounds: Bounds, dtype: str) -> bool:
+    """Whether an integer type holds all values within some bounds."""
+    return dtypes.min_value(dtype) <= bounds[0] and bounds[1] <= dtypes.max_value(dtype)
 
 
 def binary_bounds(op: str, x: Bounds, y: Bounds) -> Bounds:

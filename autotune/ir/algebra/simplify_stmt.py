@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical_sums import INF, Sum, Term, sum_of
-from autotune.ir.algebra.intervals import ANYTHING, Bounds, type_bounds
+from autotune.ir.algebra.intervals import ANYTHING, Bounds, fits_type, type_bounds
 from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.sum_bounds import SumBounds
 from autotune.ir.expr import BinaryOp, Buffer, Cast, Const, Expr, Load, Var
@@ -28,7 +28,7 @@ class WrappingBounds(SumBounds):
     def _leaves_type(self, node: Expr) -> bool:
         if super()._leaves_type(node):
             return True
-        return dtypes.is_integer(node.dtype) and not _within(self.bounds(node), node.dtype)
+        return dtypes.is_integer(node.dtype) and not fits_type(self.bounds(node), node.dtype)
 
 
 class Wrapping(Canonical):
@@ -63,7 +63,7 @@ class Wrapping(Canonical):
         if not dtypes.is_index(node.dtype):
             return simple
         bounds = self._indices.known.bounds(simple)
-        if -INF in bounds or INF in bounds or _within(bounds, node.dtype):
+        if -INF in bounds or INF in bounds or fits_type(bounds, node.dtype):
             return simple
         return cast(node.dtype, cast(f"u{node.dtype}", simple))
 
@@ -82,11 +82,6 @@ class Wrapping(Canonical):
             if isinstance(result, Const) or not self.known.may_wrap(result):
                 return result
         return fold(node.op, self._in_type(node.a), self._in_type(node.b))
-
-
-def _within(bounds: Bounds, dtype: str) -> bool:
-    least, most = type_bounds(dtype)
-    return least <= bounds[0] and bounds[1] <= most
 
 
 class Simplifier(Rewriter):

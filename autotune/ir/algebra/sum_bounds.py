@@ -13,6 +13,7 @@ from autotune.ir.algebra.intervals import (
     ANYTHING,
     Bounds,
     binary_bounds,
+    fits_type,
     floor_divided,
     operation_bounds,
     type_bounds,
@@ -78,10 +79,9 @@ class SumBounds:
             case BinaryOp(op="+" | "-"):
                 return self.sum_bounds(self.form(node))
             case Cast() if dtypes.is_integer(node.dtype) and dtypes.is_integer(node.a.dtype):
-                low, high = self.bounds(node.a)
-                fits = dtypes.min_value(node.dtype) <= low and high <= dtypes.max_value(node.dtype)
-                if fits or dtypes.holds(node.dtype, node.a.dtype):
-                    return low, high
+                bounds = self.bounds(node.a)
+                if fits_type(bounds, node.dtype) or dtypes.holds(node.dtype, node.a.dtype):
+                    return bounds
                 wraps = not dtypes.is_index(node.a.dtype)  # to fewer bits, indices stay exact
                 return type_bounds(node.dtype) if wraps else ANYTHING
             case Cast() if node.a.dtype == dtypes.BOOL:
@@ -95,14 +95,13 @@ class SumBounds:
 
     def _data_bounds(self, node: Expr) -> Bounds:
         """Return bounds of an integer that wraps: its type's, unless it is only converted."""
-        least, most = type_bounds(node.dtype)
         if isinstance(node, Const):
             return node.value, node.value
         if isinstance(node, Cast) and dtypes.is_integer(node.a.dtype):
-            low, high = self.bounds(node.a)
-            if least <= low and high <= most:
-                return low, high
-        return least, most
+            bounds = self.bounds(node.a)
+            if fits_type(bounds, node.dtype):
+                return bounds
+        return type_bounds(node.dtype)
 
     def _ceildiv_bounds(self, node: BinaryOp, bounds: Bounds) -> Bounds:
         """Tighten `bounds` of a quotient (b + rest) // b, which is 1 + rest // b."""

@@ -31,7 +31,7 @@ from autotune.ir.evaluate.block_threads import RaceCheckedList, ThreadBlock
 from autotune.ir.evaluate.expr_to_python import PythonSource
 from autotune.ir.evaluate.stmt_to_python import FunctionSource
 from autotune.ir.evaluate.warp_reductions import lower_warp_reductions
-from autotune.ir.expr import Buffer, Expr, Load, SizeVar, Var
+from autotune.ir.expr import Expr, Load, SizeVar, Var
 from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import walk_expr
 
@@ -138,7 +138,8 @@ def _bind_sizes(
         for dim, extent in zip(buffer.shape, array.shape, strict=True):
             if isinstance(dim, SizeVar):
                 known.setdefault(dim, extent)
-        known.update(_row_major(buffer, array.shape))
+        for position, stride in enumerate(buffer.strides or (), start=1):
+            known[stride] = math.prod(array.shape[position:])  # row-major, as the lists are here
     for var in function.info.line_offsets:
         known.setdefault(var, 0)
     for var in function.sizes:
@@ -151,14 +152,6 @@ def _bind_sizes(
                 f"array for {buffer.name!r}: expected shape {expected}, not {array.shape}"
             )
     return {var.id: int(known[var]) for var in (*function.sizes, *function.info.line_offsets)}
-
-
-def _row_major(buffer: Buffer, shape: tuple[int, ...]) -> dict[Any, int]:
-    """Return the stride arguments of an array: row-major, as the lists are here."""
-    return {
-        stride: math.prod(shape[position + 1 :])
-        for position, stride in enumerate(buffer.strides or ())
-    }
 
 
 def _to_list(array: npt.NDArray[Any]) -> list[Any]:

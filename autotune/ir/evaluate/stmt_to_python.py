@@ -29,7 +29,7 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
 )
-from autotune.ir.visitor import is_thread_loop, walk
+from autotune.ir.visitor import all_allocated, is_thread_loop, walk
 
 #: CPython allows 20 nested blocks in one function; deeper loops are in an inner function.
 _BLOCKS = 15
@@ -177,7 +177,7 @@ class FunctionSource(PythonSource):
 
     def _block_of_threads(self, loop: For, blocks: int) -> None:
         """Write the outermost thread loop of a block, with its shared allocations."""
-        shared = _shared(loop.body)
+        shared = all_allocated(loop.body, "shared")
         for buffer in shared:
             try:
                 self._allocate(buffer)
@@ -276,12 +276,3 @@ class FunctionSource(PythonSource):
                 outside = f"outside({what}, {where}, {size}, 'store')"
                 self.line(f"if not 0 <= {where} < {size}: {outside}")
                 self.line(f"{name}[{where}] = {text}")
-
-
-def _shared(body: Stmt) -> list[Buffer]:
-    """Return the shared allocations inside the thread loops of a block."""
-    return [
-        stmt.buffer
-        for stmt in walk(body)
-        if isinstance(stmt, Allocate) and stmt.buffer.scope == "shared"
-    ]

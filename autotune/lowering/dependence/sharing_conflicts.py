@@ -32,7 +32,7 @@ from autotune.ir.expr import (
     Var,
 )
 from autotune.ir.ops import const
-from autotune.ir.visitor import free_vars, walk_expr
+from autotune.ir.visitor import free_vars, mentions, walk_expr
 from autotune.lowering.dependence.accesses import Access, in_one_step
 
 #: Largest number of elements of all threads, and of values of common terms, that are enumerated.
@@ -233,7 +233,7 @@ def _modulus(expr: Expr, var: Var) -> int | None:
     if not any(node is var for node in walk_expr(expr)):
         return 1
     if isinstance(expr, BinaryOp) and expr.op == "%" and isinstance(expr.b, Const):
-        if all(a is var or all(n is not var for n in walk_expr(a)) for _, a in _terms(expr.a, 1)):
+        if all(a is var or not mentions(a, var) for _, a in _terms(expr.a, 1)):
             return abs(int(expr.b.value)) or None
         return None
     found = [_modulus(child, var) for child in expr.children]

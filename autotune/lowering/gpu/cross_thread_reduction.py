@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.name_supply import NameSupply
-from autotune.ir.ops import binary, const
+from autotune.ir.ops import binary, const, row_major
 from autotune.ir.stmt import (
     For,
     If,
@@ -172,7 +172,5 @@ class _Written:
 
 def _place(axes: list[_Axis]) -> Expr:
     """Return the number of a thread along some axes; the first axis runs fastest."""
-    place: Expr = const(0)
-    for axis in reversed(axes):
-        place = binary("+", binary("*", place, axis.own), axis.var if axis.own > 1 else 0)
-    return place
+    numbers = [axis.var if axis.own > 1 else 0 for axis in reversed(axes)]
+    return row_major(numbers, [axis.own for axis in reversed(axes)])

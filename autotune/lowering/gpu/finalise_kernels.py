@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import const
-from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Seq, Stmt, split_allocations
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, split_allocations, top_level
 from autotune.ir.visitor import free_vars, is_raw, loads, recursive, stmt_exprs, walk, written
 from autotune.lowering.finalise import drop_marks, finalise, listing, rejoin
 from autotune.lowering.gpu.block_thread_nest import lift_shared, merge_thread_loops
@@ -85,7 +85,7 @@ def split_kernels(function: PrimFunc) -> list[DeviceKernel]:
 
     A single kernel has the function's name; several are numbered from 0: name_0, name_1.
     """
-    nests = list(_nests(function.body))
+    _, nests = top_level(function.body)
     buffers = [*function.params, *workspace(function)]
     several = len(nests) > 1
     return [
@@ -98,17 +98,6 @@ def workspace(function: PrimFunc) -> tuple[Buffer, ...]:
     """Return the temporaries between kernels; the code that launches them provides the memory."""
     buffers, _ = split_allocations(function.body)
     return tuple(buffers)
-
-
-def _nests(stmt: Stmt) -> Iterator[Stmt]:
-    match stmt:
-        case Allocate(_, body):
-            yield from _nests(body)
-        case Seq(stmts):
-            for inner in stmts:
-                yield from _nests(inner)
-        case _:
-            yield stmt
 
 
 def _kernel(function: PrimFunc, name: str, nest: Stmt, buffers: list[Buffer]) -> DeviceKernel:

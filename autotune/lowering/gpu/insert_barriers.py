@@ -93,7 +93,7 @@ def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) 
     sync = _Sync(Conflicts(threads, own), {var for var, _ in threads}, carried)
     for loop in loops:
         if not is_thread_loop(loop) and isinstance(loop.extent, Const):
-            sync.conflicts.ranges[loop.var] = int(loop.extent.value)
+            sync.conflicts.ranges[loop.var] = loop.length
     body, _ = sync.visit(body)
     return _pruned(sync, body)
 
@@ -105,7 +105,7 @@ def _length(loop: For) -> int:
             f"{loop.thread_tag} has the extent `{loop.extent}`, which is not known when the kernel "
             "is compiled, but its threads share memory; bind a loop of constant length"
         )
-    return int(loop.extent.value)
+    return loop.length
 
 
 class _Sync(BarrierAnalysis):

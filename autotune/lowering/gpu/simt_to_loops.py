@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from autotune.errors import CodegenError
 from autotune.ir.evaluate.warp_reductions import lower_warp_reductions
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, is_const
-from autotune.ir.ops import binary, const
+from autotune.ir.ops import binary, row_major
 from autotune.ir.printer import excerpt
 from autotune.ir.stmt import (
     Allocate,
@@ -36,18 +36,21 @@ from autotune.ir.stmt import (
     Produce,
     Seq,
     Stmt,
+    allocated,
     seq,
 )
 from autotune.ir.visitor import (
     AccessRewriter,
     StmtRewriter,
     all_accessed,
+    all_allocated,
     child_stmts,
     is_thread_loop,
     is_uniform,
     transform,
     walk,
 )
+from autotune.lowering.storage_rewrite import elements
 
 #: Largest number of iterations, including inner loops, of a loop with an unroll hint that is
 #: unrolled.
@@ -118,18 +121,13 @@ class _Threads:
     def _part(self, stmt: Stmt, axes: tuple[For, ...]) -> Stmt:
         """Return a statement without barriers, run by each thread of `axes`."""
         used = all_accessed(stmt)
-        shared = [
-            s.buffer for s in walk(stmt) if isinstance(s, Allocate) and s.buffer.scope == "shared"
-        ]
         body = transform(stmt, after=_sequential)
         for buffer in self._kept:
             if buffer in used:
                 body = Allocate(buffer, body)
         for axis in reversed(axes):
             body = For(axis.var, axis.extent, LoopKind.SERIAL, body)
-        for buffer in shared:
-            body = Allocate(buffer, body)
-        return body
+        return allocated(all_allocated(stmt, "shared")[::-1], body)
 
     def _whole(self, stmt: Stmt, axes: tuple[For, ...]) -> Stmt:
         """Return a statement with barriers, run by the threads of `axes` together."""
@@ -164,15 +162,11 @@ class _Threads:
         if len(uses) <= 1 and not any(uses):
             self._kept.append(buffer)
             return self._whole(body, axes)
-        size: Expr = const(1)
-        for extent in buffer.shape:
-            size = binary("*", size, extent)
-        thread: Expr = const(0)
-        for axis in axes:
-            thread = binary("+", binary("*", thread, axis.extent), axis.var)
-        shape = (*(axis.extent for axis in axes), *buffer.shape)
+        counts = [axis.extent for axis in axes]
+        thread = row_major([axis.var for axis in axes], counts)
+        shape = (*counts, *buffer.shape)
         wide = Buffer(buffer.name, buffer.dtype, shape, buffer.scope)
-        self._own[buffer] = wide, binary("*", thread, size)
+        self._own[buffer] = wide, binary("*", thread, elements(buffer))
         return Allocate(wide, self._whole(body, axes))
 
 

@@ -48,7 +48,7 @@ from autotune.ir.expr import (
     is_const,
 )
 from autotune.ir.name_supply import NameSupply
-from autotune.ir.ops import binary, chain, const, if_then_else
+from autotune.ir.ops import binary, chain, const, if_then_else, row_major
 from autotune.ir.stmt import (
     Arrive,
     CopyAhead,
@@ -69,8 +69,8 @@ from autotune.ir.visitor import (
     all_loads,
     all_written,
     child_stmts,
-    free_vars,
     loads_in,
+    mentions,
     transform,
     walk,
     walk_expr,
@@ -168,7 +168,7 @@ class _Loops(StmtRewriter):
         stored = all_written(part)
         if not stored or any(buffer.name not in self.marked for buffer in stored):
             return False
-        if any(isinstance(s, Store) and var not in set(free_vars(s.index)) for s in walk(part)):
+        if any(isinstance(s, Store) and not mentions(s.index, var) for s in walk(part)):
             return False
         return all(
             isinstance(stmt, (Store, If, Seq))
@@ -281,9 +281,7 @@ class _Cut:
         extents = [int(loop.extent.value) for loop in loops if isinstance(loop.extent, Const)]
         size = math.prod(extents) * lanes
         buffer = Buffer(self.names.unused(name), dtype, (const(size),), "local")
-        place: Expr = const(0)
-        for loop in loops:
-            place = binary("+", binary("*", place, loop.extent), loop.var)
+        place = row_major([loop.var for loop in loops], [loop.extent for loop in loops])
         place = binary("*", place, lanes)
         if lanes > 1:
             place = Ramp(place, const(1, place.dtype), lanes)
@@ -327,7 +325,7 @@ class _Cut:
             isinstance(node, BinaryOp)
             and node.op in ("//", "%")
             and not _is_power_of_two(node.b)
-            and self.var in set(free_vars(node.a))
+            and mentions(node.a, self.var)
             for node in walk_expr(expr)
         )
 

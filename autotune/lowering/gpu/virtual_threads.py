@@ -27,10 +27,10 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
     WarpReduce,
-    seq,
 )
 from autotune.ir.visitor import (
     AccessRewriter,
+    all_allocated,
     child_stmts,
     mentions,
     stmt_exprs,
@@ -38,6 +38,7 @@ from autotune.ir.visitor import (
     transform,
     walk,
     walk_expr,
+    with_parts,
     written,
 )
 from autotune.lowering.guards.hoist_guards import sink_conditions
@@ -68,13 +69,10 @@ class _Spread(AccessRewriter):
         self.loop = loop
         self.wide: dict[Buffer, Buffer] = {}
         self.offsets: dict[Buffer, Expr] = {}
-        own = differing(loop)
-        for stmt in walk(loop.body):
-            if isinstance(stmt, Allocate) and stmt.buffer in own:
-                old = stmt.buffer
-                shape = (loop.extent, *old.shape)
-                self.wide[old] = Buffer(old.name, old.dtype, shape, old.scope)
-                self.offsets[old] = binary("*", loop.var, elements(old))
+        for old in differing(loop):
+            shape = (loop.extent, *old.shape)
+            self.wide[old] = Buffer(old.name, old.dtype, shape, old.scope)
+            self.offsets[old] = binary("*", loop.var, elements(old))
 
     def body(self) -> Stmt:
         """Return the statement that replaces the loop."""
@@ -101,20 +99,13 @@ class _Spread(AccessRewriter):
     def _spread(self, stmt: Stmt) -> Stmt:
         """Return a statement for all virtual threads; loops and sequences are kept."""
         var = self.loop.var
-        if not any(var is n for s in walk(stmt) for e in stmt_exprs(s) for n in walk_expr(e)):
+        if not any(mentions(e, var) for s in walk(stmt) for e in stmt_exprs(s)):
             return stmt
         match stmt:
-            case Seq(stmts):
-                return seq(*map(self._spread, stmts))
-            case Allocate(buffer, body):
-                return Allocate(buffer, self._spread(body))
-            case Produce(name, body):
-                return Produce(name, self._spread(body))
-            case For(own, extent, kind, body, tag) if not mentions(extent, var):
-                return For(own, extent, kind, self._spread(body), tag)
-            case If(condition, then, orelse) if not mentions(condition, var):
-                no = None if orelse is None else self._spread(orelse)
-                return If(condition, self._spread(then), no)
+            case Seq() | Allocate() | Produce():
+                return with_parts(stmt, None, self._spread)
+            case For(extent=tested) | If(condition=tested) if not mentions(tested, var):
+                return with_parts(stmt, None, self._spread)
             case If() if not _is_simple(stmt) and (inner := sink_conditions(stmt)) is not None:
                 return self._spread(inner)
             case For() if not _is_simple(stmt):
@@ -129,8 +120,7 @@ class _Spread(AccessRewriter):
 
 def differing(loop: For) -> set[Buffer]:
     """Return the local storage of a loop's body that differs between its iterations."""
-    own = {s.buffer for s in walk(loop.body) if isinstance(s, Allocate)}
-    own = {buffer for buffer in own if buffer.scope == "local"}
+    own = set(all_allocated(loop.body, "local"))
     found: set[Buffer] = set()
 
     def differs(expr: Expr) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, chain, const, likely
 from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import free_vars, mentions
 from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.guards.facts import ConditionRewriter
 from autotune.lowering.guards.loop_splitting import Splitter, inside
@@ -52,8 +52,7 @@ class _WholeVectors(Splitter):
 
     def _differs(self, part: Expr, loop: For) -> bool:
         """Whether a condition may differ between lanes."""
-        assert isinstance(loop.extent, Const)
-        if loop.var not in set(free_vars(part)):
+        if not mentions(part, loop.var):
             return False
-        first = uniform_condition(part, loop.var, const(0), int(loop.extent.value))
-        return loop.var in set(free_vars(first))
+        first = uniform_condition(part, loop.var, const(0), loop.length)
+        return mentions(first, loop.var)

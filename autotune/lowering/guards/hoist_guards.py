@@ -129,12 +129,8 @@ def _inside(condition: Expr, stmt: Stmt) -> Stmt | None:
     match stmt:
         case Seq(stmts):
             return seq(*(If(condition, inner) for inner in stmts))
-        case For(var, extent, kind, body, tag):
-            return For(var, extent, kind, If(condition, body), tag)
-        case Allocate(buffer, body):
-            return Allocate(buffer, If(condition, body))
-        case Produce(name, body):
-            return Produce(name, If(condition, body))
+        case For() | Allocate() | Produce():
+            return replace(stmt, body=If(condition, stmt.body))
         case If(other, then, None):
             return If(binary("and", condition, other), then)
         case If(other, then, orelse):

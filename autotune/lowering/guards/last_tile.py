@@ -24,14 +24,10 @@ from autotune.ir.algebra.canonical_sums import INF, Sum, Term, term_expr
 from autotune.ir.expr import Expr
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Stmt
-from autotune.ir.visitor import free_vars, mentions, substitute_stmt, walk
-from autotune.lowering.guards.loop_partition import Sizes
-from autotune.lowering.guards.loop_splitting import FIXED, inside
-from autotune.lowering.guards.prove_guards import Prover
+from autotune.ir.visitor import free_vars, mentions, substitute_stmt
+from autotune.lowering.guards.loop_splitting import FIXED, Splitter, inside
 
 _LOOPS = (LoopKind.SERIAL, LoopKind.PARALLEL)
-#: Limits of the nodes of all copies: a multiple of the function's, and what compiles soon.
-_TIMES, _AT_MOST = 3, 6_000
 
 
 def split_last_tiles(function: PrimFunc) -> PrimFunc:
@@ -39,18 +35,11 @@ def split_last_tiles(function: PrimFunc) -> PrimFunc:
     return function.with_body(_LastTiles(function.body).run())
 
 
-class _LastTiles:
-    def __init__(self, body: Stmt) -> None:
-        self._body = body
-        self._prover = Prover(finish=self._finished)
-        self._sizes = Sizes()
-        self._left = min(_TIMES * self._sizes.of(body), _AT_MOST)
+class _LastTiles(Splitter):
+    TIMES, AT_MOST = 3, 6_000  # what compiles soon
 
-    def run(self) -> Stmt:
-        """Return the statement with the branches."""
-        return self._prover.stmt(self._body)
-
-    def _finished(self, loop: For) -> Stmt:
+    def split(self, loop: For) -> Stmt:
+        """Return the loop with branches for the last tiles."""
         if loop.kind not in _LOOPS:
             return loop
         body = loop.body
@@ -60,10 +49,10 @@ class _LastTiles:
 
     def _tiles(self, loop: For) -> Iterator[tuple[Expr, int]]:
         """Yield the numbers of tiles of which a guard leaves out part of the last one, with it."""
-        simplifier = self._prover.simplifier
-        for stmt, loops in inside(loop.body, {}, self._prover.choices.is_plain):
+        simplifier = self.simplifier
+        for stmt, loops in inside(loop.body, {}, self.choices.is_plain):
             fixed = {var for var, inner in loops.items() if inner.kind in FIXED}
-            for part, over in self._prover.choices.parts_of(stmt):
+            for part, over in self.choices.parts_of(stmt):
                 if over is None or not mentions(over, loop.var):
                     continue
                 if fixed.isdisjoint(free_vars(over)):  # serial loops can be shorter
@@ -86,10 +75,8 @@ class _LastTiles:
         match body:
             case Allocate() | Produce() | For(kind=LoopKind.PARALLEL):  # they stay directly inside
                 return replace(body, body=self._split(body.body, tile, last))
-        nodes = self._sizes.of(body)
-        if nodes > self._left or any(isinstance(stmt, Allocate) for stmt in walk(body)):
+        if not self.may_copy(body):
             return body
-        self._left -= nodes
         number = const(last, tile.dtype)
         before = likely(binary("<", tile, number))
         return If(before, body, substitute_stmt(body, {tile: number}))

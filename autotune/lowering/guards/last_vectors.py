@@ -21,14 +21,11 @@ from dataclasses import dataclass, field, replace
 from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import NOTHING, Allocate, For, If, LoopKind, PrimFunc, Stmt, is_empty, seq
-from autotune.ir.visitor import free_vars, substitute, substitute_stmt, transform, walk
+from autotune.ir.visitor import free_vars, mentions, substitute, substitute_stmt, transform
 from autotune.lowering.guards.facts import ConditionRewriter
-from autotune.lowering.guards.loop_partition import Sizes
 from autotune.lowering.guards.loop_splitting import FIXED, Splitter, inside
 
 _LOOPS = (LoopKind.SERIAL, LoopKind.PARALLEL)
-#: Limits of the nodes of all copies: a multiple of the function's, and what compiles soon.
-_TIMES, _AT_MOST = 4, 6_000
 
 
 def split_last_vectors(function: PrimFunc) -> PrimFunc:
@@ -53,10 +50,7 @@ class _VectorRow:
 
 
 class _LastVectors(Splitter):
-    def __init__(self, body: Stmt) -> None:
-        super().__init__(body)
-        self._sizes = Sizes()
-        self._left = min(_TIMES * self._sizes.of(body), _AT_MOST)
+    TIMES, AT_MOST = 4, 6_000  # what compiles soon
 
     def split(self, loop: For) -> Stmt:
         """Return the loop with copies of its body."""
@@ -74,7 +68,7 @@ class _LastVectors(Splitter):
         found: dict[Expr, _VectorRow] = {}
         for stmt, loops in inside(loop.body, {}, self.choices.is_plain):
             for part, over in self.choices.parts_of(stmt):
-                if over is None or not any(v is loop.var for v in free_vars(over)):
+                if over is None or not mentions(over, loop.var):
                     continue
                 kinds = {loops[v].kind: loops[v] for v in free_vars(over) if v in loops}
                 if kinds.keys() != {*FIXED}:
@@ -83,8 +77,8 @@ class _LastVectors(Splitter):
                 first = self._first(over, vector, lane)
                 if first is None:
                     continue
-                row = found.setdefault(first, _VectorRow(_length(lane)))
-                row.vectors = max(row.vectors, _length(vector))
+                row = found.setdefault(first, _VectorRow(lane.length))
+                row.vectors = max(row.vectors, vector.length)
                 row.guards.setdefault(vector.var, {})[part] = None
         return found
 
@@ -92,7 +86,7 @@ class _LastVectors(Splitter):
         """Return a guard's excess for the first element of a row; None if it is no such guard."""
         if not (isinstance(vector.extent, Const) and isinstance(lane.extent, Const)):
             return None
-        if self.factor(over, lane.var) != 1 or self.factor(over, vector.var) != _length(lane):
+        if self.factor(over, lane.var) != 1 or self.factor(over, vector.var) != lane.length:
             return None
         start = {loop.var: const(0, loop.var.dtype) for loop in (vector, lane)}
         first = self.simplifier.expr(substitute(over, start))
@@ -103,10 +97,8 @@ class _LastVectors(Splitter):
         match body:
             case Allocate() | For(kind=LoopKind.PARALLEL):  # they stay directly inside
                 return replace(body, body=self._copies(body.body, first, row))
-        nodes = self._sizes.of(body) * (row.vectors - 1)
-        if nodes > self._left or any(isinstance(stmt, Allocate) for stmt in walk(body)):
+        if not self.may_copy(body, row.vectors - 1):
             return body
-        self._left -= nodes
         found = self._narrow(body, row, 1)
         for vectors in range(2, row.vectors + 1):
             before = const((vectors - 1) * row.lanes, first.dtype)
@@ -126,7 +118,7 @@ class _LastVectors(Splitter):
             before = self._iterations(node, 0, vectors - 1, dict.fromkeys(guards, const(True)))
             last = self._iterations(node, vectors - 1, vectors, {})
             after = dict.fromkeys(guards, const(False))
-            return seq(before, last, self._iterations(node, vectors, _length(node), after))
+            return seq(before, last, self._iterations(node, vectors, node.length, after))
 
         return transform(body, after=narrow)
 
@@ -141,8 +133,3 @@ class _LastVectors(Splitter):
         var = Var(loop.var.name, loop.var.dtype)
         within = substitute_stmt(body, {loop.var: binary("+", var, first)})
         return For(var, const(high - low), loop.kind, within)
-
-
-def _length(loop: For) -> int:
-    assert isinstance(loop.extent, Const)
-    return int(loop.extent.value)

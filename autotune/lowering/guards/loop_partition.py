@@ -25,12 +25,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import IntEnum
-from functools import cached_property
 
-from autotune.ir.expr import Const, Expr
+from autotune.ir.expr import Expr
 from autotune.ir.ops import binary, const, likely
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, is_empty, seq
-from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, transform, walk, walk_expr
+from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt, Store, is_empty, seq
+from autotune.ir.visitor import all_allocated, mentions, transform, walk
 from autotune.lowering.guards.loop_splitting import (
     FIXED,
     THREADS,
@@ -40,12 +39,6 @@ from autotune.lowering.guards.loop_splitting import (
     inside,
 )
 
-#: Limits of the nodes of all copies: a multiple of the function's nodes (guards on three axes of an
-#: unrolled tile need a factor of five), at least some tens of statements, and at most what compiles
-#: within seconds. Guards beyond the limit are kept.
-TIMES, AT_LEAST, AT_MOST = 6, 2_000, 20_000
-
-_UNROLLED = (LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
 
 
@@ -70,33 +63,6 @@ def shorten(function: PrimFunc) -> PrimFunc:
     return function.with_body(_Shorten(function.body).run())
 
 
-class Sizes:
-    """Counts the nodes of statements after unrolling."""
-
-    def __init__(self) -> None:
-        self._exprs: dict[Expr, int] = {}
-        self._stmts: dict[Stmt, int] = {}
-
-    def of(self, stmt: Stmt) -> int:
-        """Return the number of nodes of a statement."""
-        found = self._stmts.get(stmt)
-        if found is None:
-            found = self._stmts[stmt] = self._of(stmt)
-        return found
-
-    def _of(self, stmt: Stmt) -> int:
-        total = 1 + sum(map(self.of, child_stmts(stmt)))
-        if isinstance(stmt, For):
-            if stmt.kind in _UNROLLED and isinstance(stmt.extent, Const):
-                total *= int(stmt.extent.value)
-            return total
-        for expr in stmt_exprs(stmt):
-            if expr not in self._exprs:
-                self._exprs[expr] = sum(1 for _ in walk_expr(expr))
-            total += self._exprs[expr]
-        return total
-
-
 class _LimitExceeded(Exception):
     """Copies have more nodes than they may, and could be smaller."""
 
@@ -113,18 +79,15 @@ class _Saving(IntEnum):
 class _Partition(Splitter):
     """Splits serial loops; guards that no split removes are tested before inner loops."""
 
+    # Guards on three axes of an unrolled tile need a factor of five; some tens of statements; what
+    # compiles within seconds. Guards beyond the limit are kept.
+    TIMES, AT_LEAST, AT_MOST = 6, 2_000, 20_000
+
     def __init__(self, body: Stmt, saving: _Saving = _Saving.NOTHING) -> None:
         super().__init__(body)
         self.saving = saving
         #: Whether some loop was ended where guards leave nothing of an iteration.
         self.ended = False
-        self.sizes = Sizes()
-        self.copied = 0
-
-    @cached_property
-    def allowance(self) -> int:
-        """Nodes that all copies may have together."""
-        return max(AT_LEAST, min(TIMES * self.sizes.of(self.body), AT_MOST))
 
     def split(self, loop: For) -> Stmt:
         if loop.kind in (LoopKind.VECTORIZED, *THREADS) or _has_threads(loop.body):
@@ -217,23 +180,15 @@ class _Partition(Splitter):
         if is_empty(rest.body) or rest.low is rest.high:
             return True
         if unrolled:  # unrolled anyway, except for its allocations
-            return not _allocates(rest.body)
-        return loop.kind in _IN_ORDER and self._may_copy(rest.body)
+            return not all_allocated(rest.body)
+        return loop.kind in _IN_ORDER and self.may_copy(rest.body)
 
-    def _may_copy(self, stmt: Stmt) -> bool:
-        """Whether a copy is within the allowance, which it then uses.
-
-        _LimitExceeded if it is not, and copies could be smaller.
-        """
-        nodes = self.sizes.of(stmt)
-        if _allocates(stmt):
-            return False
-        if self.copied + nodes > self.allowance:
-            if self.saving is not _Saving.GUARDS:
-                raise _LimitExceeded
-            return False
-        self.copied += nodes
-        return True
+    def may_copy(self, stmt: Stmt, times: int = 1) -> bool:
+        """As of `Splitter`; _LimitExceeded if the limit forbids it, and copies could be smaller."""
+        may = super().may_copy(stmt, times)
+        if not may and self.saving is not _Saving.GUARDS and not all_allocated(stmt):
+            raise _LimitExceeded
+        return may
 
     def _versions(self, body: Stmt, guards: Guards) -> Stmt:
         """Choose by a test between the smallest statement with the guards and a copy without."""
@@ -243,7 +198,7 @@ class _Partition(Splitter):
         rest = self.without(guards, whole)
         if self.saving >= _Saving.STEPS:
             rest = _with_steps_in_loops(rest)
-        if not self._may_copy(rest):
+        if not self.may_copy(rest):
             return body
         then = self.within(guards, whole)
         chosen = If(likely(self._test(guards)), then, None if is_empty(rest) else rest)
@@ -286,12 +241,8 @@ def _with_steps_in_loops(stmt: Stmt) -> Stmt:
 def _stores_along(loop: For) -> bool:
     """Whether the iterations of a loop store in places of their own."""
     stores = (stmt for stmt in walk(loop.body) if isinstance(stmt, Store))
-    return any(loop.var in set(free_vars(store.index)) for store in stores)
+    return any(mentions(store.index, loop.var) for store in stores)
 
 
 def _has_threads(stmt: Stmt) -> bool:
     return any(isinstance(inner, For) and inner.kind in THREADS for inner in walk(stmt))
-
-
-def _allocates(stmt: Stmt) -> bool:
-    return any(isinstance(inner, Allocate) for inner in walk(stmt))

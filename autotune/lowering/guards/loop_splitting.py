@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import compress
 from operator import not_
+from typing import ClassVar
 
 from autotune.ir.algebra.canonical_sums import INF, Sum, sum_expr
 from autotune.ir.algebra.simplify_stmt import Simplifier
@@ -18,8 +20,10 @@ from autotune.ir.stmt import NOTHING, Allocate, For, LoopKind, Produce, Seq, Stm
 from autotune.ir.visitor import (
     Rewriter,
     Substitution,
+    all_allocated,
     child_stmts,
     free_vars,
+    stmt_exprs,
     substitute,
     substitute_stmt,
     walk,
@@ -32,6 +36,7 @@ from autotune.lowering.guards.prove_guards import Prover
 #: Loops whose length has to be constant.
 FIXED = (LoopKind.VECTORIZED, LoopKind.UNROLLED)
 
+_UNROLLED = (LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
 #: Loops whose iterations are threads.
 THREADS = (LoopKind.THREAD, LoopKind.VTHREAD)
 
@@ -68,14 +73,48 @@ class LoopSegment:
         return isinstance(self.low, Const) and isinstance(self.high, Const)
 
 
+class Sizes:
+    """Counts the nodes of statements after unrolling."""
+
+    def __init__(self) -> None:
+        self._exprs: dict[Expr, int] = {}
+        self._stmts: dict[Stmt, int] = {}
+
+    def of(self, stmt: Stmt) -> int:
+        """Return the number of nodes of a statement."""
+        found = self._stmts.get(stmt)
+        if found is None:
+            found = self._stmts[stmt] = self._of(stmt)
+        return found
+
+    def _of(self, stmt: Stmt) -> int:
+        total = 1 + sum(map(self.of, child_stmts(stmt)))
+        if isinstance(stmt, For):
+            if stmt.kind in _UNROLLED and isinstance(stmt.extent, Const):
+                total *= int(stmt.extent.value)
+            return total
+        for expr in stmt_exprs(stmt):
+            if expr not in self._exprs:
+                self._exprs[expr] = sum(1 for _ in walk_expr(expr))
+            total += self._exprs[expr]
+        return total
+
+
 class Splitter:
     """Finds the guards of loops and splits these, innermost loops first.
 
     `body`: the statement whose loops are split.
     """
 
+    #: Limit of the nodes of all copies: a multiple of the body's, at least and at most so many.
+    TIMES: ClassVar[int] = 0
+    AT_LEAST: ClassVar[int] = 0
+    AT_MOST: ClassVar[int] = 0
+
     def __init__(self, body: Stmt) -> None:
         self.body = body
+        self.sizes = Sizes()
+        self._copied = 0
         #: Visits the loops and removes decided guards; it owns `choices` and `simplifier`.
         self.prover = Prover(finish=self._finish)
         self.choices, self.simplifier = self.prover.choices, self.prover.simplifier
@@ -101,6 +140,22 @@ class Splitter:
     def split(self, loop: For) -> Stmt:
         """Return the result for a loop whose inner loops are done."""
         raise NotImplementedError
+
+    @cached_property
+    def _allowance(self) -> int:
+        """Nodes that all copies may have together."""
+        return max(self.AT_LEAST, min(self.TIMES * self.sizes.of(self.body), self.AT_MOST))
+
+    def may_copy(self, stmt: Stmt, times: int = 1) -> bool:
+        """Whether some copies of a statement are within the limit, of which they then use a part.
+
+        A statement with allocations is not copied.
+        """
+        nodes = times * self.sizes.of(stmt)
+        if all_allocated(stmt) or self._copied + nodes > self._allowance:
+            return False
+        self._copied += nodes
+        return True
 
     # -- guards ----------------------------------------------------------------------------
 

@@ -43,7 +43,6 @@ class Bounds:
     """
 
     def __init__(self, schedule: Schedule, for_autotvm08: bool = False) -> None:
-        self.schedule = schedule
         self._for_autotvm08 = for_autotvm08
         #: Bodies of the computed stages, inlined ones substituted.
         self.bodies = schedule.bodies()
@@ -99,16 +98,14 @@ class Bounds:
 
         def keeps(split: Split) -> bool:
             given = split.outer if split.factor is None else split.inner
-            return given in bound or self._keeps(extents[split.parent])
+            if self._for_autotvm08 and is_const(extents[split.parent], 0):
+                return True  # TVM v0.8 keeps the size for an empty axis
+            return given in bound
 
         known = len(extents)
         pass_down(stage.relations, extents, keeps)
         derived = list(extents.items())[known:]
         self.ranges.update((axis, Range(const(0), extent)) for axis, extent in derived)
-
-    def _keeps(self, extent: Expr) -> bool:
-        """Whether a split of an empty axis keeps its size, as in TVM v0.8."""
-        return self._for_autotvm08 and is_const(extent, 0)
 
     def is_step(self, scan: Stage, axis: IterVar) -> bool:
         """Whether the region of an axis in a cell is certainly the present step or earlier ones.

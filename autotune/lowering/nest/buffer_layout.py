@@ -12,7 +12,7 @@ from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import IterVar, Range
 from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, KnobVar, Load, SizeVar, Var, is_const
 from autotune.ir.name_supply import NameSupply
-from autotune.ir.ops import binary, const
+from autotune.ir.ops import binary, const, row_major
 from autotune.ir.visitor import ReadRewriter, free_vars, substitute
 from autotune.lowering.nest.bound_inference import Bounds, is_sized
 from autotune.lowering.nest.stage_placement import storage_scope
@@ -228,9 +228,7 @@ class StorageLayout:
         step, *places = (
             binary("-", i, start) for i, start in zip(indices, self._starts[tensor], strict=True)
         )
-        flat: Expr = binary("%", step, ring.shape[0])
-        for place, length in zip(places, ring.shape[1:], strict=True):
-            flat = binary("+", binary("*", flat, length), place)
+        flat = row_major([binary("%", step, ring.shape[0]), *places], ring.shape)
         if not self._is_plain(places, ring.shape[1:]):
             self.mixed.add(ring)
         return ring, flat
@@ -256,11 +254,8 @@ class StorageLayout:
         The test is for each index, or for all together: indices of fused columns add up to one
         number.
         """
-        flat: Expr = const(0)
-        for place, length in zip(places, shape, strict=True):
-            flat = binary("+", binary("*", flat, length), place)
         return all(map(self._has_no_negative, map(to_poly, places))) or self._has_no_negative(
-            joined(to_poly(flat))
+            joined(to_poly(row_major(places, shape)))
         )
 
     def _has_no_negative(self, poly: Poly) -> bool:

@@ -10,12 +10,23 @@ use(A[i % 2 * size :])
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import BinaryOp, Buffer, Expr, Var
 from autotune.ir.ops import binary, chain, const, fold, likely
-from autotune.ir.stmt import Allocate, For, If, LoopKind, Produce, Seq, Stmt, allocated, seq
+from autotune.ir.stmt import (
+    Allocate,
+    For,
+    If,
+    LoopKind,
+    Produce,
+    Seq,
+    Stmt,
+    allocated,
+    seq,
+    top_level,
+)
 from autotune.ir.visitor import AccessRewriter, all_loads, all_written, transform
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED)
@@ -53,15 +64,16 @@ class _DoubleBuffer:
         """Return a loop that computes its temporaries ahead; None if it has no such temporaries."""
         if not isinstance(loop, For):
             return None
-        buffers = [b for b in _allocated(loop.body) if b in self.stages and b not in self.done]
+        found, parts = top_level(loop.body)
+        buffers = [b for b in found if b in self.stages and b not in self.done]
         if not buffers:
             return None
         self.done.update(buffers)
-        self._check(loop, buffers)
+        self._check(loop, buffers, parts)
         return _ahead(loop, buffers, self.taken)
 
-    def _check(self, loop: For, buffers: list[Buffer]) -> None:
-        parts = [(part, all_written(part)) for part in _parts(loop.body)]
+    def _check(self, loop: For, buffers: list[Buffer], stmts: list[Stmt]) -> None:
+        parts = [(part, all_written(part)) for part in stmts]
         for part, written in parts:
             own = written.intersection(buffers)
             if not own:
@@ -166,26 +178,3 @@ def together(body: Stmt) -> Stmt:
         else:
             merged.append(stmt)
     return seq(*merged)
-
-
-def _allocated(body: Stmt) -> Iterator[Buffer]:
-    """Yield the allocations of one iteration of a loop, without those of inner loops."""
-    while isinstance(body, (Allocate, Seq)):
-        if isinstance(body, Allocate):
-            yield body.buffer
-            body = body.body
-        else:
-            yield from (b for part in body.stmts for b in _allocated(part))
-            return
-
-
-def _parts(body: Stmt) -> Iterator[Stmt]:
-    """Yield the statements of a loop's body that are neither allocations nor sequences."""
-    match body:
-        case Allocate():
-            yield from _parts(body.body)
-        case Seq(stmts):
-            for part in stmts:
-                yield from _parts(part)
-        case _:
-            yield body

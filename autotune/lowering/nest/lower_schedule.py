@@ -25,7 +25,7 @@ from autotune.ir.stmt import (
     allocated,
     seq,
 )
-from autotune.ir.visitor import StmtRewriter, free_vars, reads, recursive
+from autotune.ir.visitor import free_vars, reads, recursive, transform
 from autotune.lowering.nest.axis_guards import guarded, stage_guards
 from autotune.lowering.nest.axis_loops import AxisLoops, OpenThreads, Threads
 from autotune.lowering.nest.bound_inference import Bounds, is_sized
@@ -220,28 +220,22 @@ def hoist_allocations(scan: Produce, kept: Set[Buffer], rings: Sequence[Buffer] 
     Allocations in parallel loops, of varying size, or in `kept` are not moved. Storage with the
     lifetime of a kernel is allocated inside the scan, which is one kernel.
     """
-    hoist = _Hoist(kept)
-    body = hoist.stmt(scan.body)
-    found = [*rings, *hoist.found]
+    found = list(rings)
+
+    def hoisted(node: Stmt) -> Stmt | None:
+        if isinstance(node, For) and node.kind in _SEPARATE:
+            return node
+        if not isinstance(node, Allocate) or node.buffer in kept:
+            return None
+        if not all(map(is_loop_free, node.buffer.shape)):
+            return None
+        found.append(node.buffer)
+        return transform(node.body, before=hoisted)
+
+    body = transform(scan.body, before=hoisted)
     inside = [buffer for buffer in found if buffer.scope != "global"]
     around = [buffer for buffer in found if buffer.scope == "global"]
     return allocated(around, Produce(scan.name, allocated(inside, body)))
-
-
-class _Hoist(StmtRewriter):
-    def __init__(self, kept: Set[Buffer]) -> None:
-        super().__init__()
-        self.kept = kept
-        self.found: list[Buffer] = []
-
-    def visit_For(self, node: For) -> Stmt:
-        return node if node.kind in _SEPARATE else self.rebuild_stmt(node)
-
-    def visit_Allocate(self, node: Allocate) -> Stmt:
-        if node.buffer in self.kept or not all(map(is_loop_free, node.buffer.shape)):
-            return self.rebuild_stmt(node)
-        self.found.append(node.buffer)
-        return self.stmt(node.body)
 
 
 def function_info(loops: AxisLoops, layout: StorageLayout, parameters: Set[Tensor]) -> FunctionInfo:

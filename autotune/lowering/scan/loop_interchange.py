@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from autotune.ir.expr import Expr, Var
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Seq, Stmt, Store
 from autotune.ir.visitor import (
+    all_allocated,
     all_written,
     child_stmts,
     free_vars,
@@ -74,8 +75,7 @@ class _Scans:
             return node.body if isinstance(node, For) and node in loops else None
 
         body = substitute_stmt(transform(body, before=without_loop), {x.var: var for x in loops})
-        own = {s.buffer for s in walk(body) if isinstance(s, Allocate)}
-        written = all_written(body) - own
+        written = all_written(body).difference(all_allocated(body))
         found = [access for access in accesses(body) if access.buffer in written]
         if DependenceTest({var: extent}, self.states).shared(found) is not None:
             return None

@@ -27,7 +27,8 @@ from autotune.ir.stmt import (
     split_guards,
     under_guards,
 )
-from autotune.ir.visitor import AccessRewriter, free_vars, loads, mentions, transform, walk
+from autotune.ir.visitor import AccessRewriter, free_vars, mentions, transform, walk
+from autotune.lowering.dependence.accesses import accesses
 
 
 def replace_with_scalars(function: PrimFunc) -> PrimFunc:
@@ -55,7 +56,7 @@ class _ScalarReplacement:
         if not isinstance(lanes, For) or lanes.kind is not LoopKind.VECTORIZED:
             return None
         inner, body = split_guards(lanes.body)
-        if not _is_flat(body):
+        if not all(isinstance(stmt, (Store, Seq)) for stmt in walk(body)):
             return None
         for ring, index in self._kept(body):
             guards = [guard for guard in (*outer, *inner) if not mentions(guard, steps.var)]
@@ -71,7 +72,8 @@ class _ScalarReplacement:
         """Yield the ring buffers that a step reads and writes at a single place, and the place."""
         written = {s.buffer: s.index for s in walk(body) if isinstance(s, Store)}
         for ring, index in written.items():
-            if ring.name in self.rings and all(at is index for at in _places(body, ring)):
+            places = (a.index for a in accesses(body) if a.buffer is ring)
+            if ring.name in self.rings and all(place is index for place in places):
                 yield ring, index
 
     def _carried(
@@ -96,17 +98,3 @@ def _copied(
 ) -> Stmt:
     """Return the loop over lanes that copies, under some guards."""
     return lanes.with_body(under_guards(guards, Store(*to, Load(*source))))
-
-
-def _is_flat(stmt: Stmt) -> bool:
-    return isinstance(stmt, Store) or (
-        isinstance(stmt, Seq) and all(isinstance(inner, Store) for inner in stmt.stmts)
-    )
-
-
-def _places(stmt: Stmt, ring: Buffer) -> Iterator[Expr]:
-    """Yield where a buffer is read or written."""
-    for inner in walk(stmt):
-        if isinstance(inner, Store) and inner.buffer is ring:
-            yield inner.index
-        yield from (load.index for load in loads(inner) if load.buffer is ring)

@@ -12,7 +12,6 @@ from autotune.ir.expr import (
     Const,
     Expr,
     Load,
-    Not,
     Ramp,
     Select,
     Var,
@@ -212,20 +211,13 @@ class _Lanes(Rewriter):
             return Ramp(Cast(node.dtype, a.base), Cast(node.dtype, a.stride), a.lanes)
         return node.with_children((a,))
 
-    def visit_Not(self, node: Not) -> Expr:
-        return node.with_children((self.expr(node.a),))
-
-    def visit_Ramp(self, node: Ramp) -> Expr:
-        return self._invariant(node)
-
-    def visit_Broadcast(self, node: Broadcast) -> Expr:
-        return self._invariant(node)
-
-    def _invariant(self, node: Expr) -> Expr:
+    def visit_Ramp(self, node: Ramp | Broadcast) -> Expr:
         """Keep a vector of an inner loop; it must not depend on this loop's variable."""
         if any(child is not self.expr(child) for child in node.children):
             raise VectorizeError("a vector inside a vector")
         return node
+
+    visit_Broadcast = visit_Ramp
 
 
 def _affine_parts(node: Expr) -> tuple[Expr, Expr] | None:

@@ -16,7 +16,7 @@ from autotune.ir.stmt import For, If, LoopKind, Seq, Stmt, Store, split_guards, 
 from autotune.ir.visitor import (
     all_written,
     child_stmts,
-    free_vars,
+    mentions,
     stmt_exprs,
     substitute_stmt,
     transform,
@@ -109,7 +109,7 @@ class AlignableLoops:
         if any(id(store) not in inside for store in stores_in(task.body)):
             return False
         outside = _with_one_row(task.body, own, None, lane)
-        if any(task.var is v for s in walk(outside) for e in stmt_exprs(s) for v in free_vars(e)):
+        if any(mentions(e, task.var) for s in walk(outside) for e in stmt_exprs(s)):
             return False
         found = [access for access in accesses(body) if access.buffer in all_written(body)]
         axes = {task.var: task.extent, column: own[0].extent, lane: lanes}
@@ -193,7 +193,7 @@ def _beyond_lines(index: Expr, lane: Var, elements: int) -> Poly | None:
 
 
 def _mentions(terms: Poly, var: Var) -> bool:
-    return any(var is v for atoms in terms for atom in atoms for v in free_vars(atom))
+    return any(mentions(atom, var) for atoms in terms for atom in atoms)
 
 
 def limited(loop: For) -> tuple[For, Expr | None]:

@@ -16,8 +16,15 @@ from dataclasses import replace
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var, is_const
 from autotune.ir.ops import binary, cast, fold
-from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
-from autotune.ir.visitor import all_loads, substitute, substitute_stmt, transform, walk
+from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
+from autotune.ir.visitor import (
+    all_allocated,
+    all_loads,
+    substitute,
+    substitute_stmt,
+    transform,
+    walk,
+)
 from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.dependence.dependence_test import DependenceTest
 from autotune.lowering.vector.lane_rewriter import (
@@ -67,7 +74,7 @@ def _vectorized(loop: For, states: Mapping[str, bool]) -> Stmt:
     _check_accesses(loop, states)
     if not isinstance(loop.extent, Const):
         return _symbolic(loop)
-    extent = int(loop.extent.value)
+    extent = loop.length
     if extent < 1:
         return Seq(())
     lanes = max(n for n in range(1, min(extent, MAX_LANES) + 1) if extent % n == 0)
@@ -80,7 +87,7 @@ def _vectorized(loop: For, states: Mapping[str, bool]) -> Stmt:
     start = Const(count * lanes, var.dtype)
     if rest > 1:
         return seq(main, vectorize_iterations(body, var, start, rest, ".rest"))
-    if any(isinstance(stmt, Allocate) for stmt in walk(body)):
+    if all_allocated(body):
         raise VectorizeError(f"one of {extent} iterations is left over")
     return seq(main, substitute_stmt(body, {var: start}))
 
@@ -118,8 +125,7 @@ def _check_accesses(loop: For, states: Mapping[str, bool]) -> None:
     Allocations of an iteration are private. In an array with steps, each iteration may have its own
     columns, or read other steps than it writes.
     """
-    own = {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Allocate)}
-    own |= _apart(loop, states)
+    own = {*all_allocated(loop.body), *_apart(loop, states)}
     stored: dict[Buffer, Expr] = {}
     shared: set[Buffer] = set()
     for stmt in walk(loop.body):
@@ -161,6 +167,6 @@ def _distinct(loop: For, index: Expr) -> bool:
     first = substitute(index, {loop.var: Const(0, loop.var.dtype)})
     apart = {
         simplify(substitute(index, {loop.var: Const(i, loop.var.dtype)}) - first)
-        for i in range(int(loop.extent.value))
+        for i in range(loop.length)
     }
     return len(apart) == loop.extent.value and all(isinstance(a, Const) for a in apart)

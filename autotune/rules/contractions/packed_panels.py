@@ -105,7 +105,7 @@ def panels_of(
         columns = _columns_of_call(way, most_columns, tasks)
     stages = _TiledStages(way, rows, columns, packed)
     tiles = stages.tiles()
-    folds = _folds(way, tiles, len(rows)) if way.sums is not None else []
+    folds = _folds(way, tiles) if way.sums is not None else []
     return Panels(
         way=way,
         packed=tuple(stages.panels.values()),
@@ -288,7 +288,7 @@ def _converted(way: TiledContraction, value: Expr) -> te.Tensor:
     return whole
 
 
-def _folds(way: TiledContraction, tiles: te.Tensor, rows: int) -> list[te.Tensor]:
+def _folds(way: TiledContraction, tiles: te.Tensor) -> list[te.Tensor]:
     """Return stages that combine each half of the lanes with the other, down to two lanes."""
     found: list[te.Tensor] = []
     last, width = tiles, way.lanes

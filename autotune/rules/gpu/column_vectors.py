@@ -23,7 +23,7 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.algebra.polynomials import to_poly
 from autotune.ir.expr import Expr, Read, Reduce
-from autotune.ir.visitor import free_vars, reads
+from autotune.ir.visitor import mentions, reads
 from autotune.rules.contractions.panel_loops import split_in_vectors
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, long_axes
 from autotune.rules.gpu.matrix_products import digits, joined, reads_of
@@ -115,7 +115,7 @@ def _reduced(tensor: te.Tensor) -> Reduce:
 def step_of(read: Read, axis: Any) -> int | None:
     """Return how far apart a read is for neighbours along an axis; None if it varies."""
     own = to_poly(read.children[-1]) if read.children else {}
-    is_last_only = not any(axis.var is v for index in read.children[:-1] for v in free_vars(index))
+    is_last_only = not any(mentions(index, axis.var) for index in read.children[:-1])
     return step_along(own, axis) if is_last_only else None
 
 
@@ -131,6 +131,28 @@ def in_vectors(read: Read, last: Any, steps: Sequence[Any], lanes: int) -> bool:
     inside.add(last.var)
     others = [n for term, n in place_of(read).items() if inside.isdisjoint(term)]
     return width == step and all(scale % lanes == 0 for scale in others)
+
+
+def flattened(tensor: te.Tensor) -> te.Tensor:
+    """Return a reduction with one axis over all its elements."""
+    axes, body = list(tensor.op.axis), reduction_of(tensor)
+    made: te.Tensor = te.compute(
+        (math.prod(map(extent, axes)),),
+        lambda number: reduced_over(body, body.axes, digits(axes, number)),
+        name=f"{tensor.name}_flat",
+    )
+    return made
+
+
+def in_shape(tensor: te.Tensor, flat: te.Tensor) -> te.Tensor:
+    """Return the results of a flattened reduction in its own shape."""
+    axes = list(tensor.op.axis)
+
+    def result(*index: Any) -> Any:
+        return flat[joined(axes, dict(zip(axes, index, strict=True)))]
+
+    made: te.Tensor = te.compute(tensor.shape, result, name=tensor.name)
+    return made
 
 
 @dataclass(slots=True)
@@ -154,25 +176,9 @@ class ColumnVectors:
         """Return what takes the place of a stage of the kernel."""
         if plain not in self.kernel.reductions:
             return (tensor,)
-        axes = list(tensor.op.axis)
         self.windows = list(dict.fromkeys(r.tensor for r in windows_of(tensor)))
-        self.flat = self._shared(tensor) if self.threads is not None else [self._whole(tensor)]
-
-        def result(*index: Any) -> Any:
-            return self.flat[-1][joined(axes, dict(zip(axes, index, strict=True)))]
-
-        return (*self.flat, te.compute(tensor.shape, result, name=tensor.name))
-
-    def _whole(self, tensor: te.Tensor) -> te.Tensor:
-        """Return the reduction with one axis over all elements."""
-        axes, body = list(tensor.op.axis), reduction_of(tensor)
-        size = math.prod(map(extent, axes))
-        made: te.Tensor = te.compute(
-            (size,),
-            lambda number: reduced_over(body, body.axes, digits(axes, number)),
-            name=f"{tensor.name}_flat",
-        )
-        return made
+        self.flat = self._shared(tensor) if self.threads is not None else [flattened(tensor)]
+        return (*self.flat, in_shape(tensor, self.flat[-1]))
 
     def _shared(self, tensor: te.Tensor) -> list[te.Tensor]:
         """Return sums of the steps of each thread, of groups of these, and of all groups."""

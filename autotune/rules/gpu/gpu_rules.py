@@ -9,15 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.ir.visitor import free_vars
-from autotune.rules.gpu.column_vectors import ColumnVectors, lanes_of_columns, windows_of
+from autotune.ir.visitor import mentions
+from autotune.rules.gpu.column_vectors import (
+    ColumnVectors,
+    flattened,
+    in_shape,
+    lanes_of_columns,
+    windows_of,
+)
 from autotune.rules.gpu.fusion_plan import FusedKernel, FusionPlan, is_reduction, long_axes, plan
 from autotune.rules.gpu.kernel_knobs import GpuKnobs
-from autotune.rules.gpu.matrix_products import Product, Tiled, digits, joined, product_of, tiled
+from autotune.rules.gpu.matrix_products import Product, Tiled, product_of, tiled
 from autotune.rules.gpu.product_loops import schedule_product
 from autotune.rules.gpu.register_rows import RegisterRows, kept_rows
 from autotune.rules.gpu.row_loops import goes_along, schedule_rows
@@ -29,14 +34,7 @@ from autotune.rules.gpu.swizzled_tiles import SwizzledTiles, transposed_reads
 from autotune.rules.gpu.thread_loops import bind, lane_counts, row_lanes, schedule_on_gpu
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import rewrite
-from autotune.rules.stage_graph import (
-    extent,
-    iterations,
-    reads_in,
-    reduced_over,
-    reduction_of,
-    written_out,
-)
+from autotune.rules.stage_graph import extent, iterations, reads_in, written_out
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
 
@@ -159,8 +157,8 @@ class _GpuKernels:
             return made_tiles.stages
         if plain not in self.flat or not tensor.op.axis:
             return (tensor,)
-        self.flattened[plain], result = _flattened(tensor)
-        return self.flattened[plain], result
+        self.flattened[plain] = flattened(tensor)
+        return self.flattened[plain], in_shape(tensor, self.flattened[plain])
 
     def _refine_scan(self, scan: ScanOp, plain: ScanOp) -> Sequence[te.Tensor]:
         self.scans[plain] = scan
@@ -204,22 +202,6 @@ def _widest(kernel: FusedKernel, product: Product, others: Sequence[str]) -> str
     """Return the type of the largest elements that a product moves, or of some others."""
     types = [r.dtype for r, _ in product.sides] + [kernel.tail.dtype, *others]
     return max(types, key=dtypes.itemsize)
-
-
-def _flattened(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
-    """Return a reduction with one axis over all its elements, and the result in its own shape."""
-    axes, body = list(tensor.op.axis), reduction_of(tensor)
-
-    def element(number: Any) -> Any:
-        return reduced_over(body, body.axes, digits(axes, number))
-
-    size = math.prod(map(extent, axes))
-    flat: te.Tensor = te.compute((size,), element, name=f"{tensor.name}_flat")
-
-    def result(*index: Any) -> Any:
-        return flat[joined(axes, dict(zip(axes, index, strict=True)))]
-
-    return flat, te.compute(tensor.shape, result, name=tensor.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,5 +278,5 @@ class _Loops:
 def _type_of(tail: te.Tensor) -> str:
     """Return the type of the largest elements that a stage moves along its last axis."""
     last = tail.op.axis[-1].var
-    along = (r for r in reads_in(tail.op) if any(last in set(free_vars(i)) for i in r.children))
+    along = (r for r in reads_in(tail.op) if any(mentions(i, last) for i in r.children))
     return max((tail.dtype, *(r.dtype for r in along)), key=dtypes.itemsize)

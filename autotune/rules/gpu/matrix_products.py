@@ -17,7 +17,7 @@ from autotune import te
 from autotune.ir.algebra.polynomials import Poly, add, normal, to_expr, to_poly
 from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read, Reduce, Var
 from autotune.ir.ops import cast, const
-from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.ir.visitor import free_vars, mentions, reads, substitute
 from autotune.lowering.guards.facts import conjuncts
 from autotune.lowering.nest.regions import Interval, Relaxer
 from autotune.rules.gpu.product_loops import Operand, Tiles
@@ -96,7 +96,7 @@ def product_of(tensor: te.Tensor, apart: Collection[Any] = ()) -> Product | None
     body = reduction_of(tensor)
     found = reads_of(body)
     axes = [axis for axis in tensor.op.axis if extent(axis) > 1 and axis not in apart]
-    users = {axis: frozenset(r for r in found if axis.var in set(free_vars(r))) for axis in axes}
+    users = {axis: frozenset(r for r in found if mentions(r, axis.var)) for axis in axes}
     dependent = frozenset().union(*users.values())
     groups = dict.fromkeys(u for u in users.values() if u != dependent)
     if len(groups) != 2 or not all(groups) or frozenset.intersection(*groups):
@@ -351,7 +351,7 @@ def _run(product: Product, read: Read, way: int) -> int:
     for index, size in zip(reversed(read.children), reversed(read.tensor.shape), strict=True):
         start = add(to_poly(index), to_poly(loops[-1].var), -1) if loops else {}
         start = {term: scale for term, scale in start.items() if zeros.isdisjoint(term)}
-        if not loops or any(loops[-1].var in set(free_vars(x)) for term in start for x in term):
+        if not loops or any(mentions(x, loops[-1].var) for term in start for x in term):
             break
         length = extent(loops.pop())
         run *= math.gcd(length, int(size), *start.values())

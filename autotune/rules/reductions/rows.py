@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir.expr import Call, Select
-from autotune.ir.visitor import free_vars, walk_expr
+from autotune.ir.visitor import mentions, walk_expr
 from autotune.rules.inline import has_calls
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.reductions.split_reductions import joining_seconds
@@ -210,7 +210,7 @@ class RowLoops:
         found: dict[te.Tensor, None] = {}
         for read in self.reads[group.root]:
             at = read.children[-1] if read.children else last
-            if read.tensor in members and at is not last and last in set(free_vars(at)):
+            if read.tensor in members and at is not last and mentions(at, last):
                 found[read.tensor] = None
         return list(found)
 

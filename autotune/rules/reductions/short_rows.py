@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import free_vars, mentions
 from autotune.rules.contractions.contraction import contractions
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.stage_graph import (
@@ -309,7 +309,7 @@ def _strided(
     for tensor, rows in [(group.root, [group.root.op.axis[n] for n in group.rows]), *group.members]:
         lane = rows[-1]
         for read in body[tensor]:
-            uses = [index for index in read.children if lane.var in set(free_vars(index))]
+            uses = [index for index in read.children if mentions(index, lane.var)]
             if any(index is not lane.var for index in uses) or len(uses) > 1:
                 return None
             is_own = any(read.tensor is t for t in group.stages)

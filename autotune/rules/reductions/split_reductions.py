@@ -20,7 +20,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.axes import IterVar
-from autotune.ir.visitor import free_vars, reads
+from autotune.ir.visitor import mentions, reads
 from autotune.rules.knob_definer import StageKnobs
 from autotune.rules.reductions.vector_partial_sums import runs_along_rows
 from autotune.rules.stage_graph import (
@@ -56,11 +56,11 @@ def runs_along_columns(tensor: te.Tensor, lanes: int) -> bool:
     if not axes or lanes < 2 or extent(axes[-1]) < lanes or len(reduced.axes) > 1:
         return False
     every = [*axes, *reduced.axes]
-    if any(extent(a) > 1 and all(a.var is not v for v in free_vars(r)) for r in own for a in every):
+    if any(extent(a) > 1 and not mentions(r, a.var) for r in own for a in every):
         return False
     return bool(own) and all(
         r.children[-1] is axes[-1].var
-        and not any(axes[-1].var is v for i in r.children[:-1] for v in free_vars(i))
+        and not any(mentions(i, axes[-1].var) for i in r.children[:-1])
         for r in own
     )
 

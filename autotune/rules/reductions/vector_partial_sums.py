@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir.expr import Expr, Reduce
-from autotune.ir.visitor import free_vars, reads
+from autotune.ir.visitor import mentions, reads
 from autotune.rules.stage_graph import (
     extent,
     length_of,
@@ -54,7 +54,7 @@ def runs_along_rows(tensor: te.Tensor, lanes: int) -> bool:
     """Whether the innermost reduction reads neighbours, and enough of them to fill a vector."""
     reduced = reduction_of(tensor)
     last = reduced.axes[-1]
-    own = [r for s in reduced.sources for r in reads(s) if last.var in set(free_vars(r))]
+    own = [r for s in reduced.sources for r in reads(s) if mentions(r, last.var)]
     if lanes < 2 or extent(last) < lanes or not own:
         return False
     places = list(map(place_of, own))

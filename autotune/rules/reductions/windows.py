@@ -17,7 +17,7 @@ from typing import Any
 
 from autotune import te
 from autotune.ir.expr import Const, Read
-from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.ir.visitor import free_vars, mentions, reads, substitute
 from autotune.rules.inline import has_calls
 from autotune.rules.stage_graph import extent, reduction_of, written_out
 from autotune.te.reduction import reduction
@@ -32,7 +32,7 @@ def columns_first(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor] | None:
     (source,) = reduced.sources
     (read,) = set(reads(source))
     *front, along = read.children
-    across = [a for a in reduced.axes if any(a.var is v for v in free_vars(along))]
+    across = [a for a in reduced.axes if mentions(along, a.var)]
     rest = [a for a in reduced.axes if a not in across]
     width, steps = int(read.tensor.shape[-1]), math.prod(map(extent, across))
     if math.prod(map(extent, rest)) == 1 or not across or width >= extent(last) * steps:
@@ -42,7 +42,7 @@ def columns_first(tensor: te.Tensor) -> tuple[te.Tensor, te.Tensor] | None:
     element = Read(read.tensor, (*front, last.var))
     if others or taken & set(free_vars(substitute(source, {read: element}))) - {last.var}:
         return None
-    if any(last.var is v for i in front for v in free_vars(i)):
+    if any(mentions(i, last.var) for i in front):
         return None
 
     def column(*index: Any) -> Any:

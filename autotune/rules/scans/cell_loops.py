@@ -11,7 +11,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir.expr import Const
 from autotune.ir.stmt import LoopKind
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import free_vars, mentions
 from autotune.rules.inline import has_calls
 from autotune.rules.knob_definer import KnobDefiner, StageKnobs
 from autotune.rules.rewrite_graph import parts_of
@@ -43,7 +43,7 @@ class ScanCells:
         inlined: set[te.Tensor],
         series: set[te.Tensor],
     ) -> None:
-        self.cfg, self.inlined = cfg, inlined
+        self.cfg = cfg
         scans = [op for op in ops if isinstance(op, ScanOp) and op.outputs[0] not in series]
         self._cells = [cell_of(scan, ops, outputs, inlined) for scan in scans]
         #: What these scans consist of.
@@ -220,7 +220,7 @@ class CellLoops:
         if self._length(op, last) < lanes:
             return False
         own = [i for r in reads_in(op) for i in r.children[:-1]]
-        return not any(last.var is v for i in own for v in free_vars(i))
+        return not any(mentions(i, last.var) for i in own)
 
     def _tile(self, op: ComputeOp, reductions: Sequence[ComputeOp]) -> None:
         """Write the loops of a stage in tiles, and of the reductions that are computed in them."""
@@ -286,7 +286,7 @@ class CellLoops:
         self.tiles += 1
         knobs = StageKnobs(self.cfg.cfg, self.tiles)
         u = next((a for a in reversed(axes[:-1]) if self._length(op, a) > 1), None)
-        copies = max(self._copies(x, op, u) for x in reductions)
+        copies = max(self._copies(x, op) for x in reductions)
         wide = self.cfg.target.vector_bytes >= 64
         registers = (32 if wide else 16) - _OPERANDS
         tall = 1 if u is None else self._length(op, u)
@@ -305,7 +305,7 @@ class CellLoops:
         )
         return CellTile(height, count, u)
 
-    def _copies(self, reduction: ComputeOp, end: ComputeOp, u: Any) -> int:
+    def _copies(self, reduction: ComputeOp, end: ComputeOp) -> int:
         """Return how many sums one element of a tile needs."""
         (read, *_) = (r for r in reads_in(end) if r.tensor is reduction.output())
         pairs = zip(reduction.axis, read.children, strict=True)

@@ -21,7 +21,7 @@ from typing import Any
 
 from autotune import te
 from autotune.ir.expr import BinaryOp, Const, Expr, Read
-from autotune.ir.visitor import free_vars, reads, substitute, walk_expr
+from autotune.ir.visitor import free_vars, mentions, reads, substitute, walk_expr
 from autotune.rules.rewrite_graph import parts_of
 from autotune.rules.stage_graph import extent, reads_in, reduction_of
 from autotune.te.scan import ScanOp
@@ -184,7 +184,7 @@ def panels_and_tile(cell: Cell, tensor: te.Tensor) -> list[te.Tensor]:
     made: list[te.Tensor] = []
     own = {*cell.scan.state_placeholder, *(t for o in cell.stages for t in o.outputs)}
     for read in dict.fromkeys(r for source in reduced.sources for r in reads(source)):
-        across = any(last.var is v for i in read.children[:-1] for v in free_vars(i))
+        across = any(mentions(i, last.var) for i in read.children[:-1])
         if not across or read.tensor in own:
             continue
         used = set(free_vars(read))

@@ -16,7 +16,7 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Expr, Read
 from autotune.ir.ops import binary, const, negate
-from autotune.ir.visitor import reads, substitute
+from autotune.ir.visitor import mentions, reads, substitute
 from autotune.rules.stage_graph import extent
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp
@@ -214,7 +214,9 @@ def recurrence_of(op: ScanOp) -> Recurrence | None:
     if init.reduce_axis:
         return None
     start = init.body[0]
-    at_start = substitute(start, {init.axis[0].var: const(0), **_renamed(init.axis, columns)})
+    first, *others = (axis.var for axis in init.axis)
+    own = {old: new.var for old, new in zip(others, columns, strict=True)}
+    at_start = substitute(start, {first: const(0), **own})
     is_value = substitute(value, {time.var: const(0)}) is at_start
 
     def at(expr: Expr, t: Any, i: Any) -> Any:
@@ -240,15 +242,11 @@ def recurrence_of(op: ScanOp) -> Recurrence | None:
     )
 
 
-def _renamed(axes: Any, columns: Any) -> dict[Any, Expr]:
-    return {old.var: new.var for old, new in zip(axes[1:], columns, strict=True)}
-
-
 def _associative(body: Expr, state: Read) -> tuple[str, Expr | None, Expr] | None:
     """Return a combination, a[t] (None for 1) and x[t]; None for any other expression."""
     if isinstance(body, BinaryOp) and body.op in ("*", "max", "min"):
         a, b = body.children
-        if (a is state) + (b is state) == 1 and not (_has(a, state) and _has(b, state)):
+        if (a is state) + (b is state) == 1 and not (mentions(a, state) and mentions(b, state)):
             return body.op, None, b if a is state else a
     found = _linear(body, state)
     if found is None or found[0] is None:
@@ -259,15 +257,11 @@ def _associative(body: Expr, state: Read) -> tuple[str, Expr | None, Expr] | Non
     return "+", None if is_one else weight, value
 
 
-def _has(expr: Expr, state: Read) -> bool:
-    return any(r is state for r in reads(expr))
-
-
 def _linear(expr: Expr, state: Read) -> tuple[Expr | None, Expr | None] | None:
     """Return a and x of an expression a * state + x, None for 0; None if it is not linear."""
     if expr is state:
         return const(1, expr.dtype), None
-    if not _has(expr, state):
+    if not mentions(expr, state):
         return None, expr
     if not isinstance(expr, BinaryOp) or expr.op not in ("+", "-", "*"):
         return None

@@ -9,7 +9,7 @@ from autotune.codegen.cuda.cuda_source import CUDAKernel, emit
 from autotune.codegen.cuda.device_source import device_header
 from autotune.codegen.raw_text import constant_value, raw_text
 from autotune.ir.stmt import Allocate, CallForm, For, PrimFunc, Raw
-from autotune.ir.visitor import is_raw, walk
+from autotune.ir.visitor import all_allocated, is_raw, walk
 from autotune.lowering.target_limits import launches
 from autotune.runtime.cuda.gpu_program import GpuLaunch, GpuSource
 from autotune.runtime.cuda.launch_limits import LaunchSizes
@@ -68,8 +68,7 @@ def raw_source(function: PrimFunc) -> GpuSource:
     inside = [next(s for s in walk(nest) if isinstance(s, Raw)) for nest in nests]
     memory = [
         ArrayParameter(b.name, b.dtype, tuple(map(constant_value, b.shape)), True)
-        for s in walk(function.body)
-        if isinstance(s, Allocate) and (b := s.buffer).scope == "global"
+        for b in all_allocated(function.body, "global")
     ]
     form = inside[0].call or CallForm(tuple(range(len(function.params) + len(memory))))
     return GpuSource(

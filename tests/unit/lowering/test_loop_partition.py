@@ -18,8 +18,9 @@ from autotune.ir.ops import const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.guards import loop_partition as module
-from autotune.lowering.guards.loop_partition import Sizes, partition, shorten
+from autotune.lowering.guards.loop_partition import _Partition as Partition
+from autotune.lowering.guards.loop_partition import partition, shorten
+from autotune.lowering.guards.loop_splitting import Sizes
 from autotune.lowering.nest.lower_schedule import lower_schedule
 
 X, Y, Z = Var("x"), Var("y"), Var("z")
@@ -93,7 +94,7 @@ def test_bounds_known_only_at_run_time_are_split_too() -> None:
 def short_of_copies(monkeypatch: pytest.MonkeyPatch, body: Stmt) -> Stmt:
     """Allow copies of half the size of a statement, and return it."""
     for limit in ("AT_LEAST", "AT_MOST"):
-        monkeypatch.setattr(module, limit, size(body) // 2)
+        monkeypatch.setattr(Partition, limit, size(body) // 2)
     return body
 
 
@@ -196,11 +197,11 @@ def test_copies_stay_within_the_allowance(monkeypatch: pytest.MonkeyPatch) -> No
     inner = loop(Y, 16, If(likely(X * 16 + Y < 37), store(X * 16 + Y)), VECTOR)
     body = loop(Z, 2, loop(X, 3, inner), PARALLEL)
     whole = split(body)
-    assert size(body) < size(whole.body) <= size(body) + module.AT_LEAST
-    monkeypatch.setattr(module, "AT_LEAST", 0)
-    monkeypatch.setattr(module, "TIMES", 1)
+    assert size(body) < size(whole.body) <= size(body) + Partition.AT_LEAST
+    monkeypatch.setattr(Partition, "AT_LEAST", 0)
+    monkeypatch.setattr(Partition, "TIMES", 1)
     assert size(body) < size(split(body).body) <= 2 * size(body)
-    monkeypatch.setattr(module, "AT_MOST", size(inner) - 1)
+    monkeypatch.setattr(Partition, "AT_MOST", size(inner) - 1)
     assert split(body).body is body
 
 
