@@ -70,11 +70,6 @@ class ImprovementTracker:
         return known - self._since
 
 
-def default_model(seed: int) -> CostModel:
-    """Return the cost model whose scores are a trend."""
-    return XGBCostModel(seed)
-
-
 class ModelTuner(Tuner):
     """Proposes the candidates with the largest expected gain, as far as its model can be trusted.
 
@@ -82,7 +77,7 @@ class ModelTuner(Tuner):
     `prior`: a prediction from other measurements. It is used from the first proposal on, its weight
     falls as measurements of this space come in, and it is dropped once these are predicted better
     without it.
-    `make_model`: makes an untrained cost model from a seed.
+    `make_model`: makes the untrained cost model whose scores are a trend, from a seed.
     `candidates`: how many are predicted.
     """
 
@@ -95,7 +90,7 @@ class ModelTuner(Tuner):
         seed: int,
         features: FeatureSource | None = None,
         prior: TransferPrior | None = None,
-        make_model: Callable[[int], CostModel] = default_model,
+        make_model: Callable[[int], CostModel] = XGBCostModel,
         candidates: CandidateSettings | None = None,
     ) -> None:
         super().__init__(space, seed)
