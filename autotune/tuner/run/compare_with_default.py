@@ -59,7 +59,7 @@ def compare_with_default(task: Task, config: Config, timeout_s: float = 10.0) ->
         for number in range(ROUNDS):
             first = number == 0
             try:
-                found = measurer.compare([config, default], ROUND_S, number, first, first)
+                (found,) = measurer.compare([config, default], ROUND_S, number, first, first)
             except AutotuneError as error:
                 return GuardResult(None, str(error))
             chosen, beside = found.get(config.index), found.get(default.index)
