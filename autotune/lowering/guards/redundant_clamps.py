@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Expr, Load
 from autotune.ir.stmt import PrimFunc, Stmt, Store
 from autotune.ir.visitor import Substitution, walk, walk_expr
@@ -19,6 +20,8 @@ def drop_redundant_clamps(function: PrimFunc) -> PrimFunc:
             S[r] = A[min(i*4 + r, 36)*n]    ->       S[r] = A[i*4*n + r*n]
 
     Rows at constant distances need one address, and compilers see which elements several rows read.
+    A bound also hides that all rows of a tile are of one group, so that quotients are simplified:
+    `min(i*4 + r, 36) // 20` becomes `i // 5`.
     """
     bounded = {s for s in walk(function.body) if isinstance(s, Store) and _has_clamps(s)}
     if not bounded:
@@ -31,6 +34,7 @@ def drop_redundant_clamps(function: PrimFunc) -> PrimFunc:
         return Store(node.buffer, indices.index(node.index), indices.expr(node.value))
 
     prover = Prover(is_settled=lambda loop: bounded.isdisjoint(walk(loop)), store=simplified)
+    prover.simplifier = Simplifier(has_digits=True)
     return function.with_body(prover.stmt(function.body))
 
 

@@ -63,6 +63,9 @@ _PARTS: Final = (2, 1, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
 _STEPS: Final = (4, 1, 2, 8, 3, 5, 7)
 _STEP: Final = 4
 
+#: Steps outside of windows that are always written out.
+_PAIR: Final = 2
+
 #: Tiles of a block along an axis.
 _BLOCKS: Final = (1, 4, 2, 8, 16, 32)
 #: Tiles of a block by default, if there remain so many blocks for each thread.
@@ -311,7 +314,15 @@ def _sum(
     wide = way.vector_reads
     if long and way.has_shared_windows:
         # Steps that read the same elements as other rows are innermost: these stay in registers.
-        inner = sorted(long, key=lambda a: any(way.slides(r, way.rows[0], [a]) for r in wide))
+        # Long axes that are in no window have a loop: else the compiler would load all weights
+        # before the loop over tiles, into more vectors than there are registers.
+        along = way.rows[0], way.vector
+        inner = [
+            a for a in long
+            if extent(a) <= _PAIR or any(way.slides(r, g, [a]) for g in along for r in wide)
+        ]  # fmt: skip
+        outer += [a for a in long if a not in inner]
+        inner.sort(key=lambda a: any(way.slides(r, way.rows[0], [a]) for r in wide))
     elif long:
         steps = panels.choices.steps
         is_apart = panels.streams or is_open(length_of(long[-1]))  # the last steps are

@@ -15,7 +15,6 @@ from autotune.rules.contractions.contraction import AxisGroup, TiledContraction
 from autotune.rules.contractions.tile_facts import (
     CACHE_BYTES,
     MOST_ROWS,
-    PAGE_BYTES,
     Registers,
     StepReads,
     TileFacts,
@@ -228,7 +227,7 @@ def _page_part(operand: StepReads, facts: TileFacts, vectors: int) -> float:
     width = vectors * facts.lanes * 4
     if not (operand.is_large and operand.is_wide and width < operand.pitch):
         return 0.0
-    return min(1.0, operand.pitch / PAGE_BYTES)
+    return operand.page_steps
 
 
 def can_stream(way: TiledContraction, packed: Collection[Read]) -> bool:

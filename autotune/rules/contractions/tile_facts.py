@@ -92,7 +92,7 @@ class StepReads:
     `shuffles`: cycles of a vector in the units that multiply, to gather its elements.
     `pitch`: largest distance of two steps of the sum in bytes, 0 if they follow each other.
     `spread`: bytes of a cache that its steps evict, if it is not packed.
-    `page_steps`: for rows, the part of the steps that go to another page.
+    `page_steps`: the part of the steps that go to another page.
     `page`: cycles of such a step.
     `in_place`: whether it is a vector that is not packed.
     `is_large`: whether the tensor exceeds the caches of a core.
@@ -236,7 +236,7 @@ def _in_place(
     size, page = bytes_of(read.tensor), _page(read, registers)
     return StepReads(
         rows, loads, True, max(steps, default=0), _spread(way, read), True, size > CACHE_BYTES,
-        shuffles, page=page, long_rows=_beyond(_STREAMED_BY_BYTES, size),
+        shuffles, _page_steps(way, read), page, _beyond(_STREAMED_BY_BYTES, size),
     )  # fmt: skip
 
 
@@ -277,7 +277,7 @@ def _page(read: Read, registers: Registers) -> float:
 
 
 def _page_steps(way: TiledContraction, read: Read) -> float:
-    """Return how many pages a step goes on, on average, in a large tensor that rows read."""
+    """Return how many pages a step goes on, on average, in a large tensor."""
     if bytes_of(read.tensor) <= CACHE_BYTES:
         return 0.0
     pages, inner = 0.0, 1

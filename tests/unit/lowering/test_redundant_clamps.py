@@ -36,3 +36,9 @@ def test_a_guard_implies_a_bound() -> None:
 def test_a_minimum_of_data_is_kept() -> None:
     least = binary("min", Load(IN, ROW), const(1000))
     assert "min(" in without_bounds(Store(OUT, ROW, least), 7)
+
+
+def test_quotients_are_simplified_where_a_bound_goes() -> None:
+    group = binary("//", binary("min", ROW, const(30)), const(8))
+    listing = without_bounds(Store(OUT, ROW, Load(IN, group)), 7)
+    assert "in[floordiv(i, 2)]" in listing  # the same for all rows of a tile

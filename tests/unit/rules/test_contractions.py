@@ -380,6 +380,13 @@ def test_outputs_of_a_group_are_vectors_if_the_group_is_wide() -> None:
     assert default_of(grouped, constants=(1,))["vector_2"] == "axis1"
 
 
+@pytest.mark.parametrize(("groups", "loop"), [(8, "for (rv, 0, 4)"), (16, "unrolled (rv, 0, 2)")])
+def test_sums_over_few_channels_of_a_group_have_a_loop_unless_they_are_pairs(
+    groups: int, loop: str
+) -> None:
+    assert loop in final_of(partial(convolution, 1, 32, 28, 28, 32, pad=1, groups=groups))
+
+
 def test_an_operand_that_many_vectors_read_is_converted_once() -> None:
     listing = final_of(partial(product, 64, 256, 64, dtype="float16"))
     assert "A_float32[" in listing
