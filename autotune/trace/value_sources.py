@@ -20,7 +20,7 @@ from autotune.ir.ops import convert
 from autotune.ir.visitor import walk_expr
 from autotune.trace.symbolic_values import SymbolicInt, symbolic_int
 from search_spaces import Knob as SpaceKnob
-from search_spaces import KnobValue, SplitKnob
+from search_spaces import KnobValue, SpaceError, SplitKnob
 
 # Largest number of decisions of a run; a template with more is in an endless loop over a knob.
 MAX_DECISIONS = 1000
@@ -172,6 +172,16 @@ class SymbolicValues(ValueSource):
         self.refused: TracingError | None = None
         self._decided: dict[Expr, int] = {}
         self._over = False
+
+    def position(self, knob: SpaceKnob) -> int:
+        """Return the knob's position in the guiding configuration.
+
+        InstantiationError if that has a value which the knob does not take.
+        """
+        try:
+            return super().position(knob)
+        except SpaceError as error:
+            raise InstantiationError(str(error)) from error
 
     def numbers(self, knob: SpaceKnob) -> tuple[Any, ...]:
         """Return a symbol for each column; the plain value of a knob that cannot be one."""

@@ -15,7 +15,7 @@ Their elements can be in registers then. One size has cases; loops over parts of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +23,9 @@ from autotune import te
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Expr, SizeVar
+from autotune.ir.expr import Buffer, Expr, SizeVar
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt
 from autotune.ir.visitor import free_vars, substitute_stmt, walk
 
 #: Most copies of a function: at least the rows of any tile in registers.
@@ -76,20 +76,42 @@ def split_by_size(function: PrimFunc) -> list[SizeCopy]:
 
 
 def join_copies(copies: Sequence[SizeCopy]) -> PrimFunc:
-    """Return the function that does what the first copy does whose condition holds."""
+    """Return the function that does what the first copy does whose condition holds.
+
+    Storage that each copy has is allocated once: an allocation costs a call time, and more if the
+    memory is returned to the system at its end.
+    """
     *others, last = copies
     if not others:
         return last.function
-    body, offsets = last.function.body, dict(last.function.info.line_offsets)
+    owned = [set(_allocated(copy.function.body)) for copy in copies]
+    shared = [b for b in _allocated(last.function.body) if all(b in own for own in owned)]
+    body, offsets = _without(shared, last.function.body), dict(last.function.info.line_offsets)
     refused = list(last.function.info.not_vectorized)
     for copy in reversed(others):
         info, known = copy.function.info, {buffer: var for var, buffer in offsets.items()}
         same = {var: known[to] for var, to in info.line_offsets.items() if to in known}
         offsets |= {var: to for var, to in info.line_offsets.items() if to not in known}
         refused += info.not_vectorized
-        body = If(copy.condition, substitute_stmt(copy.function.body, same), body)
+        own = _without(shared, copy.function.body)
+        body = If(copy.condition, substitute_stmt(own, same), body)
+    for buffer in reversed(shared):
+        body = Allocate(buffer, body)
     info = replace(last.function.info, line_offsets=offsets, not_vectorized=tuple(refused))
     return replace(last.function, body=body, info=info)
+
+
+def _allocated(body: Stmt) -> list[Buffer]:
+    """Return the buffers that a body begins with."""
+    return [body.buffer, *_allocated(body.body)] if isinstance(body, Allocate) else []
+
+
+def _without(shared: Collection[Buffer], body: Stmt) -> Stmt:
+    """Return a body without some of the allocations that it begins with."""
+    if not isinstance(body, Allocate):
+        return body
+    rest = _without(shared, body.body)
+    return rest if body.buffer in shared else replace(body, body=rest)
 
 
 def _parts(body: Stmt) -> tuple[SizeVar, int, Expr] | None:

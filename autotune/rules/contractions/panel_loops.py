@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Read
@@ -12,9 +11,6 @@ from autotune.rules.contractions.contraction import TiledContraction
 from autotune.rules.stage_graph import extent, open_iterations, open_sizes
 from autotune.rules.threads import COUNTS, PARALLEL, share_nest
 from autotune.schedule.stage import Stage
-
-#: Vectors in a row of a tile, about.
-_LIKELY_WIDTH: Final = 4
 
 
 def pack(stage: Stage, way: TiledContraction, read: Read, in_task: bool) -> None:
@@ -39,11 +35,7 @@ def pack(stage: Stage, way: TiledContraction, read: Read, in_task: bool) -> None
     if in_task or way.panel_size(read) < PARALLEL:
         return
     if open_sizes(stage.op):  # loops that are one would divide by what only calls know
-        tiles = way.vector.size // (_LIKELY_WIDTH * way.lanes)
-        most = front[-1] if extent(before) > tiles else front[len(way.panel_of(read)[0])]
-        nest = [most, *(a for a in front if a is not most)]
-        stage.reorder(*nest)
-        _share_copies(stage, nest)
+        _share_copies(stage, front)
     else:
         stage.parallel(stage.fuse(*front))
 

@@ -1,5 +1,7 @@
 """Unrolled loops over equal parts of a size have constant lengths in copies of the code."""
 
+from dataclasses import replace
+
 import pytest
 from support.verify import verify
 from support.written_loops import changed
@@ -8,7 +10,7 @@ from autotune.ir import ops
 from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.expr import Buffer, Const, Load, SizeVar, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Store
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Store
 from autotune.ir.visitor import walk
 from autotune.lowering.vector.size_cases import even_part, join_copies, split_by_size
 
@@ -48,6 +50,19 @@ def test_each_length_of_a_part_has_a_copy_and_all_compute_the_same(most):
     before = unrolled(even_part(N, most))
     after = changed(lambda f: join_copies(split_by_size(f)), before.body, (OUT,), sizes=sizes)
     assert lengths(after) == [*range(1, most + 1)]
+
+
+def test_storage_of_all_copies_is_allocated_once():
+    shared, own = Buffer("shared", "int32", (const(32),)), Buffer("own", "int32", (const(32),))
+    copies = split_by_size(unrolled(even_part(N, 3)))
+    for number, copy in enumerate(copies):
+        body = Allocate(shared, copy.function.body)
+        body = body if number else Allocate(own, body)
+        copies[number] = replace(copy, function=copy.function.with_body(body))
+    joined = verify(join_copies(copies))
+    allocations = [stmt for stmt in walk(joined.body) if isinstance(stmt, Allocate)]
+    assert [stmt.buffer for stmt in allocations] == [shared, own]
+    assert joined.body is allocations[0]
 
 
 def test_the_code_for_a_small_size_knows_it():
