@@ -9,7 +9,7 @@ import json
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -374,10 +374,10 @@ def _requests(
             check_each(options.devices, options.any_device)
             own = {name: given[name] for name in _OF_WORKLOADS if name in given}
             found.append(_request(options, is_timed=is_timed, fleet=fleet, **own))
-    tasks = [task for task, _, _ in found]
+    tasks = [request.task for request in found]
     check_distinct(tasks, caller)
-    names = labels(tasks, [name for _, name, _ in found], caller)
-    return [make(label) for (_, _, make), label in zip(found, names, strict=True)]
+    names = labels(tasks, [given.get("name") for given in workloads], caller)
+    return [replace(request, label=label) for request, label in zip(found, names, strict=True)]
 
 
 def _request(
@@ -392,19 +392,15 @@ def _request(
     constant: Sequence[int] = (),
     weight: float = 1.0,
     name: str | None = None,
-) -> tuple[Task, str | None, Callable[[str], TuningRequest]]:
-    """Return the task of a workload, its given name, and what makes the request of its label."""
+) -> TuningRequest:
+    """Return the request of a workload, without the label."""
     check_type("target", target, (str, Target), "text or a Target")
     check_type("name", name, (str,), "text")
     check_number("weight", weight)
     task = _task(what, args, target, constant)
     options.check_parts()
     store = log_to_append(log_path(log, task.workload.template))
-
-    def request(label: str) -> TuningRequest:
-        return options.request(task, store, is_timed, float(weight), label, fleet)
-
-    return task, name, request
+    return options.request(task, store, is_timed, float(weight), fleet)
 
 
 def _known(caller: str) -> set[str]:

@@ -170,10 +170,9 @@ class SearchOptions:
         store: RecordStore,
         is_timed: bool,
         weight: float,
-        label: str,
-        fleet: Fleet | None = None,
+        fleet: Fleet | None,
     ) -> TuningRequest:
-        """Return the request to tune a task."""
+        """Return the request to tune a task, without a label."""
         return TuningRequest(
             task,
             store,
@@ -185,13 +184,12 @@ class SearchOptions:
             self.storage,
             self.any_device,
             weight,
-            label,
-            self.cost_model,
-            self.features,
-            self.measurer,
-            fleet,
-            self.devices,
-            self.compare_on,
+            cost_model=self.cost_model,
+            features=self.features,
+            measurer=self.measurer,
+            fleet=fleet,
+            devices=self.devices,
+            compare_on=self.compare_on,
         )
 
 

@@ -28,10 +28,11 @@ import numpy as np
 import structures
 from common import Row, parser, report, row
 
+from autotune.cost_model.xgboost_model import XGBCostModel
 from autotune.feature import TaskFeatures
 from autotune.task.task import Task
 from autotune.tuner.base import Observation
-from autotune.tuner.model.model_tuner import ModelTuner, default_model
+from autotune.tuner.model.model_tuner import ModelTuner
 from autotune.tuner.model.ranking import MAX_THREADS, columns_read, score
 from search_spaces import Space
 
@@ -117,7 +118,7 @@ def rows_of(name: str) -> Iterator[Row]:
     n = len(indices)
     features = TaskFeatures(task)
     told = np.sort(task.space.sample(TOLD, rng))
-    model = default_model(0)
+    model = XGBCostModel(0)
     model.fit(features.matrix(told), 1.0 / MadeUpTimes(features, indices[:: n // 2048])(told))
     read = [features.names[c] for c in columns_read([model], len(features.names))]
     repeating = TaskFeatures(task, repeats=True)

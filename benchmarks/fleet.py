@@ -30,16 +30,15 @@ import numpy as np
 import psutil
 from common import Row, parser, report, row
 from search import find_workloads
+from simulated_fleet import Clock, RecordedTask, SimulatedAnswers, SimulatedFleet, VirtualClock
 
 from autotune.measure.measurer import Measurer
 from autotune.measure.recorded_measurer import RecordedKnob, Recording, ReplayMeasurer
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
-from autotune.measure.simulated_fleet import Clock, SimulatedAnswers, SimulatedFleet, VirtualClock
 from autotune.report.replay_scores import NEAR
 from autotune.system.environment_variables import changed_environment
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.replay.compare_tuners import find_recording
-from autotune.tuner.replay.recorded_task import RecordedTask
 from autotune.tuner.run.limits import Goal, Limits
 from autotune.tuner.run.parallel.parallel_session import new_session
 from autotune.tuner.run.portfolio import Portfolio

@@ -26,17 +26,17 @@ from pathlib import Path
 from common import Row, parser, report, row
 from fleet import BUDGET, MEAN_S, Space, mean, processes_of_one_thread, recording_of, wall_times
 from search import find_workloads
-
-from autotune.measure.simulated_fleet import (
+from simulated_fleet import (
     Clock,
     CommonClock,
+    RecordedTask,
     SimulatedAnswers,
     SimulatedFleet,
     VirtualClock,
 )
+
 from autotune.report.replay_scores import NEAR
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.replay.recorded_task import RecordedTask
 from autotune.tuner.run.events import ignore_event
 from autotune.tuner.run.limits import Deadline, Limits
 from autotune.tuner.run.parallel.kinds_at_once import tune_sessions

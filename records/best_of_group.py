@@ -6,6 +6,9 @@ import heapq
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from records.outline import Outline
+from records.record import Record
+
 MOST_TRIALS = 64  # Trials of a group that a source of records returns, the fastest ones.
 
 T = TypeVar("T")
@@ -18,29 +21,30 @@ class BestOfGroup(Generic[T]):
     `most`: trials that are kept.
     `finals`: what was given of final comparisons, in order.
     `trials`, `ok`: number of trials that went by, and of those that succeeded.
+    `first_s`, `last_s`: earliest and latest time stamp, of trials and of final comparisons.
     """
 
     most: int = MOST_TRIALS
     finals: list[T] = field(default_factory=list)
     trials: int = 0
     ok: int = 0
+    first_s: float = float("inf")
+    last_s: float = float("-inf")
     # A heap, the worst first: -cost in seconds, -number of the trial, what was given of it.
     _fastest: list[tuple[float, int, T]] = field(default_factory=list)
 
-    def add(self, is_final: bool, cost_s: float | None, given: T) -> None:
-        """Take in a record.
-
-        `cost_s`: median of its costs in seconds, None for a failure.
-        `given`: what is wanted of it if it is among the best.
-        """
-        if is_final:
+    def add(self, record: Record | Outline, given: T) -> None:
+        """Take in a record; `given`: what is wanted of it if it is among the best."""
+        self.first_s = min(self.first_s, record.timestamp)
+        self.last_s = max(self.last_s, record.timestamp)
+        if record.final is not None:
             self.finals.append(given)
             return
         self.trials += 1
-        if cost_s is None:
+        if not record.ok:
             return
         self.ok += 1
-        entry = (-cost_s, -self.ok, given)
+        entry = (-(record.cost_s or 0.0), -self.ok, given)
         if len(self._fastest) < self.most:
             heapq.heappush(self._fastest, entry)
         elif entry > self._fastest[0]:

@@ -182,21 +182,20 @@ def useful(records: Iterable[Record], most: int = MOST_TRIALS) -> list[Record]:
 def _best(records: Iterable[Record], most: int = MOST_TRIALS) -> BestOfGroup[Record]:
     best = BestOfGroup[Record](most)
     for record in records:
-        best.add(not record.is_trial, record.cost_s if record.ok else None, record)
+        best.add(record, record)
     return best
 
 
 def _group(records: Sequence[Record]) -> RecordGroup:
     best = _best(records)
-    times = [record.timestamp for record in records]
     return RecordGroup(
         **identity(records[0]),
         trials=best.trials,
         ok=best.ok,
         finals=len(best.finals),
         best_s=min((cost_s for cost_s, _ in best.fastest()), default=None),
-        first_s=min(times),
-        last_s=max(times),
+        first_s=best.first_s,
+        last_s=best.last_s,
     )
 
 

@@ -81,15 +81,11 @@ class _Members:
         self._first = first
         self._failures: Counter[str] = Counter()
         self._best = BestOfGroup[Outline]()
-        self._first_s = self._last_s = first.timestamp
 
     def add(self, outline: Outline) -> None:
-        self._first_s = min(self._first_s, outline.timestamp)
-        self._last_s = max(self._last_s, outline.timestamp)
         if outline.final is None and outline.cost_s is None:
             self._failures[outline.error["code"] if outline.error else ""] += 1
-        lean = outline._replace(workload={}, device={})
-        self._best.add(outline.final is not None, outline.cost_s, lean)
+        self._best.add(outline, outline._replace(workload={}, device={}))
 
     def row(self) -> SummaryRow:
         winner = next(iter(ranked(self._best.kept())), None)
@@ -103,8 +99,8 @@ class _Members:
             failures=dict(self._failures),
             best_cost_s=None if winner is None else winner.cost_s,
             best_index=None if winner is None else winner.config["index"],
-            first_s=self._first_s,
-            last_s=self._last_s,
+            first_s=self._best.first_s,
+            last_s=self._best.last_s,
             compared=winner is not None and winner.final is not None,
             constant=first.constant,
             device=without_node(first.device),

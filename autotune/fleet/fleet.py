@@ -7,7 +7,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from types import TracebackType
 
 from autotune.errors import UsageError
 from autotune.fleet.address import Address
@@ -92,12 +91,7 @@ class Fleet:
         self.enter()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.leave()
 
     def wait(self, tickets: Sequence[Ticket], seconds: float) -> Collection[Ticket]:

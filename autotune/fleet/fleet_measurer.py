@@ -89,18 +89,11 @@ class FleetMeasurer(FleetScheduler):
 
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
-    ) -> Mapping[int, MeasureResult]:
-        """Time candidates in turns, all on one device (see `SupportsComparison`).
-
-        The round is lost if that device is; another one takes its place then.
-        """
-        (found,) = self._compare([self._comparing()], configs, seconds, seed, fresh, check) or [{}]
-        return found
-
-    def compare_on_devices(
-        self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
     ) -> Sequence[Mapping[int, MeasureResult]]:
-        """Time candidates in turns, on one device, or on all at the same time, if that is asked."""
+        """Time candidates in turns, on one device, or on all at the same time, if that is asked.
+
+        The round of a device that is lost is missing; another one takes the place of a single one.
+        """
         devices = [self._comparing()]
         if self._compares_on == ALL:
             devices = list(filter(self._default_times.may_measure, self._roster.ready)) or devices

@@ -152,7 +152,7 @@ class FleetRunner:
         for (index, built), code in zip(given.items(), codes, strict=True):
             candidate = MeasureInput(by_index[index])
             measurer.give(candidate, built.with_code(code), for_rounds=True)
-        results = measurer.compare(configs, seconds, seed, fresh, check)
+        (results,) = measurer.compare(configs, seconds, seed, fresh, check)
         return {"results": results, "opening_s": measurer.opening_s, "built": [*measurer.built]}
 
     def ceiling(self, spec: WorkloadSpec) -> Ceiling:

@@ -112,9 +112,8 @@ class Rounds:
         if set(numbers) - self._entered.keys():
             return {}  # a candidate has ended the process into which others had been loaded
         timeout_s = LONGER * seconds + self._timeout_s
-        response = self._scheduler.time_round(
-            {"numbers": numbers, "seconds": seconds, "seed": seed}, timeout_s
-        )
+        request = {"numbers": numbers, "seconds": seconds, "seed": seed}
+        response = self._scheduler.ask_alone("round", timeout_s, request)
         failure = response.error(timeout_s)
         if failure is not None:
             self._runner = None

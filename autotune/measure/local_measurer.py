@@ -245,14 +245,15 @@ class LocalMeasurer(Measurer):
 
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
-    ) -> dict[int, MeasureResult]:
+    ) -> list[dict[int, MeasureResult]]:
         """Time candidates in turns (see `SupportsComparison`).
 
         UsageError if the template or its reference cannot be used at all. AutotuneError if no
         worker can measure the first candidate.
         """
         with self._closed_on_error():
-            return self._rounds.compare(configs, seconds, seed, fresh and not self._on_gpu, check)
+            fresh = fresh and not self._on_gpu
+            return [self._rounds.compare(configs, seconds, seed, fresh, check)]
 
     @contextlib.contextmanager
     def _closed_on_error(self) -> Iterator[None]:

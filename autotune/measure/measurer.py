@@ -113,7 +113,7 @@ class SupportsPrebuild(Protocol):
 
 @runtime_checkable
 class SupportsComparison(Protocol):
-    """A measurer that can time several candidates in turns."""
+    """A measurer that can time several candidates in turns, on one device or several at once."""
 
     @property
     def opening_s(self) -> float | None:
@@ -129,11 +129,12 @@ class SupportsComparison(Protocol):
 
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
-    ) -> Mapping[int, MeasureResult]:
-        """Time candidates in turns, in one process and on one set of arrays.
+    ) -> Sequence[Mapping[int, MeasureResult]]:
+        """Time candidates in turns, on each device in one process and on one set of arrays.
 
-        Return by index a single cost, or why a candidate failed. Costs are missing if the round was
-        lost through no candidate's fault, or one has spoilt it for others.
+        Return a round of each device, whose costs compare alone: by index a single cost, or why a
+        candidate failed. Costs are missing if the round was lost through no candidate's fault, or
+        one has spoilt it for others.
 
         seconds: how long the timing may take, about; what is needed to build and begin comes on
             top.
@@ -142,16 +143,6 @@ class SupportsComparison(Protocol):
         check: whether a new process computes the right answers and checks each candidate once. The
             one process that owns a GPU always does, and is kept.
         """
-
-
-@runtime_checkable
-class SupportsComparisonOnDevices(SupportsComparison, Protocol):
-    """A measurer that can time the same candidates in turns on several devices at once."""
-
-    def compare_on_devices(
-        self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
-    ) -> Sequence[Mapping[int, MeasureResult]]:
-        """Return what `compare` does, of each device that compares: costs of one compare alone."""
 
 
 @runtime_checkable

@@ -246,12 +246,11 @@ class Scheduler:
         request = {"number": job.candidate.config.index}
         return self._response(self._send("enter", request, self._timeout_s, payload))
 
-    def time_round(self, request: dict[str, Any], timeout_s: float) -> Response:
-        """Time the loaded jobs in turns, while all other workers are idle."""
-        return self.ask_alone("round", timeout_s, request)
-
     def ask_alone(self, op: str, timeout_s: float, body: dict[str, Any] | None = None) -> Response:
-        """Let the runner do "ceiling", "baseline" or "round" while all other workers are idle."""
+        """Let the runner do "ceiling", "baseline" or "round" while all other workers are idle.
+
+        A "round" times the loaded jobs in turns.
+        """
         self._settle()
         return self._response(self._send(op, body or {}, timeout_s))
 

@@ -43,7 +43,7 @@ def wrap(text: str, width: int, indent: str = "") -> str:
     )
 
 
-def wrap_clauses(text: str, width: int, indent: str = "  ") -> str:
+def wrap_clauses(text: str, width: int) -> str:
     """Break a text like `wrap`, but behind commas and semicolons where that will do."""
     first, *clauses = re.split(r"(?<=[,;]) ", text)
     lines = [first]
@@ -51,8 +51,8 @@ def wrap_clauses(text: str, width: int, indent: str = "  ") -> str:
         if len(lines[-1]) + 1 + len(clause) <= width:
             lines[-1] += f" {clause}"
         else:
-            lines.append(indent + clause)
-    return "\n".join(wrap(line, width, indent) for line in lines)
+            lines.append(f"  {clause}")
+    return "\n".join(wrap(line, width, "  ") for line in lines)
 
 
 @dataclass(frozen=True)

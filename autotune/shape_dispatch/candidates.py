@@ -37,17 +37,8 @@ class Candidate:
     config: Mapping[str, Any]
 
     def task(self, task_of: TaskOf) -> Task:
-        """Return the task that makes its code."""
-        return task_of({**self.args, **self.sizes})
-
-    @property
-    def sizes(self) -> dict[str, list[int]]:
-        """The open sizes as a task takes them: a list of what is likely."""
-        return {name: [self.args[name]] for name in self.open_sizes}
-
-    def variants(self) -> list[Candidate]:
-        """Return the candidate, and its default, which may suit all sizes better."""
-        return [self, replace(self, config={})]
+        """Return the task that makes its code; open sizes are given as lists of what is likely."""
+        return task_of({**self.args, **{name: [self.args[name]] for name in self.open_sizes}})
 
 
 @dataclass(frozen=True)
@@ -130,7 +121,8 @@ def candidates_of(shapes: Sequence[TunedShape], names: Sequence[str]) -> list[li
     all_fixed = all(any(shape.args[n] == 1 for n in names) for shape in shapes)
     for shape in shapes:
         long = tuple(n for n in names if shape.args[n] > 1)
-        made = Candidate(dict(shape.args), long, dict(shape.config or {})).variants()
+        own = Candidate(dict(shape.args), long, dict(shape.config or {}))
+        made = [own, replace(own, config={})]  # the default may suit all sizes better
         if all_fixed:
             made.append(Candidate(dict(shape.args), tuple(names), {}))
         found.append(made)

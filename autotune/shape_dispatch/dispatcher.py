@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from autotune.shape_dispatch.candidates import (
 )
 from autotune.shape_dispatch.comparison import BenchProcess
 from autotune.shape_dispatch.dispatched_function import Dispatch, ShapeLoss
-from autotune.shape_dispatch.kernel_losses import Kept, KernelLosses, Progress
+from autotune.shape_dispatch.kernel_losses import Kept, KernelLosses
 from autotune.shape_dispatch.rule_learning import learn, left_out_losses, shapes_between
 from autotune.shape_dispatch.selection import ROUNDING
 from autotune.target import Target
@@ -115,15 +115,13 @@ def dispatch_template(
     policy: ReusePolicy = ReusePolicy(),  # noqa: B008, it is frozen
     name: str | None = None,
     guarded: bool = False,
-    notify: Progress = _log.warning,
-    progress: Progress = _log.info,
+    notify: Callable[[str], object] = _log.warning,
 ) -> Dispatch:
     """Return the dispatch of a template; see `dispatch`.
 
     `reference`: how another process finds the template.
     `guarded`: as of `Task`.
     `notify`: called with a line for each kernel that is left out.
-    `progress`: called with a line for each step.
     """
     _check(target, within, most, policy, name)
     task_of = partial(Task, template, target=target, template_ref=reference, guarded=guarded)
@@ -133,7 +131,7 @@ def dispatch_template(
     between = shapes_between(sizes)
     more = [TunedShape({**shapes[0].args, **own}, None) for own, _ in between]
     with BenchProcess(reference, str(target)) as bench:
-        times = KernelLosses(bench, names, notify, progress)
+        times = KernelLosses(bench, names, notify)
         every = times.distinct_kernels(shapes)
         kept = times.keep(shapes, more if len(every) > 1 else [], every, within, most)
     if len(kept.kernels) < 2:
@@ -149,7 +147,7 @@ def _shapes(
     given: Mapping[str, Any],
     source: RecordSource | None,
     policy: ReusePolicy,
-    notify: Progress,
+    notify: Callable[[str], object],
 ) -> list[TunedShape]:
     """Return the shapes of which records know a configuration; NoRecordError if they are < 2."""
     found = []

@@ -6,6 +6,7 @@ kernel over the time with the best kernel for the shape, minus 1.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,8 @@ from autotune.shape_dispatch.comparison import (
 from autotune.shape_dispatch.selection import FloatMatrix, promising, select
 from autotune.system.words import counted
 
+_log = logging.getLogger(__name__)
+
 # About how long each kernel is timed on a shape in the first comparison, and in each of the last
 # ones.
 SURVEY_S, FINAL_S = 0.02, 0.05
@@ -33,8 +36,6 @@ PASSES = 3
 
 # Kernels that are timed well: those by which shapes lose least in the first comparison.
 PROMISING = 16
-
-Progress = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,14 @@ class KernelLosses:
     `bench`: where they run.
     `names`: the open sizes.
     `notify`: called with a line for each kernel that is left out.
-    `progress`: called with a line for each step.
     """
 
     def __init__(
-        self, bench: BenchProcess, names: Sequence[str], notify: Progress, progress: Progress
+        self, bench: BenchProcess, names: Sequence[str], notify: Callable[[str], object]
     ) -> None:
         self._bench = bench
         self._names = tuple(names)
         self._notify = notify
-        self._progress = progress
         self._ended: dict[str, str] = {}  # why, by the text of a kernel
         self._failed: set[str] = set()
         self._told: set[str] = set()
@@ -85,7 +84,7 @@ class KernelLosses:
         found: dict[str, Candidate] = {}
         made = candidates_of(shapes, self._names)
         for number, (shape, variants) in enumerate(zip(shapes, made, strict=True), 1):
-            self._progress(f"shape {number} of {len(shapes)}: kernels for all sizes")
+            _log.info("shape %d of %d: kernels for all sizes", number, len(shapes))
             try:
                 for fastest in self._fastest(shape, variants, number):
                     found.setdefault(self._bench.call("code", fastest), fastest)
@@ -127,7 +126,7 @@ class KernelLosses:
         losses, best = np.full((len(shapes), len(kernels)), np.inf), []
         failed: set[int] = set()
         for row, shape in enumerate(shapes):
-            self._progress(f"shape {row + 1} of {len(shapes)}: {counted(len(kernels), 'kernel')}")
+            _log.info("shape %d of %d: %s", row + 1, len(shapes), counted(len(kernels), "kernel"))
             own = [n for n, kernel in enumerate(kernels) if self._is_for(kernel, shape)]
             seed = number * len(shapes) + row
             rival = () if shape.rival is None else (shape.rival,)
@@ -175,14 +174,14 @@ class KernelLosses:
         usable = list[int]()
         while not usable and np.isfinite(survey[:, everywhere]).any():
             own = list(promising(survey, limits, PROMISING, everywhere))
-            self._progress(f"{counted(len(own), 'kernel')} timed again, for longer")
+            _log.info("%s timed again, for longer", counted(len(own), "kernel"))
             losses[:, own], best = self._measured(shapes, between, [kernels[n] for n in own])
             survey[:, own] = np.inf
             usable = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
         try:
             if not usable:
                 raise ValueError("no kernel works everywhere")
-            kept = list(select(losses, limits, most, usable).kernels)
+            kept = list(select(losses, limits, most, usable))
         except ValueError as error:
             raise UsageError(f"dispatch: {error}; the warnings above say why") from error
         least = losses[: len(shapes)].min(axis=1).tolist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,24 +17,12 @@ _MOST_COMPARED = 20_000
 ROUNDING = 1e-9  # Losses that differ by less are equal.
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The kernels that are kept.
-
-    `kernels`: their columns, in ascending order.
-    `limits`: for each shape the loss that its best kernel of the set keeps within, (n,).
-    """
-
-    kernels: tuple[int, ...]
-    limits: tuple[float, ...]
-
-
 def select(
     losses: FloatMatrix,
     within: float | Sequence[float],
     most: int | None = None,
     everywhere: Collection[int] = (),
-) -> Selection:
+) -> tuple[int, ...]:
     """Return a smallest set of kernels such that each shape has a kernel with a small loss.
 
     Of the smallest sets it is the one with the least mean loss. A shape that no kernel keeps within
@@ -56,6 +43,11 @@ def select(
     everywhere : collection of int
         Kernels that work for every size: the set has one of these. Empty: any will do.
 
+    Returns
+    -------
+    tuple of int
+        The columns of the kernels, in ascending order.
+
     Raises
     ------
     ValueError
@@ -70,10 +62,9 @@ def select(
     if found is None:
         assert most is not None
         found = _least_mean(losses, limits, most, needed)
-        limits = np.maximum(limits, losses[:, found].min(axis=1))
     if not np.isfinite(losses[:, found].min(axis=1)).all():
         raise ValueError(f"no {most} kernels serve all shapes")
-    return Selection(found, tuple(map(float, limits)))
+    return found
 
 
 def promising(

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -185,9 +186,11 @@ class Tuner(ABC):
         excluded = self._seen.union(exclude)
         return [int(index) for index in self.space.sample(n, rng, exclude=sorted(excluded))]
 
-    def _spread(
-        self, knobs: KnobDistances, n: int, pool: int, rng: np.random.Generator
-    ) -> list[int]:
+    @cached_property
+    def _knobs(self) -> KnobDistances:
+        return KnobDistances(self.space)
+
+    def _spread(self, n: int, pool: int, rng: np.random.Generator) -> list[int]:
         """Return the default candidate first, and random ones that differ as much as possible.
 
         They are chosen from `pool` random ones, and differ from those seen before, too.
@@ -200,4 +203,4 @@ class Tuner(ABC):
                 return []
         sample = self._sample(max(n, pool), rng, exclude=first)
         taken = [*self.seen.tolist(), *first]
-        return first + max_min_subset(knobs, sample, taken, n - len(first))
+        return first + max_min_subset(self._knobs, sample, taken, n - len(first))

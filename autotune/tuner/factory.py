@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from autotune.cost_model.base import CostModel, FeatureSource
+from autotune.cost_model.xgboost_model import XGBCostModel
 from autotune.errors import UsageError
 from autotune.system.plugins import find_maker, name_of
 from autotune.system.words import did_you_mean
 from autotune.tuner.base import Tuner
 from autotune.tuner.custom_tuner import CustomTuner
-from autotune.tuner.model.model_tuner import ModelTuner, default_model
+from autotune.tuner.model.model_tuner import ModelTuner
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.search.baselines import GridTuner, RandomTuner
 from autotune.tuner.search.genetic import GeneticTuner
@@ -74,7 +75,7 @@ def make_tuner(
     features: FeatureSource | None = None,
     prior: TransferPrior | None = None,
     storage: str | None = None,
-    make_model: Callable[[int], CostModel] = default_model,
+    make_model: Callable[[int], CostModel] = XGBCostModel,
 ) -> Tuner:
     """Return a new tuner.
 

@@ -60,16 +60,7 @@ def read_any(path: str | Path) -> list[Record]:
 
     Raises RecordError if the file cannot be read, is none of these, or holds no measurement.
     """
-    path = Path(path)
-    with _told(path):
-        if _is_database(path):
-            return list(_of_database(path))
-        with _opened(path) as (file, _):
-            kind = _kind_of_lines(file)
-            file.seek(0)
-            if kind == FileFormat.METASCHEDULE:
-                return list(_of_database(path))
-            return _of_file(file, kind, str(path))
+    return list(_measurements(Path(path)))
 
 
 def stream_any(path: str | Path) -> Iterator[Record]:
@@ -77,23 +68,25 @@ def stream_any(path: str | Path) -> Iterator[Record]:
 
     An empty file holds none. Otherwise as `read_any`.
     """
-    path = Path(path)
+    return _measurements(Path(path), may_be_empty=True)
+
+
+def _measurements(path: Path, may_be_empty: bool = False) -> Iterator[Record]:
     with _told(path):
         if _is_database(path):
             yield from _of_database(path)
             return
         with _opened(path) as (file, packed):
-            empty = not packed and os.fstat(file.fileno()).st_size == 0
+            if may_be_empty and not packed and os.fstat(file.fileno()).st_size == 0:
+                return
             kind = _kind_of_lines(file)
             file.seek(0)
-            if kind == FileFormat.OWN and packed:
-                yield from RecordStore(path).parse_each(_lines_of(file))
-            elif kind == FileFormat.AUTOTVM:
-                yield from autotvm.records_of(_lines_of(file), str(path))
+            if kind == FileFormat.METASCHEDULE:
+                yield from _of_database(path)
+            elif kind != FileFormat.OWN or packed:
+                yield from _of_file(file, kind, str(path))
         if kind == FileFormat.OWN and not packed:
             yield from RecordStore(path).stream()
-        elif kind not in (FileFormat.OWN, FileFormat.AUTOTVM) and not empty:
-            yield from read_any(path)
 
 
 def refuse_newer(path: str | Path) -> None:
@@ -167,21 +160,21 @@ def parse_any(data: bytes, name: str) -> list[Record]:
     kind = _kind_of_lines(io.BytesIO(data))
     if kind == FileFormat.METASCHEDULE:
         raise RecordError(f"{name} is one of the two files of {kind}: it takes both")
-    return _of_file(io.BytesIO(data), kind, name)
+    return list(_of_file(io.BytesIO(data), kind, name))
 
 
-def _of_file(file: BinaryIO, kind: FileFormat | None, name: str) -> list[Record]:
+def _of_file(file: BinaryIO, kind: FileFormat | None, name: str) -> Iterator[Record]:
     """Return the measurements in a file, of which `_kind_of_lines` said this."""
     if kind == FileFormat.OWN:
-        return RecordStore(name).parse(_lines_of(file))
+        return RecordStore(name).parse_each(_lines_of(file))
     if kind == FileFormat.AUTOTVM:
-        return list(autotvm.records_of(_lines_of(file), name))
+        return autotvm.records_of(_lines_of(file), name)
     text = _text_of(file, name)
     document = kernel_tuner.parse_document(text)
     if isinstance(document, dict) and "cache" in document:
-        return list(kernel_tuner.records_of(document, name))
+        return kernel_tuner.records_of(document, name)
     if isinstance(document, dict) and "results" in document:
-        return list(t4.records_of(document, name))
+        return t4.records_of(document, name)
     what = "is not text" if _REPLACED in text else "is of no known format"
     raise RecordError(f"{name} {what}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
 

@@ -22,14 +22,6 @@ class Members:
 
     common: Mapping[str, Any]  # What they share.
     best: BestOfGroup[tuple[int, int]]  # Where lines begin, and their lengths.
-    first_s: float = float("inf")
-    last_s: float = float("-inf")
-
-    def add(self, found: Outline, start: int, length: int) -> None:
-        """Take in a line."""
-        self.first_s = min(self.first_s, found.timestamp)
-        self.last_s = max(self.last_s, found.timestamp)
-        self.best.add(found.final is not None, found.cost_s, (start, length))
 
 
 @dataclass
@@ -67,7 +59,7 @@ def read_members(
             key = keys.of(found)
             if key not in members:
                 members[key] = Members(identity(found), BestOfGroup(most))
-            members[key].add(found, start, len(line))
+            members[key].best.add(found, (start, len(line)))
         start += len(line) + 1
     return NewLines(members, lines, skipped)
 

@@ -286,8 +286,8 @@ def _write_group(
         new.best.ok + (0 if row is None else row.ok),
         len(finals),
         trials[0].cost_s if trials else None,
-        float(new.first_s if row is None else min(row.first_s, new.first_s)),
-        float(new.last_s if row is None else max(row.last_s, new.last_s)),
+        float(new.best.first_s if row is None else min(row.first_s, new.best.first_s)),
+        float(new.best.last_s if row is None else max(row.last_s, new.best.last_s)),
         _digest([(key,), *places]),
     )
     _insert(database, "INSERT OR REPLACE INTO groups", GroupRow._fields, [made])

@@ -20,6 +20,7 @@ from records.skipped_lines import SkippedLines, warn_and_log
 from records.storage.files import (
     READING_WAITS_S,
     LockedError,
+    leads_to,
     lines_until,
     lock_file,
     open_regular,
@@ -199,7 +200,7 @@ class RecordStore:
             fd = open_regular(self.path, flags)
             try:
                 lock_file(fd, lock, self._wait_s(lock), self.warn)
-                if self._is_current(fd):
+                if leads_to(self.path, fd):  # it may have been replaced meanwhile
                     use(fd)
                     return
             finally:
@@ -211,14 +212,6 @@ class RecordStore:
             return READING_WAITS_S if lock == fcntl.LOCK_SH else math.inf
         left_s = self._left_s()
         return math.inf if left_s is None else max(MIN_WAIT_S, left_s)
-
-    def _is_current(self, fd: int) -> bool:
-        """Whether the path still leads to the locked file; it may have been replaced meanwhile."""
-        try:
-            now = os.stat(self.path)
-        except FileNotFoundError:
-            return False
-        return os.path.samestat(os.fstat(fd), now)
 
 
 def encode(records: Iterable[Record]) -> bytes:

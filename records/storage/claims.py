@@ -16,7 +16,7 @@ import struct
 import tempfile
 from pathlib import Path
 
-from records.storage.files import open_regular
+from records.storage.files import leads_to, open_regular
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Claims:
 
     def _open(self) -> int:
         """Return the open log; if it was replaced meanwhile, the new one."""
-        if self._fd is not None and self._is_current(self._fd):
+        if self._fd is not None and leads_to(self._path, self._fd):
             return self._fd
         self.close()
         flags = os.O_RDWR | os.O_CREAT
@@ -100,15 +100,8 @@ class Claims:
         with contextlib.suppress(BlockingIOError, FileNotFoundError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             unused = _lock(fd, fcntl.F_WRLCK, _FIRST, length=_TO_THE_END)
-            if unused and os.fstat(fd).st_size == 0 and self._is_current(fd):
+            if unused and os.fstat(fd).st_size == 0 and leads_to(self._path, fd):
                 os.unlink(self._path)
-
-    def _is_current(self, fd: int) -> bool:
-        """Whether the path still leads to this file."""
-        try:
-            return os.path.samestat(os.fstat(fd), os.stat(self._path))
-        except FileNotFoundError:
-            return False
 
 
 def _offset(name: str) -> int:

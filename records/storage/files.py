@@ -66,6 +66,14 @@ def open_to_read(path: str | os.PathLike[str]) -> BinaryIO:
     return os.fdopen(open_regular(Path(path), os.O_RDONLY), "rb")
 
 
+def leads_to(path: str | os.PathLike[str], fd: int) -> bool:
+    """Whether a path still leads to an open file, which may have been replaced or removed."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
 def lines_until(file: BinaryIO, end: int, whole: int) -> Iterator[bytes]:
     """Yield the lines of the first `end` bytes of a file.
 

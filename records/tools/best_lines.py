@@ -42,7 +42,7 @@ class BestLines(Generic[T]):
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = BestOfGroup(self._most)
-        group.add(outline.final is not None, outline.cost_s, given)
+        group.add(outline, given)
         if outline.final is None and outline.cost_s is None:
             self.failures[outline.error["code"] if outline.error else ""] += 1
 

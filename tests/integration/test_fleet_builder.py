@@ -82,7 +82,7 @@ def test_code_that_was_built_by_itself_is_measured_as_if_it_were_built_there() -
         measurer.give(candidate, answer.with_code(code))
         given = measurer.run(candidate)
         measurer.give(candidate, answer.with_code(code), for_rounds=True)
-        rounds = measurer.compare([candidate.config], 0.02, 0, True, True)
+        (rounds,) = measurer.compare([candidate.config], 0.02, 0, True, True)
     assert own.ok
     assert given.ok
     assert given.code_hash == own.code_hash

@@ -113,7 +113,7 @@ def test_constants_are_prepared_before_a_kernel_is_timed_on_a_gpu(machine, tmp_p
         ) as measurer:
             results = [result for _, result in measurer.measure(inputs)]
             assert measurer.reference == "given"
-            rounds = measurer.compare([each.config for each in inputs], 0.1, 0, False, True)
+            (rounds,) = measurer.compare([each.config for each in inputs], 0.1, 0, False, True)
         assert [len(result.kernels) for result in results] == [kernels] * 2
         assert [r.error for r in [*results, *rounds.values()]] == [None] * 4
         found[kernels] = {result.code_hash for result in results}

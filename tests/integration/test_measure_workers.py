@@ -94,7 +94,8 @@ def test_a_kernel_that_is_known_is_not_measured_again_but_compared():
     with LocalMeasurer(NAPPING, args, "llvm", QUICK) as measurer:
         ((_, first),) = measurer.measure([asked])
         ((_, known),) = measurer.measure([asked])
-        again = measurer.compare([asked.config], 0.05, 0, fresh=True, check=True)[0]
+        (found,) = measurer.compare([asked.config], 0.05, 0, fresh=True, check=True)
+        again = found[0]
         ((_, still),) = measurer.measure([asked])
     assert (first.reused, known.reused, again.reused, still.reused) == (False, True, False, True)
     assert known.costs_s == still.costs_s == first.costs_s

@@ -35,7 +35,7 @@ def test_a_fresh_round_has_a_new_process_and_others_go_on_in_it():
         assert [r.ok for _, r in measurer.measure(map(MeasureInput, configs[:2]))] == [True] * 2
         seen = [runners()]
         for number, fresh in enumerate([True, True, False]):
-            found = measurer.compare(configs[:2], 0.05, number, fresh, check=number == 0)
+            (found,) = measurer.compare(configs[:2], 0.05, number, fresh, check=number == 0)
             assert {i: len(result.costs_s) for i, result in found.items()} == {0: 1, 1: 1}
             assert all(result.cost_s > 0 and result.code_hash for result in found.values())
             seen.append(runners())
@@ -51,10 +51,10 @@ def test_a_fresh_round_has_a_new_process_and_others_go_on_in_it():
 def test_answers_are_checked_where_the_process_knows_them_and_not_where_it_does_not():
     configs, measurer = opened("faulty", {"faults": "none,wrong"})
     with measurer:
-        found = measurer.compare(configs[::2], 0.05, 0, fresh=True, check=True)
+        (found,) = measurer.compare(configs[::2], 0.05, 0, fresh=True, check=True)
         assert (found[0].ok, found[0].max_error) == (True, 0.0)
         assert (found[2].error.code, found[2].error.stage) == (No.WRONG_ANSWER, "check")
-        found = measurer.compare(configs[:1], 0.05, 0, fresh=True, check=False)
+        (found,) = measurer.compare(configs[:1], 0.05, 0, fresh=True, check=False)
         assert (found[0].ok, found[0].max_error) == (True, None)
 
 
@@ -69,8 +69,8 @@ def test_answers_are_checked_where_the_process_knows_them_and_not_where_it_does_
 def test_who_fails_is_named_and_the_others_are_timed_without_it(fault, code, words):
     configs, measurer = opened("faulty", {"faults": f"none,{fault}"}, timeout_s=2.0)
     with measurer:
-        found = measurer.compare(configs[::2], 0.05, 0, fresh=True, check=True)
+        (found,) = measurer.compare(configs[::2], 0.05, 0, fresh=True, check=True)
         assert found[2].error.code == code
         assert words in found[2].error.message
-        again = measurer.compare(configs[:2], 0.05, 1, fresh=False, check=True)
+        (again,) = measurer.compare(configs[:2], 0.05, 1, fresh=False, check=True)
         assert (again[0].ok, again[1].ok) == (True, True)

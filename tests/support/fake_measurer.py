@@ -38,7 +38,7 @@ class FakeMeasurer(Measurer):
     def compare(self, configs, seconds, seed, fresh, check):
         """Every round gives what a measurement would."""
         self.compared.append([config.index for config in configs])
-        return {config.index: self.timed(config.index) for config in configs}
+        return [{config.index: self.timed(config.index) for config in configs}]
 
     def timed(self, index):
         if index in self.failing:

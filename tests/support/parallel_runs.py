@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from autotune.measure.recorded_measurer import RecordedKnob, Recording
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
-from autotune.measure.simulated_fleet import SimulatedAnswers, SimulatedFleet, VirtualClock
-from autotune.tuner.replay.recorded_task import RecordedTask
 from autotune.tuner.run.limits import Deadline, Limits
 from autotune.tuner.run.parallel.parallel_session import new_session
 from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.search.baselines import GridTuner
+from benchmarks.simulated_fleet import RecordedTask, SimulatedAnswers, SimulatedFleet, VirtualClock
 from search_spaces import ListedSpace
 
 

@@ -58,7 +58,7 @@ class Simulated(Measurer):
         self.now += (self.opening_s * (1 if check else 1 / 8) + 0.05 if fresh else 0.01) + seconds
         self.compared_s += self.now - begin
         found = {i: MeasureResult(costs_s=(self.cost(i),), code_hash=f"{i}") for i in indices}
-        return self.spoil(len(self.rounds), found)
+        return [self.spoil(len(self.rounds), found)]
 
 
 def failure(code=MeasureErrorNo.WRONG_ANSWER):

@@ -11,9 +11,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autotune.errors import AutotuneError
 from autotune.system.environment_variables import own_environment
@@ -38,11 +38,6 @@ class ReferenceTimes:
     copy_s: float  # Median of a copy of 64 MiB, those read and those written together.
     spread: float  # Relative spread of the noisier of the two.
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ReferenceTimes:
-        """Rebuild from the result of `dataclasses.asdict`."""
-        return cls(data["multiply_s"], data["copy_s"], data["spread"])
-
 
 def time_reference(target: str, timeout_s: float = TIMEOUT_S) -> ReferenceTimes:
     """Time the reference kernels on the device that a target names here.
@@ -66,7 +61,7 @@ def time_reference(target: str, timeout_s: float = TIMEOUT_S) -> ReferenceTimes:
     if done.returncode or not lines:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise AutotuneError(one_line(f"the reference kernel failed: {last}"))
-    return ReferenceTimes.from_json(json.loads(lines[-1]))
+    return ReferenceTimes(**json.loads(lines[-1]))
 
 
 def timed_here(device: Device) -> ReferenceTimes:

@@ -82,7 +82,7 @@ def panel(progress: RunProgress, width: int, height: int, glyphs: Glyphs = UNICO
     """
     statuses = list(progress.standings.values())
     if len(statuses) == 1:
-        rows = _one(progress, statuses[0], glyphs)
+        rows = _one(progress, statuses[0])
         lines = _laid_out(rows, width, glyphs)
     else:
         rows = _several(progress)
@@ -108,7 +108,7 @@ class _Row:
     recent: Sequence[float | None] = ()
 
 
-def _one(progress: RunProgress, status: WorkloadStatus, glyphs: Glyphs) -> list[_Row]:
+def _one(progress: RunProgress, status: WorkloadStatus) -> list[_Row]:
     rows = [_far(progress, status.count)]
     if status.best is not None:
         speed = [status.share_text or status.speed]

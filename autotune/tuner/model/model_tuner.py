@@ -15,7 +15,7 @@ import numpy as np
 from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.cost_model.xgboost_model import XGBCostModel
 from autotune.tuner.base import Observation, Trend, Tuner
-from autotune.tuner.encoding import KnobDistances, KnobFeatures, max_min_subset, pick_diverse
+from autotune.tuner.encoding import KnobFeatures, max_min_subset, pick_diverse
 from autotune.tuner.model.acquisition import Acquisition
 from autotune.tuner.model.ranking import Candidates, CandidateSettings
 from autotune.tuner.model.surrogate import Audit, AuditResult, Surrogate
@@ -70,11 +70,6 @@ class ImprovementTracker:
         return known - self._since
 
 
-def default_model(seed: int) -> CostModel:
-    """Return the cost model whose scores are a trend."""
-    return XGBCostModel(seed)
-
-
 class ModelTuner(Tuner):
     """Proposes the candidates with the largest expected gain, as far as its model can be trusted.
 
@@ -82,7 +77,7 @@ class ModelTuner(Tuner):
     `prior`: a prediction from other measurements. It is used from the first proposal on, its weight
     falls as measurements of this space come in, and it is dropped once these are predicted better
     without it.
-    `make_model`: makes an untrained cost model from a seed.
+    `make_model`: makes the untrained cost model whose scores are a trend, from a seed.
     `candidates`: how many are predicted.
     """
 
@@ -95,7 +90,7 @@ class ModelTuner(Tuner):
         seed: int,
         features: FeatureSource | None = None,
         prior: TransferPrior | None = None,
-        make_model: Callable[[int], CostModel] = default_model,
+        make_model: Callable[[int], CostModel] = XGBCostModel,
         candidates: CandidateSettings | None = None,
     ) -> None:
         super().__init__(space, seed)
@@ -105,7 +100,6 @@ class ModelTuner(Tuner):
         trends = [self._trees] if features is not None else []
         self._surrogate = Surrogate(space, trends, prior)
         self._candidates = Candidates(space, source, candidates)
-        self._knobs = KnobDistances(space)
         self._acquisition: Acquisition | None = None
         self._audit = Audit()
         self._progress = ImprovementTracker()
@@ -204,7 +198,7 @@ class ModelTuner(Tuner):
         prior = self._surrogate.prior
         if prior is not None:
             return self._expected_best(prior, n, rng)
-        return self._spread(self._knobs, n, START_POOL, rng)
+        return self._spread(n, START_POOL, rng)
 
     def _expected_best(self, prior: Trend, n: int, rng: np.random.Generator) -> list[int]:
         """Return up to `n` candidates that the prior likes best, unlike each other."""

@@ -34,9 +34,7 @@ class GuardResult:
         return self.over_default is not None and self.over_default >= 1.0
 
 
-def compare_with_default(
-    task: Task, config: Config, seed: int = 0, timeout_s: float = 10.0
-) -> GuardResult:
+def compare_with_default(task: Task, config: Config, timeout_s: float = 10.0) -> GuardResult:
     """Check and time a configuration and the task's default in turns, in a worker process.
 
     `timeout_s`: seconds that each may take to build, and again for its first calls.
@@ -53,7 +51,6 @@ def compare_with_default(
         task.args,
         task.target,
         timeout_s=timeout_s,
-        seed=seed,
         text=text,
         constant=task.constant,
         name=task.template.name,
@@ -62,7 +59,7 @@ def compare_with_default(
         for number in range(ROUNDS):
             first = number == 0
             try:
-                found = measurer.compare([config, default], ROUND_S, seed + number, first, first)
+                (found,) = measurer.compare([config, default], ROUND_S, number, first, first)
             except AutotuneError as error:
                 return GuardResult(None, str(error))
             chosen, beside = found.get(config.index), found.get(default.index)

@@ -10,11 +10,11 @@ import logging
 import secrets
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from autotune.errors import AutotuneError
-from autotune.measure.measurer import SupportsComparison, SupportsComparisonOnDevices
+from autotune.measure.measurer import SupportsComparison
 from autotune.measure.result import MeasureResult
 from autotune.system.interrupts import restoring
 from autotune.task.task import Task
@@ -274,11 +274,7 @@ class FinalComparison:
         check = (self._checks and not self._worked) or opening_s < seconds / 4
         is_first, begin, seed = not self._worked, self.clock(), self.seed + self._tries
         self._tries += 1
-        found: Sequence[Mapping[int, MeasureResult]]
-        if isinstance(self._measurer, SupportsComparisonOnDevices):
-            found = self._measurer.compare_on_devices(configs, seconds, seed, fresh, check)
-        else:
-            found = [self._measurer.compare(configs, seconds, seed, fresh, check)]
+        found = self._measurer.compare(configs, seconds, seed, fresh, check)
         if fresh and not is_first:  # finalists are built, and their answers checked, only once
             timed_s = max((_timed_s(results, seconds) for results in found), default=seconds)
             self._later_s = max(self.clock() - begin - timed_s, BEGIN_S)

@@ -66,17 +66,6 @@ class Prospect:
         return self.weight * best_s * self.expected_gain / max(self.pace_s, 1e-9)
 
 
-def choose(prospects: Sequence[Prospect], turn: int) -> int:
-    """Return which workload gets the next batch; see `Turns`.
-
-    prospects: at least one.
-    turn: batches given out so far.
-    """
-    found = Turns(prospects).next(turn)
-    assert found is not None
-    return found
-
-
 class Turns:
     """Says which workload gets the next batch, among ever so many in about the same time.
 

@@ -73,7 +73,6 @@ class Trials:
         self.recorded: list[Record] = []  # in the order of the log
         self.by_index: dict[int, Record] = {}  # the first record of each configuration of the space
         self.best: Record | None = None  # the fastest
-        self.best_index: int | None = None  # its configuration
         # The best time after each record, in seconds; None before the first that worked.
         self.bests_s: list[float | None] = []
         # Records of final comparisons, which are no trials, each with its configuration; in the
@@ -265,5 +264,5 @@ class Trials:
         self.recorded.append(record)
         self.by_index.setdefault(index, record)
         if record.ok and (self.best is None or record.cost_s < self.best.cost_s):
-            self.best, self.best_index = record, index
+            self.best = record
         self.bests_s.append(None if self.best is None else self.best.cost_s)

@@ -10,7 +10,7 @@ from os import PathLike
 
 from autotune.cost_model.base import CostModel
 from autotune.cost_model.find_cost_model import XGBOOST, CostModelChoice, find_cost_model
-from autotune.cost_model.xgboost_model import load_alone
+from autotune.cost_model.xgboost_model import XGBCostModel, load_alone
 from autotune.errors import UsageError
 from autotune.fleet.fleet import Fleet
 from autotune.fleet.fleet_measurer import ONE, FleetMeasurer
@@ -24,7 +24,6 @@ from autotune.reuse.valid_records import least_costs
 from autotune.system.user_modules import refuse_while_loading
 from autotune.task.task import Task
 from autotune.tuner.factory import TunerChoice, make_tuner
-from autotune.tuner.model.model_tuner import default_model
 from autotune.tuner.model.transfer import TransferPrior, doubted_text
 from autotune.tuner.run.events import EventCallback, TuneSummary, ignore_event
 from autotune.tuner.run.limits import TRIALS, Deadline, Limits
@@ -195,4 +194,4 @@ def make_session(
 def _trees(seed: int) -> CostModel:
     """Return a tree model for a tuner, with XGBoost loaded in this process."""
     load_alone()
-    return default_model(seed)
+    return XGBCostModel(seed)

@@ -11,7 +11,6 @@ import numpy as np
 from autotune.cost_model.base import FloatVector
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.encoding import KnobDistances
-from search_spaces.space import Space
 
 NEAREST = 5  # Number of nearest measurements (k) for each candidate.
 DISTANCE_POWER = 2.0  # A measurement counts in inverse proportion to this power of its distance.
@@ -71,10 +70,6 @@ class NeighbourTuner(Tuner):
     BLIND_SHARE: ClassVar[float] = 0.0
     """Share of proposals that are any of the drawn."""
 
-    def __init__(self, space: Space, seed: int) -> None:
-        super().__init__(space, seed)
-        self._knobs = KnobDistances(space)
-
     @abstractmethod
     def _drawn(self, best: list[int], seen: set[int], rng: np.random.Generator) -> list[int]:
         """Return candidates that are not among those seen; none where there seem to be none."""
@@ -83,7 +78,7 @@ class NeighbourTuner(Tuner):
         rng = self._generator()
         best = [o.index for o in self.working[: self.PARENTS]]
         if len(self._seen) < self.START or not best:
-            return self._spread(self._knobs, n, 16 * n, rng)
+            return self._spread(n, 16 * n, rng)
         surrogate = KNearestSurrogate(self._knobs, self.observations)
         picked: list[int] = []
         while len(picked) < n:

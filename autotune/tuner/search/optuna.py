@@ -17,7 +17,6 @@ import numpy as np
 
 from autotune.errors import UsageError
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.encoding import KnobDistances
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
@@ -82,7 +81,6 @@ class OptunaTuner(Tuner):
                 f"Optuna's sampler {sampler!r} takes one objective: choose 'nsgaii' for two"
             )
         self._second = second
-        self._knobs = KnobDistances(space)
         with _quiet():
             # The Optuna study that holds the trials.
             self.study = _make_study(sampler, seed, second is not None, storage)

@@ -56,11 +56,11 @@ def test_candidates_are_measured_on_all_nodes_each_once(nodes, task):
         found = until(measurer, len(wanted))
         configs = [each.config for each in wanted[:2]]
         compared = measurer.compare(configs, 0.1, 0, fresh=True, check=True)
-        on_all = measurer.compare_on_devices(configs, 0.1, 1, fresh=True, check=False)
+        on_all = measurer.compare(configs, 0.1, 1, fresh=True, check=False)
     assert set(found) == {each.config.index for each in wanted}
     assert sum(result.ok for result in found.values()) > len(wanted) / 2
     assert {result.device["node"] for result in found.values()} == set(nodes.nodes)
-    assert all(set(costs) == {config.index for config in configs} for costs in (compared, *on_all))
+    assert all(set(costs) == {config.index for config in configs} for costs in (*compared, *on_all))
     at = [result.device["node"] for costs in on_all for result in costs.values()]
     assert sorted(at) == sorted(2 * [*nodes.nodes])
 

@@ -113,7 +113,8 @@ def test_finalists_go_to_the_comparing_device_once_and_are_not_built_again():
         before = len(cluster.built)
         configs = [candidate(index).config for index in (1, 2, 9)]
         for seed in range(2):
-            assert set(measurer.compare(configs, 0.1, seed, fresh=True, check=True)) == {1, 2, 9}
+            (found,) = measurer.compare(configs, 0.1, seed, fresh=True, check=True)
+            assert set(found) == {1, 2, 9}
         assert cluster.built[before:] == [9]
     (runner,) = [runner for runner in cluster.runners if runner.compared]
     assert runner.given == [[1, 2, 9], []]
@@ -125,7 +126,7 @@ def test_a_finalist_that_cannot_be_built_any_more_has_failed():
         measured(measurer, 2)
         cluster.ends_of_builds = lambda node, index: answer(WorkerDiedError("exited with code 1"))
         configs = [candidate(index).config for index in (1, 9)]
-        found = measurer.compare(configs, 0.1, 0, fresh=True, check=True)
+        (found,) = measurer.compare(configs, 0.1, 0, fresh=True, check=True)
     assert set(found) == {9}
     assert found[9].error.code is MeasureErrorNo.COMPILE_HOST
 
@@ -271,7 +272,8 @@ def test_an_idle_device_builds_by_itself_what_takes_long():
         found = measured(measurer, 6)
         assert cluster.now - begin < 2 * builds.SLOW_S + 6.0
         configs = [candidate(index).config for index in (1, 2)]
-        assert set(measurer.compare(configs, 0.1, 0, fresh=True, check=True)) == {1, 2}
+        (rounds,) = measurer.compare(configs, 0.1, 0, fresh=True, check=True)
+        assert set(rounds) == {1, 2}
     assert sorted(found) == all_measured(cluster)
     assert sorted(index for runner in cluster.runners for index in runner.built) == list(range(6))
     assert [runner.given for runner in cluster.runners if runner.compared] == [[[]]]

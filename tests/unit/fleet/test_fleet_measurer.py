@@ -235,7 +235,7 @@ def test_finalists_are_compared_on_one_device():
         measured(measurer, 4)
         configs = [candidate(index).config for index in (1, 2)]
         for seed in range(3):
-            found = measurer.compare(configs, 0.1, seed, fresh=True, check=False)
+            (found,) = measurer.compare(configs, 0.1, seed, fresh=True, check=False)
         assert {index: result.costs_s for index, result in found.items()} == {1: (2.0,), 2: (3.0,)}
         assert {result.device["node"] for result in found.values()} <= {"a", "b"}
         assert measurer.starting_s == 0.0
@@ -248,10 +248,10 @@ def test_finalists_are_compared_on_all_devices_if_that_is_asked():
     with measurer_on(cluster, compares_on="all") as measurer:
         measured(measurer, 4)
         configs = [candidate(index).config for index in (1, 2)]
-        found = measurer.compare_on_devices(configs, 0.1, 0, fresh=True, check=True)
+        found = measurer.compare(configs, 0.1, 0, fresh=True, check=True)
         assert {1, 2} <= set(measurer.built)
         cluster.kill("b")
-        fewer = measurer.compare_on_devices(configs, 0.1, 1, fresh=True, check=True)
+        fewer = measurer.compare(configs, 0.1, 1, fresh=True, check=True)
     assert {result.device["node"] for costs in found for result in costs.values()} == set("abc")
     assert all(set(costs) == {1, 2} for costs in found)
     assert {costs[1].device["node"] for costs in fewer} == {"a", "c"}
@@ -261,7 +261,7 @@ def test_finalists_are_compared_on_one_device_unless_all_are_asked_for():
     with measurer_on(FakeCluster("a", "b")) as measurer:
         measured(measurer, 4)
         configs = [candidate(index).config for index in (1, 2)]
-        assert len(measurer.compare_on_devices(configs, 0.1, 0, fresh=True, check=True)) == 1
+        assert len(measurer.compare(configs, 0.1, 0, fresh=True, check=True)) == 1
 
 
 def test_a_comparison_that_fails_on_all_devices_is_an_error():
@@ -271,7 +271,7 @@ def test_a_comparison_that_fails_on_all_devices_is_an_error():
         for runner in cluster.runners:
             runner.ends["compare"] = (FAILED, "no worker starts")
         with pytest.raises(AutotuneError, match="no worker starts"):
-            measurer.compare_on_devices([candidate(1).config], 0.1, 0, fresh=True, check=True)
+            measurer.compare([candidate(1).config], 0.1, 0, fresh=True, check=True)
 
 
 def test_a_round_is_lost_with_its_device_and_the_next_is_on_another():
@@ -282,7 +282,7 @@ def test_a_round_is_lost_with_its_device_and_the_next_is_on_another():
         assert measurer.compare(configs, 0.1, 0, fresh=True, check=False)
         (at,) = [runner for runner in cluster.runners if runner.compared]
         cluster.kill(at.node.name)
-        assert measurer.compare(configs, 0.1, 1, fresh=True, check=False) == {}
+        assert measurer.compare(configs, 0.1, 1, fresh=True, check=False) == []
         assert measurer.compare(configs, 0.1, 2, fresh=True, check=False)
     assert sorted(runner.compared for runner in cluster.runners) == [1, 1]
 

@@ -168,7 +168,7 @@ class StubMeasurer:
         return MeasureResult(costs_s=(1.0,))
 
     def compare(self, configs, seconds, seed, fresh, check):
-        return {config.index: MeasureResult(costs_s=(1.0,)) for config in configs}
+        return [{config.index: MeasureResult(costs_s=(1.0,)) for config in configs}]
 
     def close(self):
         self.closed = True

@@ -36,8 +36,8 @@ class FakeScheduler:
     def load_for_round(self, job):
         return ENTERED
 
-    def time_round(self, request, timeout_s):
-        return Response("round", self.outcome, (2.0, 3.0))
+    def ask_alone(self, op, timeout_s, request):
+        return Response(op, self.outcome, (2.0, 3.0))
 
 
 @pytest.mark.parametrize(

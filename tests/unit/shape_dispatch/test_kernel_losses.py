@@ -45,7 +45,7 @@ def said():
 
 @pytest.fixture
 def times(said):
-    return KernelLosses(FakeBench(), ["n"], said.append, lambda _: None)
+    return KernelLosses(FakeBench(), ["n"], said.append)
 
 
 def test_a_kernel_that_ends_the_process_is_left_out_with_one_line(times, said):
@@ -123,7 +123,7 @@ class DisturbedBench(FakeBench):
 def test_a_neighbour_that_takes_a_core_for_a_pass_makes_no_serial_kernel_look_good(said):
     kernels = [kernel(1.05), kernel(2.0, serial=True)]
     bench = DisturbedBench(disturbed=range(len(SHAPES)))  # the first pass over all shapes
-    times = KernelLosses(bench, ["n"], said.append, lambda _: None)
+    times = KernelLosses(bench, ["n"], said.append)
     losses, best = times.measure_well(SHAPES, kernels, 0.1)
     np.testing.assert_allclose(losses, [[0.05, 1.0], [0.05, 1.0]])
     assert best == [1.0, 1.0]
@@ -131,7 +131,7 @@ def test_a_neighbour_that_takes_a_core_for_a_pass_makes_no_serial_kernel_look_go
 
 def test_a_kernel_that_fails_in_one_pass_has_failed(said):
     kernels = [kernel(1.2), kernel(1.0, ends=(64,))]
-    times = KernelLosses(FakeBench(), ["n"], said.append, lambda _: None)
+    times = KernelLosses(FakeBench(), ["n"], said.append)
     losses, _ = times.measure_well(SHAPES, kernels, 0.1)
     np.testing.assert_allclose(losses, [[0.2, np.inf], [0.2, np.inf]])
 
@@ -159,14 +159,14 @@ def later(first, **then):
 
 def test_a_kernel_that_the_survey_took_for_good_is_not_kept(said):
     kernels = [later(1.0, slow=1.4), later(1.05), later(1.08)]
-    times = KernelLosses(LaterBench(calls=len(SHAPES)), ["n"], said.append, lambda _: None)
+    times = KernelLosses(LaterBench(calls=len(SHAPES)), ["n"], said.append)
     assert times.keep(SHAPES, [], kernels, 0.1, 1).kernels == [kernels[1]]
 
 
 def test_kernels_that_fail_one_after_another_hide_none_that_works(said, monkeypatch):
     monkeypatch.setattr("autotune.shape_dispatch.kernel_losses.PROMISING", 1)
     kernels = [later(1.0, ends=(8,)), later(1.05, ends=(64,)), later(1.3), later(1.2, ends=(8,))]
-    times = KernelLosses(LaterBench(calls=len(SHAPES)), ["n"], said.append, lambda _: None)
+    times = KernelLosses(LaterBench(calls=len(SHAPES)), ["n"], said.append)
     kept = times.keep(SHAPES, [], kernels, 0.1, None)
     assert kept.kernels == [kernels[2]]
     assert [times.works(each) for each in kernels] == [False, False, True, False]

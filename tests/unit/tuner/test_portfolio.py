@@ -15,7 +15,7 @@ from autotune.task.task import Task
 from autotune.tuner.run import portfolio
 from autotune.tuner.run.events import End, Finished, MachineKnown, Measured, Noisy, Started
 from autotune.tuner.run.limits import Deadline, Goal, Limits, TrialPace
-from autotune.tuner.run.portfolio import FAIR, INFORMED, Portfolio, Prospect, choose
+from autotune.tuner.run.portfolio import FAIR, INFORMED, Portfolio, Prospect, Turns
 from autotune.tuner.run.session import Session
 from autotune.tuner.run.stop_conditions import MAX_REMEASURES
 from autotune.tuner.search.baselines import GridTuner
@@ -63,7 +63,7 @@ def divide(toys, seconds, rule):
 
 
 def by_gain(toys, turn):
-    return choose([toy.prospect for toy in toys], turn)
+    return Turns([toy.prospect for toy in toys]).next(turn)
 
 
 def in_turn(toys, turn):

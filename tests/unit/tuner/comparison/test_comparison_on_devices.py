@@ -17,8 +17,8 @@ class OnDevices(Simulated):
         super().__init__(**more)
         self.slowness, self.lost = slowness, lost
 
-    def compare_on_devices(self, configs, seconds, seed, fresh, check):
-        costs = self.compare(configs, seconds, seed, fresh, check)
+    def compare(self, configs, seconds, seed, fresh, check):
+        (costs,) = super().compare(configs, seconds, seed, fresh, check)
         return [
             {
                 index: result

@@ -7,21 +7,21 @@ import pytest
 from support.parallel_runs import fleet, recording
 
 from autotune.errors import AutotuneError
-from autotune.measure.simulated_fleet import (
-    CommonClock,
-    SimulatedAnswers,
-    SimulatedFleet,
-    VirtualClock,
-)
 from autotune.tuner.base import Tuner
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.model.transfer import TransferPrior
-from autotune.tuner.replay.recorded_task import RecordedTask
 from autotune.tuner.run.events import End, Finished, Measured
 from autotune.tuner.run.limits import Deadline, Limits
 from autotune.tuner.run.parallel.kinds_at_once import GROWTH, OtherKinds, _groups, tune_sessions
 from autotune.tuner.run.parallel.parallel_session import new_session
 from autotune.tuner.search.baselines import GridTuner
+from benchmarks.simulated_fleet import (
+    CommonClock,
+    RecordedTask,
+    SimulatedAnswers,
+    SimulatedFleet,
+    VirtualClock,
+)
 from records import RecordStore
 from records.record import without_node
 

@@ -8,11 +8,9 @@ from support.fake_measurer import FakeMeasurer
 from support.parallel_runs import Search, fleet, recording
 
 from autotune.errors import AutotuneError
-from autotune.measure.simulated_fleet import VirtualClock
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.replay.recorded_task import RecordedTask
 from autotune.tuner.run.events import End, Measured
 from autotune.tuner.run.limits import Goal, Limits
 from autotune.tuner.run.parallel.candidates_in_flight import FACTOR, CandidatesInFlight
@@ -21,6 +19,7 @@ from autotune.tuner.run.portfolio import Portfolio
 from autotune.tuner.run.session import Session
 from autotune.tuner.run.trials import Trials
 from autotune.tuner.search.baselines import GridTuner
+from benchmarks.simulated_fleet import RecordedTask, VirtualClock
 from records import RecordStore
 
 

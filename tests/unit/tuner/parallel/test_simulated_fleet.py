@@ -8,7 +8,7 @@ from support.parallel_runs import fleet, recording
 from autotune.errors import AutotuneError
 from autotune.measure.measurer import SupportsParallelRuns
 from autotune.measure.result import MeasureInput
-from autotune.measure.simulated_fleet import Clock, SimulatedAnswers, SimulatedFleet, VirtualClock
+from benchmarks.simulated_fleet import Clock, SimulatedAnswers, SimulatedFleet, VirtualClock
 
 
 def submit(measurer, recorded, *indices):

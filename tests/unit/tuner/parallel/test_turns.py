@@ -14,7 +14,6 @@ from autotune.tuner.run.portfolio import (
     Prospect,
     TimeLeft,
     Turns,
-    choose,
 )
 from records import RecordStore
 
@@ -61,7 +60,7 @@ def test_the_next_workload_is_the_one_that_the_rules_name(seed):
 
 def test_of_equals_the_first_is_chosen():
     known = Prospect(1.0, [1.0] * INFORMED, 0.5, 1.0, 3)
-    assert choose([known, known, known], 0) == choose([known, known], FAIR - 1) == 0
+    assert Turns([known, known, known]).next(0) == Turns([known, known]).next(FAIR - 1) == 0
 
 
 def test_the_time_that_is_left_is_the_sum_once_all_is_known():

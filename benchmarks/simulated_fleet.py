@@ -1,7 +1,7 @@
 """Simulates several devices: each candidate has a given result, after a given time.
 
 The time is real, or that of a virtual clock, on which seconds pass only while somebody waits: for
-tests, and for many searches in a short time.
+tests, and for many searches in a short time. `RecordedTask` is a workload for them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, UsageError
 from autotune.measure.measurer import Measurer
 from autotune.measure.recorded_measurer import Recording, ReplayMeasurer
 from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.signature import ArrayParameter
 from autotune.system.cooperative_threads import CooperativeThreads
+from autotune.task.task import Task
+from autotune.template import Template
+from search_spaces.space import Space
 
 
 class Clock:
@@ -224,3 +228,50 @@ class SimulatedFleet(Measurer):
             run = _Run(min(end_s, lost_s), self._begun, begin_s, device, candidate, lost_s < end_s)
             self._begun += 1
             heapq.heappush(self._running, run)
+
+
+class RecordedTask(Task):
+    """A workload whose configurations are those of a recording, which must be measured by it.
+
+    recording: its space, and its name, which becomes that of the template.
+    """
+
+    flops: float | None = None
+    bytes = 0.0
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__(Template(recording.name, None, _not_here), {})
+        self._recorded_space = recording.space
+        self._fingerprint = recording.space.fingerprint()
+
+    @property
+    def space(self) -> Space:
+        """The configurations that were recorded."""
+        return self._recorded_space
+
+    @property
+    def arguments(self) -> list[ArrayParameter]:
+        """A number, since the arrays are not known."""
+        return [ArrayParameter("out", "float32", (1,), is_output=True)]
+
+    @property
+    def default_index(self) -> int:
+        """The default configuration of the space; SpaceError if there is none."""
+        return self.space.default_index
+
+    def refusal(self, index: int) -> str:
+        """Return the rule of the space that rejects a configuration; empty if it is recorded."""
+        broken = self.space.broken(index)
+        return "" if broken is None else broken.name
+
+    def fingerprints_of(self, index: int) -> dict[str, str]:
+        """Return the digest of the space in place of digests of a template."""
+        return {"space": self._fingerprint, "template": self._fingerprint}
+
+    def steps_of(self, index: int) -> list[Any] | None:
+        """Return None: the schedule is not known."""
+        return None
+
+
+def _not_here() -> NoReturn:
+    raise UsageError("a recorded space has no template")
