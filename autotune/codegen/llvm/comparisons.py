@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
-from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
+from autotune.codegen.llvm.index.index_arithmetic import Evaluator, IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant, within
 from autotune.codegen.llvm.integer_vectors import IntegerVectors, constants
@@ -28,6 +28,7 @@ class Comparisons:
     linear: LinearArithmetic
     index: IndexArithmetic
     vectors: IntegerVectors
+    evaluator: Evaluator
 
     def compare(self, expr: BinaryOp) -> str:
         """Operand text of a comparison, of type i1 in each lane."""
@@ -39,7 +40,7 @@ class Comparisons:
             if known is not None:
                 return known
         kind = llvm_type(a.dtype, expr.lanes)
-        left, right = self.index.expressions.value(a), self.index.expressions.value(b)
+        left, right = self.evaluator.value(a), self.evaluator.value(b)
         if dtypes.is_float(a.dtype):
             return self.builder.define(f"fcmp {_FLOAT_TESTS[op]} {kind} {left}, {right}")
         test = _SIGNED_TESTS[op]

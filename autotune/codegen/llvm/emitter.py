@@ -31,7 +31,7 @@ from autotune.codegen.llvm.parallel_regions import OutlinedLoop, ParallelRegions
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.intervals import Bounds
-from autotune.ir.expr import Buffer, Var
+from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import recursive
 
@@ -40,8 +40,8 @@ class Emitter:
     """Writes one function of a module.
 
     The constructor of a part gets the parts that it uses. `IndexArithmetic` evaluates indices and
-    `ExpressionEmitter` all other expressions. Each needs the other, so index arithmetic gets it
-    later.
+    `ExpressionEmitter` all other expressions. Each needs the other, so the emitter itself is the
+    `Evaluator` of index arithmetic.
 
     `module`: collects declarations and outlined functions.
     `name`: symbol of this function, from which those of its parallel loops derive.
@@ -51,17 +51,18 @@ class Emitter:
     def __init__(self, module: ModuleText, name: str, threads: str = "") -> None:
         builder = FunctionBuilder(module.declarations)
         linear = LinearArithmetic(builder)
-        index = IndexArithmetic(builder, linear)
+        index = IndexArithmetic(builder, linear, self)
         masks, versions, conversions = LaneMasks(builder), MemoryVersions(), Conversions(builder)
-        vectors = IntegerVectors(builder, linear, index)
+        vectors = IntegerVectors(builder, linear, index, self)
         addresses = Addresses(builder, linear, index, vectors, module.lines)
-        hints = CacheHints(module, builder, index, addresses)
+        prefetches, busiest = module.prefetches, module.busiest
+        hints = CacheHints(builder, index, addresses, prefetches, busiest, module.streamed)
         memory = LoadsStores(
             builder, index, vectors, masks, conversions, addresses, versions, hints
         )
         calls = IntrinsicCalls(builder, module.math)
         operations = BinaryOperations(builder, conversions, calls, module.fast_math)
-        comparisons = Comparisons(builder, linear, index, vectors)
+        comparisons = Comparisons(builder, linear, index, vectors, self)
         expressions = ExpressionEmitter(
             builder,
             index,
@@ -74,7 +75,6 @@ class Emitter:
             comparisons,
             calls,
         )
-        index.expressions = expressions
         frame = StackFrame(builder, linear, index, addresses)
         parallel = ParallelRegions(
             module,
@@ -104,7 +104,18 @@ class Emitter:
         self._module, self._name = module, name
         self._builder, self._linear, self._index = builder, linear, index
         self._addresses, self._hints, self._frame = addresses, hints, frame
-        self._parallel = parallel
+        self._expressions, self._parallel = expressions, parallel
+
+    # -- the evaluator for index arithmetic
+    # ---------------------------------------------------------------
+
+    def value(self, expr: Expr) -> str:
+        """Operand text of the value of `expr`."""
+        return self._expressions.value(expr)
+
+    def load_lane(self, load: Load, lane: int) -> str:
+        """Return the operand text of one lane of a load."""
+        return self._expressions.load_lane(load, lane)
 
     # -- the function as a whole -------------------------------------------------------------------
 
@@ -193,8 +204,10 @@ def emit(function: PrimFunc, fast_math: bool = False, has_avx512: bool = False) 
     """
     info = function.info
     module = ModuleText(
-        info,
+        streamed=info.nontemporal,
+        prefetches=info.prefetches,
         busiest=busiest_stores(function.body, info.prefetches),
+        num_threads=info.num_threads,
         lines={buffer: var for var, buffer in info.line_offsets.items()},
         fast_math=fast_math,
         has_avx512=has_avx512,

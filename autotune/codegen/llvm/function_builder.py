@@ -7,7 +7,7 @@ outermost scope that defines all its operands, so loop-invariant parts leave the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 
@@ -106,13 +106,6 @@ class FunctionBuilder:
         """Define the values of type `kind` that a mask of some lanes chooses."""
         flags = "i1" if lanes == 1 else f"<{lanes} x i1>"
         return self.define(f"select {flags} {mask}, {kind} {true}, {kind} {false}")
-
-    def of_lanes(self, kind: str, scalar: str, lanes: Iterable[str]) -> str:
-        """Define a vector of type `kind` of the values of its lanes, which are of type `scalar`."""
-        result = "poison"
-        for lane, value in enumerate(lanes):
-            result = self.define(f"insertelement {kind} {result}, {scalar} {value}, i64 {lane}")
-        return result
 
     def declare(self, name: str, text: str) -> None:
         """Add the declaration `text` of the symbol `name` to the module."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
-from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
+from autotune.codegen.llvm.index.index_arithmetic import Evaluator, IndexArithmetic
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear
 from autotune.codegen.llvm.llvm_types import llvm_type, vector_of
@@ -71,6 +71,7 @@ class IntegerVectors:
     builder: FunctionBuilder
     linear: LinearArithmetic
     index: IndexArithmetic
+    evaluator: Evaluator
 
     def splat(self, ref: str, dtype: str, lanes: int) -> str:
         """Vector with the scalar `ref` in all lanes."""
@@ -134,14 +135,19 @@ class IntegerVectors:
             case Cast() if dtypes.is_index(expr.a.dtype):
                 return self.wide(expr.a)
             case Load() | Cast():
-                ref = self.index.expressions.value(expr)
+                ref = self.evaluator.value(expr)
                 if expr.dtype == "int64":
                     return ref
                 return self.builder.define(
                     f"sext {llvm_type(expr.dtype, lanes)} {ref} to <{lanes} x i64>"
                 )
-        values = map(self.linear.materialise, self.index.lanes(expr))
-        return self.builder.of_lanes(f"<{lanes} x i64>", "i64", values)
+        result = "poison"
+        for lane, form in enumerate(self.index.lanes(expr)):
+            one = self.linear.materialise(form)
+            result = self.builder.define(
+                f"insertelement <{lanes} x i64> {result}, i64 {one}, i64 {lane}"
+            )
+        return result
 
 
 def _progression(stride: int, lanes: int) -> Sequence[int]:

@@ -89,10 +89,13 @@ class IntrinsicCalls:
         def call(a: str, b: str) -> str:
             return self.builder.define(f"call {scalar} @{symbol}({scalar} {a}, {scalar} {b})")
 
-        def in_lane(lane: int) -> str:
-            own = (self.builder.define(f"extractelement {kind} {a}, i64 {lane}") for a in args)
-            return call(*own)
-
         if expr.lanes == 1:
             return call(*args)
-        return self.builder.of_lanes(kind, scalar, map(in_lane, range(expr.lanes)))
+        result = "poison"
+        for lane in range(expr.lanes):
+            a, b = (self.builder.define(f"extractelement {kind} {a}, i64 {lane}") for a in args)
+            one = call(a, b)
+            result = self.builder.define(
+                f"insertelement {kind} {result}, {scalar} {one}, i64 {lane}"
+            )
+        return result

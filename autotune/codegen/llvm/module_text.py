@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.codegen.llvm.math import definitions
-from autotune.ir.expr import Buffer, SizeVar
-from autotune.ir.stmt import FunctionInfo, Store
+from autotune.ir.expr import Buffer, Expr, SizeVar, Var
+from autotune.ir.stmt import Prefetch, Store
 
 #: Number of the metadata node for unrolling; the nodes of the loops follow.
 UNROLL_METADATA = 2
@@ -17,8 +17,6 @@ UNROLL_METADATA = 2
 class ModuleText:
     """The shared parts of a module and the texts of its functions."""
 
-    #: Facts of the function that the module is for.
-    info: FunctionInfo
     #: Text by symbol, for external functions and intrinsics.
     declarations: dict[str, str] = field(default_factory=dict)
     #: Math functions used: (name, dtype, lanes) by symbol.
@@ -31,8 +29,14 @@ class ModuleText:
     uses_hints: bool = False
     #: Metadata of loops that LLVM is to unroll, one node each.
     unrolled: list[str] = field(default_factory=list)
+    #: Names of buffers whose vectors are stored past the caches (metadata !1).
+    streamed: frozenset[str] = frozenset()
+    #: What is prefetched with each loaded vector, by the name of the buffer.
+    prefetches: Mapping[str, Prefetch] = field(default_factory=dict)
     #: The statements that prefetch into the nearest cache.
     busiest: frozenset[Store] = frozenset()
+    #: Most threads that share a parallel loop, by its variable.
+    num_threads: Mapping[Var, Expr] = field(default_factory=dict)
     #: Variables with the number of elements of an array before the first cache line.
     lines: Mapping[Buffer, SizeVar] = field(default_factory=dict)
     #: Whether float arithmetic may be rearranged.
@@ -53,7 +57,7 @@ class ModuleText:
         parts = [*self.declarations.values(), "", *self.functions]
         if self.uses_hints:
             parts.append('!0 = !{!"branch_weights", i32 2000, i32 1}')
-        if self.info.nontemporal:
+        if self.streamed:
             parts.append("!1 = !{i32 1}")
         if self.unrolled:
             parts.append(f'!{UNROLL_METADATA} = !{{!"llvm.loop.unroll.full"}}')

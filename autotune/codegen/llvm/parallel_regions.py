@@ -78,9 +78,8 @@ class ParallelRegions:
         builder.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
         wide = builder.define(f"sext i32 {self.threads} to i64")
         asked = builder.define(f"call i64 @llvm.smin.i64(i64 {wide}, i64 {count})")
-        if loop.var in self.module.info.num_threads:
-            limit = self.module.info.num_threads[loop.var]
-            most = self.linear.materialise(self.index.form(limit))
+        if loop.var in self.module.num_threads:
+            most = self.linear.materialise(self.index.form(self.module.num_threads[loop.var]))
             asked = builder.define(f"call i64 @llvm.smin.i64(i64 {asked}, i64 {most})")
         labels = [builder.fresh(text) for text in ("alone", "team", "joined")]
         alone = builder.define(f"icmp sle i64 {asked}, 1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
@@ -25,8 +25,15 @@ from autotune.ir.expr import (
     Var,
 )
 
-if TYPE_CHECKING:
-    from autotune.codegen.llvm.llvm_expressions import ExpressionEmitter
+
+class Evaluator(Protocol):
+    """Evaluates any expression into an operand."""
+
+    def value(self, expr: Expr) -> str:
+        """Return the operand text of the value of `expr`."""
+
+    def load_lane(self, load: Load, lane: int) -> str:
+        """Return the operand text of one lane of a load."""
 
 
 @dataclass(eq=False, repr=False)
@@ -35,8 +42,8 @@ class IndexArithmetic:
 
     builder: FunctionBuilder
     linear: LinearArithmetic
-    #: Evaluates the other parts of an index, such as loads; it needs this, and so is made later.
-    expressions: ExpressionEmitter = field(init=False)
+    #: Evaluates the other parts of an index, such as loads.
+    evaluator: Evaluator
     #: Loop and size variables in scope.
     env: dict[Var, Linear] = field(init=False, default_factory=dict)
     _index_only: dict[Expr, bool] = field(init=False, default_factory=dict)
@@ -136,7 +143,7 @@ class IndexArithmetic:
             case Select() if self.is_index(expr):
                 return self._choice(expr, lane)
             case Load() if dtypes.is_integer(expr.dtype):
-                return self.linear.extended(self.expressions.load_lane(expr, lane), expr.dtype)
+                return self.linear.extended(self.evaluator.load_lane(expr, lane), expr.dtype)
         if dtypes.is_integer(expr.dtype):
             return self.linear.extended(self._lane_of(expr, lane), expr.dtype)
         raise CodegenError(f"an index must be an integer, not {expr.dtype}: {expr}")
@@ -149,7 +156,7 @@ class IndexArithmetic:
         return found
 
     def _lane_of(self, expr: Expr, lane: int) -> str:
-        ref = self.expressions.value(expr)
+        ref = self.evaluator.value(expr)
         if expr.lanes == 1:
             return ref
         bits = dtypes.bits(expr.dtype)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
 from autotune.codegen.llvm.index.linear_forms import Linear, constant
 from autotune.codegen.llvm.memory.addresses import ALIGNMENT, Addresses
-from autotune.codegen.llvm.module_text import ModuleText
 from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Buffer, Call, Load
 from autotune.ir.stmt import Prefetch, Stmt, Store
@@ -40,10 +39,15 @@ def busiest_stores(body: Stmt, prefetches: Mapping[str, Prefetch]) -> frozenset[
 class CacheHints:
     """Writes prefetches and marks stores."""
 
-    module: ModuleText
     builder: FunctionBuilder
     index: IndexArithmetic
     addresses: Addresses
+    #: What is prefetched with each loaded vector, by the name of the buffer.
+    prefetches: Mapping[str, Prefetch]
+    #: The statements that prefetch into the nearest cache.
+    busiest: Set[Store]
+    #: Names of buffers whose vectors are stored past the caches (metadata !1).
+    streamed: frozenset[str]
     #: Whether anything was stored past the caches.
     streams: bool = field(init=False, default=False)
     #: The statement that is being written.
@@ -51,10 +55,8 @@ class CacheHints:
 
     def prefetch(self, buffer: Buffer, index: Linear, lanes: int) -> None:
         """Prefetch the cache lines at a distance behind consecutive elements of a buffer."""
-        own = self.module.info.prefetches.get(buffer.name)
-        if own is None or lanes == 1:
-            return
-        if own.level == 1 and self.statement not in self.module.busiest:
+        own = self.prefetches.get(buffer.name)
+        if own is None or lanes == 1 or (own.level == 1 and self.statement not in self.busiest):
             return
         if any(var not in self.index.env for var in free_vars(own.distance)):
             return
@@ -71,9 +73,8 @@ class CacheHints:
             self.builder.line(f"call void @{name}(ptr {pointer}, {hint})")
 
     def store_metadata(self, buffer: Buffer, lanes: int) -> str:
-        """Metadata of a store of `lanes` consecutive elements, maybe past the caches (!1)."""
-        streamed = buffer.name in self.module.info.nontemporal
-        if not streamed or lanes == 1 or buffer.dtype == dtypes.BOOL:
+        """Metadata of a store of `lanes` consecutive elements."""
+        if buffer.name not in self.streamed or lanes == 1 or buffer.dtype == dtypes.BOOL:
             return ""
         self.streams = True
         return ", !nontemporal !1"

@@ -215,9 +215,13 @@ class LoadsStores:
         Gathers were a fifth slower on the processors tried (Zen 4), and addresses hoist like this.
         """
         kind, scalar = llvm_type(load.dtype, load.lanes), llvm_type(load.dtype)
-        forms = self.index.lanes(load.index)
-        values = (self.load_consecutive(load.buffer, form, 1) for form in forms)
-        return self.builder.of_lanes(kind, scalar, values)
+        result = "poison"
+        for lane, form in enumerate(self.index.lanes(load.index)):
+            one = self.load_consecutive(load.buffer, form, 1)
+            result = self.builder.define(
+                f"insertelement {kind} {result}, {scalar} {one}, i64 {lane}"
+            )
+        return result
 
     def load_or(self, load: Load, others: str) -> str | None:
         """Operand text of a masked load, with other values in lanes that are not active.
