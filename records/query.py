@@ -70,7 +70,7 @@ def ranked(records: Iterable[R]) -> list[R]:
     found = list(records)
     compared = sorted(finals(found), key=lambda record: (record.final or {})["rank"])
     timed = [record for record in found if record.final is None and record.ok]
-    by_cost = sorted(timed, key=lambda record: (record.cost_s or 0.0, record.timestamp))
+    by_cost = sorted(timed, key=lambda record: record.cost_s or 0.0)
     failed = _failed_in_finals(found)
     return [r for r in [*compared, *by_cost] if r.ok and _values_key(r) not in failed]
 

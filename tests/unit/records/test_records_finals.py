@@ -22,11 +22,6 @@ def test_the_latest_comparison_goes_before_all_trials_by_its_ranks():
     assert ranked([slow, lucky]) == [lucky, slow]
 
 
-def test_of_equal_times_the_earlier_trial_is_the_best_in_whatever_order_they_are_read():
-    early, late = (replace(record(n, 0.1), timestamp=float(n)) for n in (1, 2))
-    assert ranked([late, early]) == ranked([early, late]) == [early, late]
-
-
 def test_who_failed_in_a_comparison_is_not_chosen():
     failed = replace(record(1), final=final(1, (1.0,), rank=0).final)
     other = final(2, (0.6,), rank=1)
