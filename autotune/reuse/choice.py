@@ -208,7 +208,10 @@ class _Search:
                     read.current, read.old = {**read.current, **read.old}, {}
             found = {key: (read, one) for read in reads for key, one in read.current.items()}
             cut = min(filter(_is_cut, reads), key=lambda read: read.slowest_s, default=None)
-            for record in ranked(one.record for _, one in found.values()):
+            usable = [one.record for _, one in found.values()]
+            if len(keys) > 1:  # Groups have lost the order of their log.
+                usable.sort(key=lambda record: record.timestamp)
+            for record in ranked(usable):
                 if cut is not None and record.is_trial and record.cost_s > cut.slowest_s:
                     break
                 read, one = found[id(record)]

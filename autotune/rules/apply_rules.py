@@ -277,7 +277,8 @@ class _Rules:
         effort = self.efforts[plain]
         is_one = bool(contractions(tensor, lanes_in(self.cfg.target, tensor.dtype), self.constants))
         parts = sum_parts(self.cfg.target, tensor) if is_one else 1
-        whole = tensor if parts == 1 else partial_results(tensor, parts, 1, is_even=True)
+        is_even = not open_sizes(tensor.op)
+        whole = tensor if parts == 1 else partial_results(tensor, parts, 1, is_even)
         panels = tiles(knobs, whole, effort, self.constants)
         if panels is None:
             return () if parts == 1 else (tensor,)

@@ -44,10 +44,15 @@ def likely_value(size: Expr) -> int:
     """Return a size; if it depends on sizes from `te.var`, what it likely is, at least 2."""
     if isinstance(size, Const):
         return int(size.value)
-    likely = {v: const(v.likely, v.dtype) for v in free_vars(size) if isinstance(v, SizeVar)}
-    value = substitute(size, likely)
+    value = with_likely_sizes(size)
     assert isinstance(value, Const)
     return max(int(value.value), 2)  # an axis of one element would not count
+
+
+def with_likely_sizes(expr: Expr) -> Expr:
+    """Return an expression with likely values of sizes from `te.var`."""
+    likely = {v: const(v.likely, v.dtype) for v in free_vars(expr) if isinstance(v, SizeVar)}
+    return substitute(expr, likely) if likely else expr
 
 
 def likely_shape(tensor: te.Tensor) -> list[int]:

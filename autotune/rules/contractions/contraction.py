@@ -27,6 +27,7 @@ from autotune.rules.stage_graph import (
     reduced_over,
     reduction_of,
     step_along,
+    with_likely_sizes,
 )
 
 #: Vectors with fewer lanes than this part of a register are not considered.
@@ -183,7 +184,7 @@ class TiledContraction:
         The axes that are reduced may be given, if not all count.
         """
         steps = self.reduced if reduced is None else reduced
-        for index in read.children:
+        for index in map(with_likely_sizes, read.children):
             own, place = set(free_vars(index)), to_poly(index)
             apart = [step_along(place, a) for a in group.axes if a.var in own and extent(a) > 1]
             reach = [

@@ -52,8 +52,9 @@ from autotune.system.available_cpus import thread_count
 #: Largest number of choices of the vectorised axis.
 _VECTORS: Final = 3
 
-#: Vectors in a row of a tile.
-_WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12)
+#: Vectors in a row of a tile. A tile of one row may be the widest: neighbours come from memory
+#: faster than rows that are far apart.
+_WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12, 16)
 
 #: Equal parts into which a row of sums in the cache is divided. A part has an even number of
 #: vectors, or is the whole row: the compiler unrolls two vectors, which share elements of rows.

@@ -90,12 +90,13 @@ def joining_seconds(target: Target, tensor: te.Tensor) -> float:
 def sum_parts(target: Target, tensor: te.Tensor) -> int:
     """Return into how many parts the sum of a contraction is split: long ones with few results."""
     steps, lanes = extent(tensor.op.reduce_axis[0]), lanes_in(target, tensor.dtype)
-    if is_open(length_of(tensor.op.reduce_axis[0])):
-        return 1
+    is_any = is_open(length_of(tensor.op.reduce_axis[0]))  # then the last part may be shorter
     *front, last = map(extent, tensor.op.axis)
     columns = _ROWS if runs_along_rows(tensor, lanes) else lanes
     tasks = math.prod(-(-size // _ROWS) for size in front) * -(-last // columns)
-    counts = [n for n in COUNTS if steps % n == 0 and (n == 1 or steps >= n * _LONG_SUM)]
+    counts = [
+        n for n in COUNTS if (is_any or steps % n == 0) and (n == 1 or steps >= n * _LONG_SUM)
+    ]
     is_short = serial_seconds(target, [tensor]) < 4 * LAUNCH
     return 1 if is_short or tasks >= _ENOUGH_TASKS else counts[-1]
 
@@ -127,7 +128,7 @@ def partial_results(
     reduced = reduction_of(tensor)
     first = reduced.axes[0] if along is None else along
     rest = [a for a in reduced.axes if a is not first]
-    size = extent(first)
+    size = length_of(first)
     chunk = te.ceildiv(size, parts * unit) * unit
     step = te.reduce_axis((0, chunk), first.name)
     copies = [te.reduce_axis((a.dom.min, a.dom.extent), a.name) for a in rest]  # type: ignore[union-attr]

@@ -83,6 +83,13 @@ def test_a_hidden_record_goes_before_a_slower_one_of_another_group(task, honest)
     assert choose(task, [*records, faster], notify=str).record == faster
 
 
+def test_of_equally_fast_records_of_two_groups_the_one_measured_first_is_built(task, honest):
+    slower = replace(honest, costs_s=(3e-3,))
+    first = replace(honest, device={**honest.device, "cores": 4096}, timestamp=2.0)
+    second = replace(honest, timestamp=3.0)
+    assert choose(task, [slower, first, second], notify=str).record == first
+
+
 def test_absurd_records_of_an_earlier_version_hide_no_other(task, honest):
     old = replace(honest, fingerprints={"template": "0" * 16})
     records = [*many(old, costs_s=(1e-15,)), old]

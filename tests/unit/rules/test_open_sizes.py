@@ -26,6 +26,8 @@ LIKELY = [
     ((512, 512, 512), {}),
     ((7, 1000, 2048), {}),
     slow(((64, 768, 768), {})),
+    ((2, 256, 1024), {}),
+    slow(((3, 64, 3000), {"dtype": "float64"})),
     ((33, 100, 30), {"transpose_a": True}),
     ((100, 40, 300), {"transpose_b": True}),
     slow(((2, 4096, 1024), {"dtype": "float16"})),
@@ -58,6 +60,18 @@ def test_products_are_right_whatever_the_sizes_turn_out_to_be(likely, flags):
         built = product_of(task, index)
         for sizes in SIZES:
             check_product(built, *sizes, flags)
+
+
+def test_long_sums_of_few_results_have_parts_of_any_length():
+    sizes = {"m": 1, "n": [256], "k": [1024]}
+    task = Task(find_template("matmul", "llvm"), sizes, "llvm -mcpu=x86-64-v3 -threads=2")
+    function = task.prepared_of(task.space.config(task.default_index).values).main
+    loops = [s for s in walk(function.body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
+    assert any(isinstance(s.extent, Const) and int(s.extent.value) == 2 for s in loops)
+    built = compile_function(function)
+    for n in (1, 8, 300):
+        for k in (1, 2, 3, 31, 700):
+            check_product(built, 1, n, k, {})
 
 
 def test_threads_are_launched_only_where_a_call_has_work_for_them():
