@@ -136,7 +136,7 @@ def tiles(
         rows[group] = cfg.define_knob(_ROWS[number], choices.rows[number], default=likely)
         cfg.add_constraint(rows[group] <= group.size, "a tile is no taller than the result")
         total = total * rows[group]
-    cfg.add_constraint(total <= count - 2, "the sums of a tile fit in the registers")
+    cfg.add_constraint(total <= registers.sums, "the sums of a tile fit in the registers")
     return panels_of(way, rows, vectors * way.lanes, packed, choices, streams, in_tasks, threads)
 
 
@@ -184,7 +184,7 @@ def _choices(
     lengths = [n for way in ways for n in [m for m in map(extent, way.reduced) if m > 1][-1:]]
     wide, high = _likely_block(best, registers.threads, packs_in_tasks)
     return Choices(
-        vectors=tuple(n for n in _WIDTHS if n <= most),
+        vectors=tuple(n for n in _WIDTHS if n <= min(most, registers.sums)),
         long=tuple(dict.fromkeys(min(most, 2 * -(-most // (2 * parts))) for parts in _PARTS)),
         rows=tuple(tuple(dict.fromkeys(chain(*map(tile_heights, own)))) for own in sizes),
         steps=tuple(n for n in _STEPS if n <= max(lengths, default=1)),

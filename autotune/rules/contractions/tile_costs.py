@@ -116,7 +116,7 @@ def _fastest(facts: TileFacts, registers: Registers) -> tuple[float, tuple[int, 
         (_cycles(facts, registers, counts, width), counts, width)
         for counts in product(*options)
         for width in registers.widths
-        if math.prod(counts) * width <= registers.count - 2
+        if math.prod(counts) * width <= registers.sums
         and width <= most
         and facts.shared % (width * facts.lanes) == 0
     )

@@ -77,6 +77,11 @@ class Registers:
     threads: int
 
     @property
+    def sums(self) -> int:
+        """Largest number of vectors of sums."""
+        return self.count - 2
+
+    @property
     def embeds(self) -> bool:
         """Whether multiply-adds read an element of a row by themselves, as those of AVX-512 do."""
         return self.count >= 32
