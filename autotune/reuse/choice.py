@@ -209,7 +209,7 @@ class _Search:
             found = {key: (read, one) for read in reads for key, one in read.current.items()}
             cut = min(filter(_is_cut, reads), key=lambda read: read.slowest_s, default=None)
             usable = [one.record for _, one in found.values()]
-            if len(keys) > 1:  # Groups have lost the order of their log.
+            if len(keys) > 1:  # Together they have lost the order of the log: times stand for it.
                 usable.sort(key=lambda record: record.timestamp)
             for record in ranked(usable):
                 if cut is not None and record.is_trial and record.cost_s > cut.slowest_s:

@@ -57,7 +57,9 @@ from autotune.rules.stage_graph import (
     ends_in,
     extent,
     has_windows_apart,
+    is_open,
     iterations,
+    length_of,
     open_sizes,
     readings,
     row_groups,
@@ -277,7 +279,7 @@ class _Rules:
         effort = self.efforts[plain]
         is_one = bool(contractions(tensor, lanes_in(self.cfg.target, tensor.dtype), self.constants))
         parts = sum_parts(self.cfg.target, tensor) if is_one else 1
-        is_even = not open_sizes(tensor.op)
+        is_even = not is_open(length_of(tensor.op.reduce_axis[0]))
         whole = tensor if parts == 1 else partial_results(tensor, parts, 1, is_even)
         panels = tiles(knobs, whole, effort, self.constants)
         if panels is None:

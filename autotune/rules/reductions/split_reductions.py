@@ -41,8 +41,10 @@ from autotune.te.reduction import reduction
 _ENOUGH_TASKS: Final = 64
 _LEAST_STEPS: Final = 16
 
-#: Least number of steps of the parts of a contraction, and about how many rows a tile has.
+#: Least number of steps of the parts of a contraction, most parts of a sum whose length only calls
+#: know, and about how many rows a tile has.
 _LONG_SUM: Final = 256
+_OPEN_PARTS: Final = 8
 _ROWS: Final = 4
 
 #: Bytes of a block of results, which stays in the first cache.
@@ -88,15 +90,22 @@ def joining_seconds(target: Target, tensor: te.Tensor) -> float:
 
 
 def sum_parts(target: Target, tensor: te.Tensor) -> int:
-    """Return into how many parts the sum of a contraction is split: long ones with few results."""
-    steps, lanes = extent(tensor.op.reduce_axis[0]), lanes_in(target, tensor.dtype)
-    is_any = is_open(length_of(tensor.op.reduce_axis[0]))  # then the last part may be shorter
-    *front, last = map(extent, tensor.op.axis)
+    """Return into how many parts the sum of a contraction is split: long ones with few results.
+
+    Only the last axis of the result may be open: else a call could have many results, and the
+    results of its parts would take more memory than all operands.
+    """
+    (first, *_), (*rows, last) = tensor.op.reduce_axis, tensor.op.axis
+    if any(is_open(length_of(axis)) for axis in rows):
+        return 1
+    steps, lanes = extent(first), lanes_in(target, tensor.dtype)
     columns = _ROWS if runs_along_rows(tensor, lanes) else lanes
-    tasks = math.prod(-(-size // _ROWS) for size in front) * -(-last // columns)
-    counts = [
-        n for n in COUNTS if (is_any or steps % n == 0) and (n == 1 or steps >= n * _LONG_SUM)
-    ]
+    tasks = math.prod(-(-extent(axis) // _ROWS) for axis in rows) * -(-extent(last) // columns)
+    counts = [n for n in COUNTS if n == 1 or steps >= n * _LONG_SUM]
+    if is_open(length_of(first)):
+        counts = [n for n in counts if n <= _OPEN_PARTS]
+    else:
+        counts = [n for n in counts if steps % n == 0]
     is_short = serial_seconds(target, [tensor]) < 4 * LAUNCH
     return 1 if is_short or tasks >= _ENOUGH_TASKS else counts[-1]
 

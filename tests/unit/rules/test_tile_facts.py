@@ -13,11 +13,12 @@ from autotune.ir.visitor import stmt_exprs, walk, walk_expr
 from autotune.rules.contractions.tile_facts import tile_heights
 from autotune.task.task import Task
 
+AVX2 = "llvm -mcpu=x86-64-v3 -threads=2"
 AVX512 = "llvm -mcpu=x86-64-v4 -threads=2"
 
 
-def product(m: int, n: int, k: int) -> Task:
-    return Task.from_reference("matmul", {"m": m, "n": n, "k": k}, AVX512)
+def product(m: int, n: int, k: int, target: str = AVX512) -> Task:
+    return Task.from_reference("matmul", {"m": m, "n": n, "k": k}, target)
 
 
 def default_of(task: Task) -> dict[str, Any]:
@@ -37,6 +38,13 @@ def test_for_each_height_of_a_tile_there_is_the_lowest_with_as_few_tiles(size: i
 def test_a_few_rows_of_a_prime_number_are_one_tile_that_packs_nothing(rows: int) -> None:
     known = default_of(product(rows, 1009, 997))
     assert (known["tile_rows"], known["pack"]) == (rows, False)
+
+
+def test_a_tile_of_one_row_is_as_wide_as_the_registers_allow() -> None:
+    assert default_of(product(1, 512, 512))["tile_vectors"] == 16
+    for target, most in ((AVX2, 12), (AVX512, 16)):
+        knobs = {knob.name: knob.values for knob in product(1, 512, 512, target).space.knobs}
+        assert max(knobs["tile_vectors"]) == most
 
 
 def has_choice(stmt: Stmt) -> bool:
