@@ -5,6 +5,7 @@ space and its grade; or the reason why there is none. Read `grades.py` first, th
 """
 
 from autotune.reuse.choice import Choice as Choice
+from autotune.reuse.choice import choices as choices
 from autotune.reuse.choice import choose as choose
 from autotune.reuse.choice import why_nothing as why_nothing
 from autotune.reuse.grades import Grade as Grade

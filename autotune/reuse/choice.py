@@ -89,9 +89,30 @@ def choose(
     notify : callable
         Called with each reason, in one line.
     """
+    return next(iter(choices(task, records, 1, reuse, any_device, notify)), None)
+
+
+def choices(
+    task: Task,
+    records: RecordSource | Iterable[Record],
+    most: int,
+    reuse: Grade | str = Grade.EXACT,
+    any_device: bool = False,
+    notify: Callable[[str], object] = _log.warning,
+) -> list[Choice]:
+    """Return the best records of the closest grade, each with another configuration.
+
+    The first is the one of `choose`, which documents the other parameters.
+
+    Parameters
+    ----------
+    most : int
+        Largest number of records, >= 1.
+    """
     reuse = Grade(reuse)
     search = _Search(task, as_source(records), notify, other_shapes=reuse.rank >= Grade.SHAPE.rank)
     found = search.best(
+        most,
         lambda near: near.rank <= reuse.rank or (any_device and near.same_shape),
         outdated=reuse is Grade.ANY,
     )
@@ -126,8 +147,8 @@ class _Search:
         self._elsewhere: list[tuple[Match, RecordGroup]] = []
         self._read: dict[str, _ReadGroup] = {}  # By the keys of the groups.
 
-    def best(self, admits: Callable[[Match], bool], outdated: bool) -> Choice | None:
-        """Return the best record of the closest admitted grade.
+    def best(self, most: int, admits: Callable[[Match], bool], outdated: bool) -> list[Choice]:
+        """Return at most so many records of the closest admitted grade, the best ones.
 
         `outdated`: whether, in the end, records of earlier versions of the template will do.
         """
@@ -144,12 +165,13 @@ class _Search:
             if shapes > _NEAREST:
                 break
             keys = [self._look_at(near, group) for _, group in level]
-            found = self._ranked_first(keys)
-            if found is not None:
+            found = self._first_ranked(most, keys)
+            if found:
                 return found
         if not outdated:
-            return None
-        return self._ranked_first([key for key, read in self._read.items() if read.old], True)
+            return []
+        keys = [key for key, read in self._read.items() if read.old]
+        return self._first_ranked(most, keys, outdated=True)
 
     def _look_at(self, near: Match, group: RecordGroup, most: int = MOST_TRIALS) -> str:
         """Read the `most` fastest trials of a group, and its final comparisons; return its key."""
@@ -192,8 +214,8 @@ class _Search:
         else:
             read.old = old
 
-    def _ranked_first(self, keys: Sequence[str], outdated: bool = False) -> Choice | None:
-        """Return the best plausible record of some equally near groups.
+    def _first_ranked(self, most: int, keys: Sequence[str], outdated: bool = False) -> list[Choice]:
+        """Return the best plausible records of some equally near groups.
 
         Of each group only the fastest records have been read at first. Before a slower record is
         taken, more of the group is read. So a usable record is found however many implausible ones
@@ -211,6 +233,7 @@ class _Search:
             usable = [one.record for _, one in found.values()]
             if len(keys) > 1:  # Together they have lost the order of the log: times stand for it.
                 usable.sort(key=lambda record: record.timestamp)
+            chosen = dict[int, Choice]()  # By their configurations.
             for record in ranked(usable):
                 if cut is not None and record.is_trial and record.cost_s > cut.slowest_s:
                     break
@@ -219,11 +242,15 @@ class _Search:
                 problem = doubted or refusal_problem(self._task, record)
                 if problem is None:
                     space = self._task.space
-                    config = space.config(space.index_of(record.config["values"]))
-                    return Choice(record, config, one.grade, one.outdated)
+                    index = space.index_of(record.config["values"])
+                    choice = Choice(record, space.config(index), one.grade, one.outdated)
+                    chosen.setdefault(index, choice)
+                    if len(chosen) == most:
+                        return list(chosen.values())
+                    continue
                 read.pass_over(record, problem.text, is_refused=doubted is None)
             if cut is None:
-                return None
+                return list(chosen.values())
             if _is_cut(cut):
                 self._look_at(cut.near, cut.group, _MORE * cut.most)
 

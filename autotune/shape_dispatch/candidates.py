@@ -13,11 +13,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.reuse import choose
+from autotune.reuse import choices
 from autotune.reuse.policy import ReusePolicy
 from autotune.task.task import Task
 from autotune.template import Template
+from records import Record
 from records.groups import RecordGroup, RecordSource
+
+# What is best for a shape is not always best where sizes are open: so many other configurations of
+# each shape are tried that take at most so many times as long there.
+_NEXT_BEST = 3
+_NEAR = 1.25
 
 # Makes the task of a template from arguments.
 TaskOf = Callable[[Mapping[str, Any]], Task]
@@ -47,11 +53,13 @@ class TunedShape:
 
     `args`: all arguments of the template.
     `config`: values of the knobs that were best; None for a shape without records.
+    `next_best`: those of other configurations that were nearly as good.
     `rival`: of a shape without records, a fast kernel, with which others are compared.
     """
 
     args: Mapping[str, Any]
     config: Mapping[str, Any] | None
+    next_best: tuple[Mapping[str, Any], ...] = ()
     rival: Candidate | None = None
 
 
@@ -84,11 +92,16 @@ def tuned_shapes(
         task = task_of(group.args)
         if task.workload.key in found:
             continue
-        choice = choose(task, source, policy.reuse, policy.any_device, notify)
-        if choice is not None and choice.record.args == dict(task.args):
-            shape = TunedShape(task.args, choice.config.values)
-            found[task.workload.key] = shape
+        known = choices(task, source, 1 + _NEXT_BEST, policy.reuse, policy.any_device, notify)
+        if known and known[0].record.args == dict(task.args):
+            best, *others = known
+            near = [one.config.values for one in others if _is_near(one.record, best.record)]
+            found[task.workload.key] = TunedShape(task.args, best.config.values, tuple(near))
     return list(found.values())
+
+
+def _is_near(record: Record, best: Record) -> bool:
+    return record.cost_s <= _NEAR * best.cost_s
 
 
 def is_of_open_sizes(group: RecordGroup) -> bool:
@@ -122,7 +135,9 @@ def candidates_of(shapes: Sequence[TunedShape], names: Sequence[str]) -> list[li
     for shape in shapes:
         long = tuple(n for n in names if shape.args[n] > 1)
         own = Candidate(dict(shape.args), long, dict(shape.config or {}))
-        made = [own, replace(own, config={})]  # the default may suit all sizes better
+        # Other configurations may suit all sizes better, such as the default.
+        made = [own, replace(own, config={})]
+        made += [replace(own, config=dict(config)) for config in shape.next_best]
         if all_fixed:
             made.append(Candidate(dict(shape.args), tuple(names), {}))
         found.append(made)

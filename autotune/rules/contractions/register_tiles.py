@@ -137,7 +137,9 @@ def tiles(
         cfg.add_constraint(rows[group] <= group.size, "a tile is no taller than the result")
         total = total * rows[group]
     cfg.add_constraint(total <= registers.sums, "the sums of a tile fit in the registers")
-    return panels_of(way, rows, vectors * way.lanes, packed, choices, streams, in_tasks, threads)
+    apart = math.prod(g.size for g in way.batches if not is_open(g.length))
+    tasks = threads // math.gcd(threads, apart)  # those that share a row
+    return panels_of(way, rows, vectors * way.lanes, packed, choices, streams, in_tasks, tasks)
 
 
 def _past_caches(cfg: KnobDefiner, best: Tiling) -> Tiling:
