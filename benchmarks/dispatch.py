@@ -9,7 +9,7 @@ Three parts, each resumed from what is there already:
    not known to the dispatch. Three passes over all shapes; the median counts, as memory lies
    elsewhere in each process, and another program disturbs one pass.
 
-    python benchmarks/dispatch.py --save        # about 30 minutes on two cores
+    python benchmarks/dispatch.py --save        # about 40 minutes on two cores
     python benchmarks/dispatch.py --small       # a few shapes and trials, to try it
 """
 

@@ -82,6 +82,21 @@ def test_long_sums_of_few_results_have_parts_of_any_length():
             check_product(built, 1, n, k, {})
 
 
+@pytest.mark.parametrize(("threads", "tasks"), [(2, 2), (4, 4)])
+def test_tasks_read_whole_rows_where_a_sum_has_enough_parts_for_threads(threads, tasks):
+    sizes = {"m": 1, "n": [256], "k": [1024]}
+    task = Task(find_template("matmul", "llvm"), sizes, f"llvm -mcpu=x86-64-v3 -threads={threads}")
+    values = task.space.config(task.default_index).values
+    wide = {**values, "stream": True, "stream_vectors": 32}
+    config = task.space.config(task.nearest_legal(task.space.index_of(wide))).values
+    assert config["stream"]
+    function = task.prepared_of(config).main
+    called = Simplifier({size: 2 * ({"n": 256, "k": 1024}[size.name],) for size in function.sizes})
+    loops = [s for s in walk(called.stmt(function.body)) if isinstance(s, For)]
+    lengths = [s.extent for s in loops if s.kind is LoopKind.PARALLEL]
+    assert math.prod(int(n.value) for n in lengths if isinstance(n, Const)) == tasks
+
+
 def test_parts_take_little_memory_whatever_the_sizes_turn_out_to_be():
     target = "llvm -mcpu=x86-64-v3 -threads=2"
     assert not parts_of(default_of({"m": [2], "n": [64], "k": [20000]}, target))
