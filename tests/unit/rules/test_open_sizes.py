@@ -94,7 +94,8 @@ def test_tasks_read_whole_rows_where_a_sum_has_enough_parts_for_threads(threads,
     called = Simplifier({size: 2 * ({"n": 256, "k": 1024}[size.name],) for size in function.sizes})
     loops = [s for s in walk(called.stmt(function.body)) if isinstance(s, For)]
     lengths = [s.extent for s in loops if s.kind is LoopKind.PARALLEL]
-    assert math.prod(int(n.value) for n in lengths if isinstance(n, Const)) == tasks
+    assert all(isinstance(n, Const) for n in lengths)
+    assert math.prod(int(n.value) for n in lengths) == tasks
 
 
 def test_parts_take_little_memory_whatever_the_sizes_turn_out_to_be():
