@@ -245,6 +245,11 @@ class Template:
                 f"template {self.name!r}: a list for argument {parameter.name} holds sizes of at "
                 f"least 1, got {list(values)!r}"
             )
+        if not dtypes.fits(max(sizes), dtypes.INDEX):
+            raise UsageError(
+                f"template {self.name!r}: a list for argument {parameter.name} holds "
+                f"{dtypes.number_text(max(sizes))}, which does not fit in {dtypes.INDEX}"
+            )
         return sizes
 
     def reference_for(self, args: Mapping[str, Any]) -> Callable[..., Any] | None:

@@ -237,11 +237,15 @@ def _rows_of_call(group: AxisGroup, most: Any) -> Any:
 
 
 def _columns_of_call(way: TiledContraction, most: Any, tasks: int) -> Any:
-    """Return how many columns tiles have: a task's share of a call's, in pairs of vectors."""
+    """Return how many columns tiles have: those of a call in equal parts, in pairs of vectors.
+
+    There are as few parts as tiles may be wide, but each of the tasks has as many.
+    """
     if not is_open(way.vector.length):
         return most
     pair = 2 * way.lanes
-    own = te.ceildiv(te.ceildiv(way.vector.length, pair), tasks)
+    parts = tasks * te.ceildiv(way.vector.length, most * tasks)
+    own = te.ceildiv(te.ceildiv(way.vector.length, pair), parts)
     return te.max(1, te.min(te.ceildiv(most, pair), own)) * pair
 
 

@@ -60,6 +60,9 @@ _WIDTHS: Final = (4, 1, 2, 3, 5, 6, 7, 8, 12, 16)
 #: vectors, or is the whole row: the compiler unrolls two vectors, which share elements of rows.
 _PARTS: Final = (2, 1, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
 
+#: Columns of a row of sums in the cache whose number only calls know: few rows are longer.
+_OPEN_COLUMNS: Final = 4096
+
 #: Steps of a sum that are written out, and about how many are by default.
 _STEPS: Final = (4, 1, 2, 8, 3, 5, 7)
 _STEP: Final = 4
@@ -120,9 +123,8 @@ def tiles(
         vectors = cfg.define_knob("stream_vectors", choices.long, likely)
     else:
         vectors = cfg.define_knob("tile_vectors", choices.vectors, default=best.vectors)
-    cfg.add_constraint(
-        vectors <= -(-way.vector.size // way.lanes), "a tile is no wider than the result"
-    )
+    widest = _longest_row(way) if streams else -(-way.vector.size // way.lanes)
+    cfg.add_constraint(vectors <= widest, "a tile is no wider than the result")
     if way.shared:
         message = "tiles are within a group"
         cfg.add_constraint(way.shared % (vectors * way.lanes) == 0, message)
@@ -162,17 +164,24 @@ def _likely_stream(
 ) -> int:
     """Return how many vectors of sums in the cache a row has by default."""
     way, rows, threads = best.way, math.prod(best.rows.values()), registers.threads
-    most = -(-way.vector.size // way.lanes)
+    most, longest = _longest_row(way), outlasts or is_open(way.vector.length)
+    batches = math.prod(g.size for g in way.batches)
 
     def cost(count: int) -> int:
-        tasks = -(-way.vector.size // (count * way.lanes))
+        tasks = batches * -(-way.vector.size // (count * way.lanes))
         return -(-tasks // threads) * (count + _ROW_VECTORS)
 
     each = rows * way.lanes * dtypes.itemsize(way.tensor.dtype)
     limit = _SUM_BYTES if outlasts else most * each if registers.embeds else _NEAR_BYTES
     fit = [count for count in widths if count <= most] or list(widths)
     near = [count for count in fit if count * each <= limit]
-    return max(near) if outlasts and near else min(near or fit, key=cost)
+    return max(near) if longest and near else min(near or fit, key=cost)
+
+
+def _longest_row(way: TiledContraction) -> int:
+    """Return how many vectors a row of sums in the cache has at most."""
+    size = max(way.vector.size, _OPEN_COLUMNS) if is_open(way.vector.length) else way.vector.size
+    return -(-size // way.lanes)
 
 
 def _choices(
@@ -180,6 +189,7 @@ def _choices(
 ) -> Choices:
     """Return the values of knobs, for all ways to compute a contraction."""
     most = max(-(-way.vector.size // way.lanes) for way in ways)
+    longest = max(map(_longest_row, ways))
     sizes = [[way.rows[n].size for way in ways if len(way.rows) > n] or [1] for n in (0, 1)]
     height = max(math.prod(g.size for g in way.rows) for way in ways)
     tall = math.prod(best.rows.values())
@@ -187,7 +197,9 @@ def _choices(
     wide, high = _likely_block(best, registers.threads, packs_in_tasks)
     return Choices(
         vectors=tuple(n for n in _WIDTHS if n <= min(most, registers.sums)),
-        long=tuple(dict.fromkeys(min(most, 2 * -(-most // (2 * parts))) for parts in _PARTS)),
+        long=tuple(dict.fromkeys(
+            min(n, 2 * -(-n // (2 * parts))) for n in (most, longest) for parts in _PARTS
+        )),
         rows=tuple(tuple(dict.fromkeys(chain(*map(tile_heights, own)))) for own in sizes),
         steps=tuple(n for n in _STEPS if n <= max(lengths, default=1)),
         block_columns=tuple(n for n in _BLOCKS if n < 2 * most),

@@ -22,6 +22,7 @@ from autotune.rules.contractions.tile_facts import (
     packings,
     tile_heights,
 )
+from autotune.rules.stage_graph import is_open
 from autotune.rules.streamed_stores import LARGE
 from autotune.rules.threads import bytes_of
 
@@ -100,7 +101,7 @@ def fastest(
             cycles, counts, vectors = _fastest(facts, registers)
             rows = dict(zip(way.rows, counts, strict=False))
             few = math.prod(g.size for g in way.rows) <= _FEW_ROWS
-            streams = few and _is_far(facts, vectors)
+            streams = few and (_is_far(facts, vectors) or _is_any_row(way))
             found.append((cycles, Tiling(way, rows, vectors, packed, streams)))
             if not registers.embeds and _streams_well(way, packed):
                 tiling = Tiling(way, _streamed_rows(way), vectors, packed, streams=True)
@@ -191,11 +192,12 @@ def _streaming(facts: TileFacts, registers: Registers) -> float:
 
 
 def _streams_well(way: TiledContraction, packed: Collection[Read]) -> bool:
-    """Whether the estimate holds: few rows that all read the same vectors, no batches."""
+    """Whether the estimate holds: few rows that all read the same vectors, each batch its own."""
+    batches = [group for group in way.batches if group.size > 1]
     return (
         can_stream(way, packed)
         and len(way.rows) <= 1
-        and not way.batches
+        and all(way.uses(read, g) for read in way.vector_reads for g in batches)
         and math.prod(group.size for group in way.rows) <= MOST_ROWS
         and not any(way.uses(read, g) for read in way.vector_reads for g in way.rows)
     )
@@ -220,6 +222,11 @@ def spare_registers(count: int, height: int, vectors: int) -> int:
 def _is_far(facts: TileFacts, vectors: int) -> bool:
     """Whether many steps of a sum go to another page of a large tensor."""
     return any(_page_part(o, facts, vectors) >= 1 / 4 for o in facts.operands)
+
+
+def _is_any_row(way: TiledContraction) -> bool:
+    """Whether calls have rows of any length, but all as many: long ones are read as a whole."""
+    return is_open(way.vector.length) and not any(is_open(g.length) for g in way.rows)
 
 
 def _page_part(operand: StepReads, facts: TileFacts, vectors: int) -> float:

@@ -98,6 +98,18 @@ def test_tasks_read_whole_rows_where_a_sum_has_enough_parts_for_threads(threads,
     assert math.prod(int(n.value) for n in lengths) == tasks
 
 
+@pytest.mark.parametrize("likely", [64, 256, 4096])
+@pytest.mark.parametrize(("columns", "vectors"), [(256, 32), (4096, 512), (5000, 314)])
+def test_a_row_is_read_as_a_whole_or_in_equal_parts_whatever_was_likely(likely, columns, vectors):
+    sizes = {"m": 1, "n": [likely], "k": [2048]}
+    function = default_of(sizes, "llvm -mcpu=x86-64-v3 -threads=2")
+    called = Simplifier({s: 2 * ({"n": columns, "k": 2048}[s.name],) for s in function.sizes})
+    loops = [s for s in walk(called.stmt(function.body)) if isinstance(s, For)]
+    tasks = next(s for s in loops if s.kind is LoopKind.PARALLEL)
+    inside = [s.extent for s in walk(tasks.body) if isinstance(s, For)]
+    assert max(int(n.value) for n in inside if isinstance(n, Const)) == vectors
+
+
 def test_parts_take_little_memory_whatever_the_sizes_turn_out_to_be():
     target = "llvm -mcpu=x86-64-v3 -threads=2"
     assert not parts_of(default_of({"m": [2], "n": [64], "k": [20000]}, target))
@@ -310,6 +322,8 @@ def test_other_reductions_of_open_sizes_are_refused():
         ({"m": [], "n": 4, "k": 4}, "argument m holds sizes of at least 1"),
         ({"m": [4, 0], "n": 4, "k": 4}, "argument m holds sizes of at least 1"),
         ({"m": [4, 2.5], "n": 4, "k": 4}, "argument m must be"),
+        ({"m": [4, 1 << 31], "n": 4, "k": 4}, "m holds 2147483648, which does not fit in int32"),
+        ({"m": [10**400], "n": 4, "k": 4}, "argument m holds about 10\\^400"),
         ({"m": [4, 8], "n": [4], "k": 4}, "same length; m has 2, n has 1"),
         ({"m": 4, "n": 4, "k": 4, "dtype": ["float32"]}, "argument dtype must be"),
     ],
@@ -338,3 +352,11 @@ def test_a_function_may_say_what_is_likely_of_a_size():
 def test_what_is_likely_of_a_size_is_a_positive_number(likely):
     with pytest.raises(autotune.errors.IRError, match="likely must be a whole number"):
         te.var("n", likely=likely)
+
+
+@pytest.mark.parametrize(
+    ("likely", "dtype"), [(1 << 31, "int32"), pytest.param(10**400, "int64", id="10^400")]
+)
+def test_what_is_likely_of_a_size_fits_in_its_dtype(likely, dtype):
+    with pytest.raises(autotune.errors.IRError, match=rf"'n': .* does not fit in {dtype}"):
+        te.var("n", dtype, likely=likely)
