@@ -89,18 +89,16 @@ class Bench:
             _ = self.prepared(candidate)
         except (AutotuneError, SpaceError):
             task = candidate.task(self._task_of)
-            space = task.space
-            values = dict(space.config(task.default_index).values)
-            for name, value in candidate.config.items():
-                try:
-                    _ = space.index_of({**values, name: value})
-                except SpaceError:
-                    continue
-                values |= {name: value} if name in values else {}
-            index = task.nearest_legal(space.index_of(values))
-            config = space.config(task.default_index if index is None else index)
+            config = task.space.config(_nearest_index(task, candidate.config))
             return replace(candidate, config=dict(config.values))
         return candidate
+
+    def neighbors(self, candidate: Candidate) -> list[Candidate]:
+        """Return the legal candidates that differ from one by a step of one knob."""
+        task = candidate.task(self._task_of)
+        index = _nearest_index(task, candidate.config)
+        legal = [n for n in task.space.neighbors(index).tolist() if not task.refusal(n)]
+        return [replace(candidate, config=dict(task.space.config(n).values)) for n in legal]
 
     def code(self, candidate: Candidate) -> str:
         """Return what is equal for candidates with the same code."""
@@ -181,6 +179,20 @@ class Bench:
             self._device, subject, task.reference, computed, TimingPolicy(), _INPUTS_SEED,
             task.inputs, accept=task.accept,
         )  # fmt: skip
+
+
+def _nearest_index(task: Task, config: Mapping[str, Any]) -> int:
+    """Return the legal configuration that is nearest to one, which may have other knobs."""
+    space = task.space
+    values = dict(space.config(task.default_index).values)
+    for name, value in config.items():
+        try:
+            _ = space.index_of({**values, name: value})
+        except SpaceError:
+            continue
+        values |= {name: value} if name in values else {}
+    index = task.nearest_legal(space.index_of(values))
+    return task.default_index if index is None else index
 
 
 class BenchProcess:

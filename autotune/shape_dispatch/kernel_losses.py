@@ -21,7 +21,7 @@ from autotune.shape_dispatch.comparison import (
     ProcessEndedError,
     ShapeTimes,
 )
-from autotune.shape_dispatch.selection import FloatMatrix, promising, select
+from autotune.shape_dispatch.selection import FloatMatrix, badness, promising, select
 from autotune.system.words import counted
 
 _log = logging.getLogger(__name__)
@@ -166,10 +166,13 @@ class KernelLosses:
         UsageError if no kernel works for all sizes, or too few are allowed.
         """
         survey, _ = self.measure([*shapes, *between], kernels, SURVEY_S)
-        limits = [within] * len(shapes) + [np.inf] * len(between)
-        everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]
         rivals = [kernels[n] for n in survey[len(shapes) :].argmin(axis=1)]
         between = [replace(s, rival=fast) for s, fast in zip(between, rivals, strict=True)]
+        if most is not None and (more := self._improved(shapes, kernels, survey, within, most)):
+            further, _ = self.measure([*shapes, *between], more, SURVEY_S)
+            kernels, survey = [*kernels, *more], np.concatenate([survey, further], axis=1)
+        limits = [within] * len(shapes) + [np.inf] * len(between)
+        everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]
         losses, best = np.full(survey.shape, np.inf), list[float]()
         usable = list[int]()
         while not usable and np.isfinite(survey[:, everywhere]).any():
@@ -186,6 +189,66 @@ class KernelLosses:
             raise UsageError(f"dispatch: {error}; the warnings above say why") from error
         least = losses[: len(shapes)].min(axis=1).tolist()
         return Kept([kernels[n] for n in kept], losses[:, kept], best, least)
+
+    def _improved(
+        self,
+        shapes: Sequence[TunedShape],
+        kernels: Sequence[Candidate],
+        survey: FloatMatrix,
+        within: float,
+        most: int,
+    ) -> list[Candidate]:
+        """Return kernels near those that would be kept, but by which a shape loses too much.
+
+        `survey`: what these shapes, and others after them, lose by each of the kernels.
+        """
+        losses = survey[: len(shapes)]
+        everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]
+        try:
+            kept = list(select(losses, within, most, everywhere))
+        except ValueError:
+            return []
+        served_by = losses[:, kept].argmin(axis=1)
+        known = {self._bench.call("code", kernel) for kernel in kernels}
+        found = []
+        for place, number in enumerate(kept):
+            own = np.flatnonzero(served_by == place)
+            if (losses[own, number] > within).any():
+                served = [shapes[n] for n in own.tolist()]
+                found += self._climb(served, kernels[number], losses[own, number], within, known)
+        return found
+
+    def _climb(
+        self,
+        shapes: Sequence[TunedShape],
+        kernel: Candidate,
+        losses: FloatMatrix,
+        within: float,
+        known: set[str],
+    ) -> list[Candidate]:
+        """Return the best kernel of a climb over neighbours, if one is better for some shapes.
+
+        `losses`: what they lose by the first kernel.
+        `known`: codes that were tried; those of neighbours are added.
+        """
+        least, found = badness(losses, within), list[Candidate]()
+        while True:
+            near = list[Candidate]()
+            for neighbor in self._bench.call("neighbors", kernel):
+                code = self._bench.call("code", neighbor)
+                if code not in known:
+                    known.add(code)
+                    near.append(neighbor)
+            if not near:
+                return found
+            _log.info("%s near one that is kept", counted(len(near), "kernel"))
+            every, _ = self.measure(shapes, near, SURVEY_S)
+            bad = [badness(column, within) for column in every.T]
+            best = min(range(len(near)), key=bad.__getitem__)
+            if bad[best] >= least:
+                return found
+            least, kernel = bad[best], near[best]
+            found = [kernel]
 
     def _measured(
         self,

@@ -93,15 +93,18 @@ def sum_parts(target: Target, tensor: te.Tensor) -> int:
     """Return into how many parts the sum of a contraction is split: long ones with few results.
 
     Only the last axis of the result may be open: else a call could have many results, and the
-    results of its parts would take more memory than all operands. With this axis open, calls of few
-    columns need parts, and those of many read whole rows by them.
+    results of its parts would take more memory than all operands. If it is, and rows are few, calls
+    of few columns need parts, and those of many read whole rows by them.
     """
     (first, *_), (*rows, last) = tensor.op.reduce_axis, tensor.op.axis
     if any(is_open(length_of(axis)) for axis in rows):
         return 1
     steps, lanes = extent(first), lanes_in(target, tensor.dtype)
-    columns = _ROWS if runs_along_rows(tensor, lanes) else lanes
-    wide = 1 if is_open(length_of(last)) else -(-extent(last) // columns)
+    is_few = math.prod(map(extent, rows)) <= _ROWS
+    if runs_along_rows(tensor, lanes):
+        wide = -(-extent(last) // _ROWS)
+    else:
+        wide = 1 if is_few and is_open(length_of(last)) else -(-extent(last) // lanes)
     tasks = math.prod(-(-extent(axis) // _ROWS) for axis in rows) * wide
     counts = [n for n in COUNTS if n == 1 or steps >= n * _LONG_SUM]
     if is_open(length_of(first)):

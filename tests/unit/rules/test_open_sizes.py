@@ -115,6 +115,8 @@ def test_parts_take_little_memory_whatever_the_sizes_turn_out_to_be():
     assert not parts_of(default_of({"m": [2], "n": [64], "k": [20000]}, target))
     assert not parts_of(default_of({"m": [2], "n": [64], "k": 20480}, target))
     assert max(parts_of(default_of({"m": 1, "n": [64], "k": [20000]}, target))) <= 8
+    assert parts_of(default_of({"m": 4, "n": [4096], "k": 4096}, target))
+    assert not parts_of(default_of({"m": 64, "n": [4096], "k": 4096}, target))
 
 
 def test_threads_are_launched_only_where_a_call_has_work_for_them():

@@ -22,8 +22,9 @@ class FakeBench:
         self.ends = 0
 
     def call(self, method, *args):
+        if method != "compare":
+            return getattr(self, method)(*args)
         shape, config, kernels, _seconds, _seed = args
-        assert method == "compare"
         ran = [*(kernel.config for kernel in kernels), *([config] if config else [])]
         if any(shape["n"] in made.get("ends", ()) for made in ran):
             self.ends += 1
@@ -31,6 +32,12 @@ class FakeBench:
         costs = tuple(k.config["slow_at"].get(shape["n"], k.config["slow"]) for k in kernels)
         best_s = config["slow"] if config else min(costs, default=np.inf)
         return ShapeTimes(best_s, costs, {})
+
+    def code(self, kernel):
+        return repr(kernel)
+
+    def neighbors(self, kernel):
+        return kernel.config.get("near", [])
 
 
 def kernel(slow, ends=(), slow_at=None, serial=False):
@@ -103,6 +110,34 @@ def test_what_a_shape_between_loses_is_by_the_fastest_kernel_there(times):
     np.testing.assert_allclose(kept.losses, [[0.05], [0.05], [0.5]])
 
 
+def near(kernel, *others):
+    """Return a kernel with these neighbours."""
+    return replace(kernel, config={**kernel.config, "near": list(others)})
+
+
+def test_kernels_near_those_by_which_a_shape_loses_too_much_are_tried_step_by_step(times):
+    best = kernel(1.05, slow_at={64: 1.08})
+    step = near(kernel(1.07, slow_at={64: 1.15}), kernel(1.3), best)
+    first = near(kernel(1.0, slow_at={64: 1.3}), kernel(1.0, slow_at={64: 1.35}), step)
+    kept = times.keep(SHAPES, [], [kernel(1.2), first], 0.1, 1)
+    assert kept.kernels == [best]
+    np.testing.assert_allclose(kept.losses, [[0.05], [0.08]])
+    assert times.keep(SHAPES, [], [kernel(1.2), first], 0.1, None).kernels != [best]
+
+
+def test_no_kernel_near_a_good_one_is_tried(times):
+    good = near(kernel(1.05), kernel(1.0))
+    assert times.keep(SHAPES, [], [good], 0.1, 1).kernels == [good]
+
+
+def test_a_kernel_near_another_is_compared_with_the_fastest_one_between(times):
+    better = kernel(1.0, slow_at={32: 9.0})
+    first = near(kernel(1.0, slow_at={64: 1.2}), better)
+    kept = times.keep(SHAPES, [TunedShape({"n": 32}, None)], [first], 0.1, 1)
+    assert kept.kernels == [better]
+    np.testing.assert_allclose(kept.losses, [[0.0], [0.0], [8.0]])
+
+
 class DisturbedBench(FakeBench):
     """For a while, nothing but kernels that say so takes twice as long."""
 
@@ -144,8 +179,8 @@ class LaterBench(FakeBench):
         self.left = calls
 
     def call(self, method, *args):
-        self.left -= 1
-        if self.left < 0:
+        self.left -= method == "compare"
+        if self.left < 0 and method == "compare":
             shape, config, kernels, *others = args
             kernels = [replace(k, config={**k.config, **k.config["later"]}) for k in kernels]
             args = shape, config, kernels, *others
