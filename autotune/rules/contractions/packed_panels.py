@@ -244,9 +244,9 @@ def _columns_of_call(way: TiledContraction, most: Any, tasks: int) -> Any:
     if not is_open(way.vector.length):
         return most
     pair = 2 * way.lanes
-    parts = tasks * te.ceildiv(way.vector.length, most * tasks)
-    own = te.ceildiv(te.ceildiv(way.vector.length, pair), parts)
-    return te.max(1, te.min(te.ceildiv(most, pair), own)) * pair
+    pairs, widest = te.ceildiv(way.vector.length, pair), te.ceildiv(most, pair)
+    parts = tasks * te.max(1, te.ceildiv(pairs, widest * tasks))
+    return te.max(1, te.min(widest, te.ceildiv(pairs, parts))) * pair
 
 
 def _panel(way: TiledContraction, value: Expr, columns: Any, number: int) -> te.Tensor:

@@ -110,6 +110,12 @@ def test_a_row_is_read_as_a_whole_or_in_equal_parts_whatever_was_likely(likely, 
     assert max(int(n.value) for n in inside if isinstance(n, Const)) == vectors
 
 
+def test_calls_may_have_no_columns_and_no_steps():
+    built = compile_function(default_of({"m": 1, "n": [256], "k": [1024]}, "llvm"))
+    check_product(built, 1, 0, 1024, {})
+    check_product(built, 1, 300, 0, {})
+
+
 def test_parts_take_little_memory_whatever_the_sizes_turn_out_to_be():
     target = "llvm -mcpu=x86-64-v3 -threads=2"
     assert not parts_of(default_of({"m": [2], "n": [64], "k": [20000]}, target))
