@@ -34,6 +34,9 @@ SURVEY_S, FINAL_S = 0.02, 0.05
 # takes a core for some seconds slows down the parallel kernels that run then, and no others.
 PASSES = 3
 
+# How often kernels are improved by which a shape loses too much; each time others may be kept.
+_CLIMBS = 3
+
 # Kernels that are timed well: those by which shapes lose least in the first comparison.
 PROMISING = 16
 
@@ -168,9 +171,6 @@ class KernelLosses:
         survey, _ = self.measure([*shapes, *between], kernels, SURVEY_S)
         rivals = [kernels[n] for n in survey[len(shapes) :].argmin(axis=1)]
         between = [replace(s, rival=fast) for s, fast in zip(between, rivals, strict=True)]
-        if most is not None and (more := self._improved(shapes, kernels, survey, within, most)):
-            further, _ = self.measure([*shapes, *between], more, SURVEY_S)
-            kernels, survey = [*kernels, *more], np.concatenate([survey, further], axis=1)
         limits = [within] * len(shapes) + [np.inf] * len(between)
         everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]
         losses, best = np.full(survey.shape, np.inf), list[float]()
@@ -181,35 +181,37 @@ class KernelLosses:
             losses[:, own], best = self._measured(shapes, between, [kernels[n] for n in own])
             survey[:, own] = np.inf
             usable = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
-        try:
-            if not usable:
-                raise ValueError("no kernel works everywhere")
-            kept = list(select(losses, limits, most, usable))
-        except ValueError as error:
-            raise UsageError(f"dispatch: {error}; the warnings above say why") from error
+        known = {self._bench.call("code", kernel) for kernel in kernels}
+        kept = _selected(losses, limits, most, usable)
+        for _ in range(_CLIMBS):
+            more = self._near_those_kept(shapes, kernels, losses, kept, within, known)
+            if not more:
+                break
+            _log.info("%s timed for longer", counted(len(more), "kernel"))
+            further, _ = self._measured(shapes, between, more)
+            works = np.isfinite(further).any(axis=0)
+            suits = [kernel.open_sizes == self._names for kernel in more]
+            usable += (len(kernels) + np.flatnonzero(works & np.array(suits))).tolist()
+            kernels, losses = [*kernels, *more], np.concatenate([losses, further], axis=1)
+            kept = _selected(losses, limits, most, usable)
         least = losses[: len(shapes)].min(axis=1).tolist()
         return Kept([kernels[n] for n in kept], losses[:, kept], best, least)
 
-    def _improved(
+    def _near_those_kept(
         self,
         shapes: Sequence[TunedShape],
         kernels: Sequence[Candidate],
-        survey: FloatMatrix,
+        losses: FloatMatrix,
+        kept: Sequence[int],
         within: float,
-        most: int,
+        known: set[str],
     ) -> list[Candidate]:
-        """Return kernels near those that would be kept, but by which a shape loses too much.
+        """Return kernels near those that are kept, but by which a shape loses too much.
 
-        `survey`: what these shapes, and others after them, lose by each of the kernels.
+        `losses`: what these shapes, and others after them, lose by each of the kernels.
+        `known`: codes that were tried; further ones are added.
         """
-        losses = survey[: len(shapes)]
-        everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]
-        try:
-            kept = list(select(losses, within, most, everywhere))
-        except ValueError:
-            return []
-        served_by = losses[:, kept].argmin(axis=1)
-        known = {self._bench.call("code", kernel) for kernel in kernels}
+        served_by = losses[: len(shapes), kept].argmin(axis=1)
         found = []
         for place, number in enumerate(kept):
             own = np.flatnonzero(served_by == place)
@@ -229,7 +231,6 @@ class KernelLosses:
         """Return the best kernel of a climb over neighbours, if one is better for some shapes.
 
         `losses`: what they lose by the first kernel.
-        `known`: codes that were tried; those of neighbours are added.
         """
         least, found = badness(losses, within), list[Candidate]()
         while True:
@@ -242,7 +243,7 @@ class KernelLosses:
             if not near:
                 return found
             _log.info("%s near one that is kept", counted(len(near), "kernel"))
-            every, _ = self.measure(shapes, near, SURVEY_S)
+            every, _ = self.measure(shapes, near, FINAL_S)
             bad = [badness(column, within) for column in every.T]
             best = min(range(len(near)), key=bad.__getitem__)
             if bad[best] >= least:
@@ -326,6 +327,18 @@ class KernelLosses:
         if line not in self._told:
             self._told.add(line)
             self._notify(line)
+
+
+def _selected(
+    losses: FloatMatrix, limits: Sequence[float], most: int | None, usable: Sequence[int]
+) -> list[int]:
+    """Return which kernels are kept; UsageError if none of those that may be works everywhere."""
+    try:
+        if not usable:
+            raise ValueError("no kernel works everywhere")
+        return list(select(losses, limits, most, usable))
+    except ValueError as error:
+        raise UsageError(f"dispatch: {error}; the warnings above say why") from error
 
 
 def _text(shape: TunedShape) -> str:
