@@ -94,11 +94,21 @@ class Bench:
         return candidate
 
     def neighbors(self, candidate: Candidate) -> list[Candidate]:
-        """Return the legal candidates that differ from one by a step of one knob."""
+        """Return the legal candidates that differ from one by one or two steps of one knob.
+
+        One step may gain less than is measured, two of the same kind more.
+        """
         task = candidate.task(self._task_of)
-        index = _nearest_index(task, candidate.config)
-        legal = [n for n in task.space.neighbors(index).tolist() if not task.refusal(n)]
-        return [replace(candidate, config=dict(task.space.config(n).values)) for n in legal]
+        space, index = task.space, _nearest_index(task, candidate.config)
+        own = space.config(index).values
+        steps = space.neighbors(index).tolist()
+        reached = dict.fromkeys([*steps, *(m for n in steps for m in space.neighbors(n).tolist())])
+        near = (space.config(n).values for n in reached if not task.refusal(n))
+        return [
+            replace(candidate, config=dict(values))
+            for values in near
+            if sum(values[name] != value for name, value in own.items()) == 1
+        ]
 
     def code(self, candidate: Candidate) -> str:
         """Return what is equal for candidates with the same code."""

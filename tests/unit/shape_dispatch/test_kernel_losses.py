@@ -36,6 +36,9 @@ class FakeBench:
     def code(self, kernel):
         return repr(kernel)
 
+    def fitted(self, kernel):
+        return kernel if kernel.config else default
+
     def neighbors(self, kernel):
         return kernel.config.get("near", [])
 
@@ -43,6 +46,9 @@ class FakeBench:
 def kernel(slow, ends=(), slow_at=None, serial=False):
     config = {"slow": slow, "ends": ends, "slow_at": slow_at or {}, "serial": serial}
     return Candidate({"n": 8}, ("n",), config)
+
+
+default = kernel(1.2)
 
 
 @pytest.fixture
@@ -108,6 +114,13 @@ def test_what_a_shape_between_loses_is_by_the_fastest_kernel_there(times):
     kept = times.keep(SHAPES, between, kernels, 0.1, 1)
     assert kept.kernels == [kernels[1]]
     np.testing.assert_allclose(kept.losses, [[0.05], [0.05], [0.5]])
+
+
+def test_variants_of_a_shape_that_are_about_as_fast_may_suit_others_better(times):
+    configs = [kernel(slow).config for slow in (1.0, 1.08, 1.3)]
+    shapes = [TunedShape({"n": 8}, configs[0], (configs[1], configs[2]))]
+    found = times.distinct_kernels(shapes)
+    assert [kernel.config["slow"] for kernel in found] == [1.0, 1.08]
 
 
 def near(kernel, *others):
