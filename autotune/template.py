@@ -241,9 +241,10 @@ class Template:
         """Return the example sizes of an argument that is known only at the call."""
         sizes = [self._checked(parameter, value) for value in values]
         if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
+            listed = ", ".join(map(dtypes.number_text, sizes))
             raise UsageError(
                 f"template {self.name!r}: a list for argument {parameter.name} holds sizes of at "
-                f"least 1, got {list(values)!r}"
+                f"least 1, got [{listed}]"
             )
         if not dtypes.fits(max(sizes), dtypes.INDEX):
             raise UsageError(

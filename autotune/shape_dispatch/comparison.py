@@ -103,11 +103,12 @@ class Bench:
         own = space.config(index).values
         steps = space.neighbors(index).tolist()
         reached = dict.fromkeys([*steps, *(m for n in steps for m in space.neighbors(n).tolist())])
-        near = (space.config(n).values for n in reached if not task.refusal(n))
+        near = ((n, space.config(n).values) for n in reached)
         return [
             replace(candidate, config=dict(values))
-            for values in near
+            for n, values in near
             if sum(values[name] != value for name, value in own.items()) == 1
+            if not task.refusal(n)
         ]
 
     def code(self, candidate: Candidate) -> str:
@@ -127,6 +128,10 @@ class Bench:
             except (AutotuneError, SpaceError) as error:
                 self._kernels[key] = error
         return self._kernels[key]
+
+    def compiles(self, candidate: Candidate) -> bool:
+        """Compile a candidate; return whether that works."""
+        return not isinstance(self.kernel(candidate), Exception)
 
     def compare(
         self,
@@ -192,7 +197,7 @@ class Bench:
 
 
 def _nearest_index(task: Task, config: Mapping[str, Any]) -> int:
-    """Return the legal configuration that is nearest to one, which may have other knobs."""
+    """Return the index of the legal configuration nearest to one, which may have other knobs."""
     space = task.space
     values = dict(space.config(task.default_index).values)
     for name, value in config.items():

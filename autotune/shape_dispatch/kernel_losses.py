@@ -1,7 +1,8 @@
 """Measures the loss of each shape with each kernel for all sizes.
 
 In: shapes with their best configurations, and candidates. Out: a matrix of losses: the time with a
-kernel over the time with the best kernel for the shape, minus 1.
+kernel over the time with the best kernel for the shape, minus 1. Kernels by which a shape loses too
+much are improved by hill climbing over the knobs of their configurations.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from autotune.shape_dispatch.comparison import (
     ProcessEndedError,
     ShapeTimes,
 )
-from autotune.shape_dispatch.selection import FloatMatrix, badness, promising, select
+from autotune.shape_dispatch.selection import ROUNDING, FloatMatrix, badness, promising, select
 from autotune.system.words import counted
 
 _log = logging.getLogger(__name__)
@@ -182,21 +183,21 @@ class KernelLosses:
             losses[:, own], best = self._measured(shapes, between, [kernels[n] for n in own])
             survey[:, own] = np.inf
             usable = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
-        known = {self._bench.call("code", kernel) for kernel in kernels}
         kept = _selected(losses, limits, most, usable)
+        least = losses[: len(shapes)].min(axis=1)
         for _ in range(_CLIMBS):
-            more = self._near_those_kept(shapes, kernels, losses, kept, within, known)
+            more = self._near_those_kept(shapes, kernels, losses, kept, within)
             if not more:
                 break
-            _log.info("%s timed for longer", counted(len(more), "kernel"))
-            further, _ = self._measured(shapes, between, more)
-            works = np.isfinite(further).any(axis=0)
-            suits = [kernel.open_sizes == self._names for kernel in more]
-            usable += (len(kernels) + np.flatnonzero(works & np.array(suits))).tolist()
-            kernels, losses = [*kernels, *more], np.concatenate([losses, further], axis=1)
+            # What shapes lose is compared with the fastest kernel, so all are timed together.
+            kernels = [*(kernels[n] for n in kept), *more]
+            _log.info("%s timed for longer", counted(len(kernels), "kernel"))
+            losses, best = self._measured(shapes, between, kernels)
+            everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]
+            usable = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
             kept = _selected(losses, limits, most, usable)
-        least = losses[: len(shapes)].min(axis=1).tolist()
-        return Kept([kernels[n] for n in kept], losses[:, kept], best, least)
+            least = np.minimum(least, losses[: len(shapes)].min(axis=1))
+        return Kept([kernels[n] for n in kept], losses[:, kept], best, least.tolist())
 
     def _near_those_kept(
         self,
@@ -205,52 +206,54 @@ class KernelLosses:
         losses: FloatMatrix,
         kept: Sequence[int],
         within: float,
-        known: set[str],
     ) -> list[Candidate]:
         """Return kernels near those that are kept, but by which a shape loses too much.
 
         `losses`: what these shapes, and others after them, lose by each of the kernels.
-        `known`: codes that were tried; further ones are added.
         """
+        timed = [kernels[n] for n in np.flatnonzero(np.isfinite(losses).any(axis=0)).tolist()]
+        codes = {self._bench.call("code", kernel) for kernel in timed}
         served_by = losses[: len(shapes), kept].argmin(axis=1)
-        found = []
+        found = dict[str, Candidate]()
         for place, number in enumerate(kept):
             own = np.flatnonzero(served_by == place)
-            if (losses[own, number] > within).any():
-                served = [shapes[n] for n in own.tolist()]
-                found += self._climb(served, kernels[number], losses[own, number], within, known)
-        return found
+            if (losses[own, number] > within + ROUNDING).any():
+                better = self._climb([shapes[n] for n in own.tolist()], kernels[number], within)
+                if better is not None and self._bench.call("code", better) not in codes:
+                    found.setdefault(self._bench.call("code", better), better)
+        return list(found.values())
 
     def _climb(
-        self,
-        shapes: Sequence[TunedShape],
-        kernel: Candidate,
-        losses: FloatMatrix,
-        within: float,
-        known: set[str],
-    ) -> list[Candidate]:
-        """Return the best kernel of a climb over neighbours, if one is better for some shapes.
-
-        `losses`: what they lose by the first kernel.
-        """
-        least, found = badness(losses, within), list[Candidate]()
+        self, shapes: Sequence[TunedShape], kernel: Candidate, within: float
+    ) -> Candidate | None:
+        """Return the best kernel of a climb over neighbours; None if none is better for shapes."""
+        known, found = {self._bench.call("code", kernel)}, None
         while True:
-            near = list[Candidate]()
+            near = self._neighbors(kernel, known)
+            _log.info("%s near one that is kept", counted(len(near), "kernel"))
+            losses, _ = self.measure_well(shapes, [kernel, *near], FINAL_S)
+            bad = [badness(column, within) for column in losses.T]
+            best = min(range(len(bad)), key=bad.__getitem__)
+            if best > 0:
+                found = kernel = near[best - 1]
+            if best == 0 or (losses[:, best] <= within).all():
+                return found
+
+    def _neighbors(self, kernel: Candidate, known: set[str]) -> list[Candidate]:
+        """Return the neighbours of a kernel that work and whose codes are not known, but are now.
+
+        Each is compiled by a request of its own, which may take as long as it takes to time some.
+        """
+        found = list[Candidate]()
+        try:
             for neighbor in self._bench.call("neighbors", kernel):
                 code = self._bench.call("code", neighbor)
                 if code not in known:
                     known.add(code)
-                    near.append(neighbor)
-            if not near:
-                return found
-            _log.info("%s near one that is kept", counted(len(near), "kernel"))
-            every, _ = self.measure_well(shapes, near, FINAL_S)
-            bad = [badness(column, within) for column in every.T]
-            best = min(range(len(near)), key=bad.__getitem__)
-            if bad[best] >= least:
-                return found
-            least, kernel = bad[best], near[best]
-            found = [kernel]
+                    found += [neighbor] if self._bench.call("compiles", neighbor) else []
+        except ComparisonError as error:
+            self._tell(f"no further kernels are tried near one that is kept: {error}")
+        return found
 
     def _measured(
         self,

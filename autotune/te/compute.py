@@ -28,7 +28,8 @@ def var(name: str = "n", dtype: str = dtypes.INDEX, likely: int | None = None) -
     if not dtypes.is_index(dtypes.check(dtype)):
         raise IRError(f"var {name!r}: a size is an int32 or int64, not {dtype}")
     if likely is not None and (type(likely) is not int or likely < 1):
-        raise IRError(f"var {name!r}: likely must be a whole number >= 1, got {likely!r}")
+        text = dtypes.number_text(likely)
+        raise IRError(f"var {name!r}: likely must be a whole number >= 1, got {text}")
     if likely is not None and not dtypes.fits(likely, dtype):
         raise IRError(f"var {name!r}: {dtypes.number_text(likely)} does not fit in {dtype}")
     size: SizeVar = SizeVar(name, dtype, likely)

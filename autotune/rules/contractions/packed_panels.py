@@ -239,13 +239,14 @@ def _rows_of_call(group: AxisGroup, most: Any) -> Any:
 def _columns_of_call(way: TiledContraction, most: Any, tasks: int) -> Any:
     """Return how many columns tiles have: those of a call in equal parts, in pairs of vectors.
 
-    There are as few parts as tiles may be wide, but each of the tasks has as many.
+    The number of parts is the least multiple of `tasks` by which none is wider than `most`.
     """
     if not is_open(way.vector.length):
         return most
     pair = 2 * way.lanes
     pairs, widest = te.ceildiv(way.vector.length, pair), te.ceildiv(most, pair)
     parts = tasks * te.max(1, te.ceildiv(pairs, widest * tasks))
+    # No part is wider than `widest`, but only the minimum says so where buffers are allocated.
     return te.max(1, te.min(widest, te.ceildiv(pairs, parts))) * pair
 
 

@@ -164,7 +164,7 @@ def _likely_stream(
 ) -> int:
     """Return how many vectors of sums in the cache a row has by default."""
     way, rows, threads = best.way, math.prod(best.rows.values()), registers.threads
-    most, longest = _longest_row(way), outlasts or is_open(way.vector.length)
+    most, is_any = _longest_row(way), is_open(way.vector.length)
     batches = math.prod(g.size for g in way.batches)
 
     def cost(count: int) -> int:
@@ -173,15 +173,22 @@ def _likely_stream(
 
     each = rows * way.lanes * dtypes.itemsize(way.tensor.dtype)
     limit = _SUM_BYTES if outlasts else most * each if registers.embeds else _NEAR_BYTES
+    if is_any:
+        limit = min(limit, _open_vectors(way) * each)
     fit = [count for count in widths if count <= most] or list(widths)
     near = [count for count in fit if count * each <= limit]
-    return max(near) if longest and near else min(near or fit, key=cost)
+    return max(near) if near and (outlasts or is_any) else min(near or fit, key=cost)
+
+
+def _open_vectors(way: TiledContraction) -> int:
+    """Return how many vectors a row of sums in the cache has where only calls know its length."""
+    return -(-_OPEN_COLUMNS // way.lanes)
 
 
 def _longest_row(way: TiledContraction) -> int:
     """Return how many vectors a row of sums in the cache has at most."""
-    size = max(way.vector.size, _OPEN_COLUMNS) if is_open(way.vector.length) else way.vector.size
-    return -(-size // way.lanes)
+    own = -(-way.vector.size // way.lanes)
+    return max(own, _open_vectors(way)) if is_open(way.vector.length) else own
 
 
 def _choices(
@@ -189,7 +196,7 @@ def _choices(
 ) -> Choices:
     """Return the values of knobs, for all ways to compute a contraction."""
     most = max(-(-way.vector.size // way.lanes) for way in ways)
-    longest = max(map(_longest_row, ways))
+    longest = [most, *(_open_vectors(way) for way in ways if is_open(way.vector.length))]
     sizes = [[way.rows[n].size for way in ways if len(way.rows) > n] or [1] for n in (0, 1)]
     height = max(math.prod(g.size for g in way.rows) for way in ways)
     tall = math.prod(best.rows.values())
@@ -198,7 +205,7 @@ def _choices(
     return Choices(
         vectors=tuple(n for n in _WIDTHS if n <= min(most, registers.sums)),
         long=tuple(dict.fromkeys(
-            min(n, 2 * -(-n // (2 * parts))) for n in (most, longest) for parts in _PARTS
+            min(n, 2 * -(-n // (2 * parts))) for n in longest for parts in _PARTS
         )),
         rows=tuple(tuple(dict.fromkeys(chain(*map(tile_heights, own)))) for own in sizes),
         steps=tuple(n for n in _STEPS if n <= max(lengths, default=1)),

@@ -110,6 +110,19 @@ def test_a_row_is_read_as_a_whole_or_in_equal_parts_whatever_was_likely(likely, 
     assert max(int(n.value) for n in inside if isinstance(n, Const)) == vectors
 
 
+@pytest.mark.parametrize("likely", [1000, 20_000, 300_000])
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize(("level", "lanes"), [("v3", 8), ("v4", 16)])
+def test_sums_of_rows_of_any_length_stay_in_the_cache_however_long_is_likely(
+    level, lanes, rows, likely
+):
+    sizes = {"m": rows, "n": [likely], "k": 1024}
+    task = Task(find_template("matmul", "llvm"), sizes, f"llvm -mcpu=x86-64-{level} -threads=2")
+    values = task.space.config(task.default_index).values
+    assert values["stream"]
+    assert values["stream_vectors"] * lanes <= 4096
+
+
 def test_calls_may_have_no_columns_and_no_steps():
     built = compile_function(default_of({"m": 1, "n": [256], "k": [1024]}, "llvm"))
     check_product(built, 1, 0, 1024, {})

@@ -9,7 +9,7 @@ import pytest
 
 from autotune.errors import UsageError
 from autotune.shape_dispatch.candidates import Candidate, TunedShape
-from autotune.shape_dispatch.comparison import ProcessEndedError, ShapeTimes
+from autotune.shape_dispatch.comparison import ComparisonError, ProcessEndedError, ShapeTimes
 from autotune.shape_dispatch.kernel_losses import KernelLosses
 
 SHAPES = [TunedShape({"n": n}, {"slow": 1.0}) for n in (8, 64)]
@@ -38,6 +38,11 @@ class FakeBench:
 
     def fitted(self, kernel):
         return kernel if kernel.config else default
+
+    def compiles(self, kernel):
+        if kernel.config["slow"] < 0:
+            raise ComparisonError("it cannot be compiled")
+        return True
 
     def neighbors(self, kernel):
         return kernel.config.get("near", [])
@@ -136,6 +141,32 @@ def test_kernels_near_those_by_which_a_shape_loses_too_much_are_tried_step_by_st
     kept = times.keep(SHAPES, [], [first], 0.1, most)
     assert kept.kernels == [best]
     np.testing.assert_allclose(kept.losses, [[0.05], [0.08]])
+
+
+def test_a_kernel_near_another_that_fails_ends_no_dispatch(times, said):
+    best = kernel(1.05)
+    first = near(kernel(1.0, slow_at={64: 1.3}), best, kernel(-1.0), kernel(1.0))
+    assert times.keep(SHAPES, [], [first], 0.1, None).kernels == [best]
+    assert said == ["no further kernels are tried near one that is kept: it cannot be compiled"]
+
+
+def test_a_kernel_near_two_that_are_kept_is_tried_for_the_shapes_of_each(times):
+    both = kernel(1.05, slow_at={8: 1.15})
+    kernels = [
+        near(kernel(1.2, slow_at={64: 3.0}), both),
+        near(kernel(1.4, slow_at={8: 3.0}), both),
+    ]
+    kept = times.keep(SHAPES, [], kernels, 0.1, None)
+    assert kept.kernels == [both]
+
+
+def test_a_shape_whose_own_kernel_fails_is_compared_with_all_that_may_be_kept(times):
+    shapes = [SHAPES[0], TunedShape({"n": 64}, {"slow": 1.0, "ends": (64,)})]
+    worse = kernel(1.0, slow_at={64: 5.0})
+    first = near(kernel(1.2, slow_at={64: 1.0}), worse)
+    kept = times.keep(shapes, [], [first], 0.1, None)
+    assert kept.kernels == [first]
+    np.testing.assert_allclose(kept.losses, [[0.2], [0.0]])
 
 
 def test_no_kernel_near_a_good_one_is_tried(times):
