@@ -89,27 +89,18 @@ class Bench:
             _ = self.prepared(candidate)
         except (AutotuneError, SpaceError):
             task = candidate.task(self._task_of)
-            config = task.space.config(_nearest_index(task, candidate.config))
+            space = task.space
+            values = dict(space.config(task.default_index).values)
+            for name, value in candidate.config.items():
+                try:
+                    _ = space.index_of({**values, name: value})
+                except SpaceError:
+                    continue
+                values |= {name: value} if name in values else {}
+            index = task.nearest_legal(space.index_of(values))
+            config = space.config(task.default_index if index is None else index)
             return replace(candidate, config=dict(config.values))
         return candidate
-
-    def neighbors(self, candidate: Candidate) -> list[Candidate]:
-        """Return the legal candidates that differ from one by one or two steps of one knob.
-
-        One step may gain less than is measured, two of the same kind more.
-        """
-        task = candidate.task(self._task_of)
-        space, index = task.space, _nearest_index(task, candidate.config)
-        own = space.config(index).values
-        steps = space.neighbors(index).tolist()
-        reached = dict.fromkeys([*steps, *(m for n in steps for m in space.neighbors(n).tolist())])
-        near = ((n, space.config(n).values) for n in reached)
-        return [
-            replace(candidate, config=dict(values))
-            for n, values in near
-            if sum(values[name] != value for name, value in own.items()) == 1
-            if not task.refusal(n)
-        ]
 
     def code(self, candidate: Candidate) -> str:
         """Return what is equal for candidates with the same code."""
@@ -128,10 +119,6 @@ class Bench:
             except (AutotuneError, SpaceError) as error:
                 self._kernels[key] = error
         return self._kernels[key]
-
-    def compiles(self, candidate: Candidate) -> bool:
-        """Compile a candidate; return whether that works."""
-        return not isinstance(self.kernel(candidate), Exception)
 
     def compare(
         self,
@@ -194,20 +181,6 @@ class Bench:
             self._device, subject, task.reference, computed, TimingPolicy(), _INPUTS_SEED,
             task.inputs, accept=task.accept,
         )  # fmt: skip
-
-
-def _nearest_index(task: Task, config: Mapping[str, Any]) -> int:
-    """Return the index of the legal configuration nearest to one, which may have other knobs."""
-    space = task.space
-    values = dict(space.config(task.default_index).values)
-    for name, value in config.items():
-        try:
-            _ = space.index_of({**values, name: value})
-        except SpaceError:
-            continue
-        values |= {name: value} if name in values else {}
-    index = task.nearest_legal(space.index_of(values))
-    return task.default_index if index is None else index
 
 
 class BenchProcess:

@@ -50,10 +50,10 @@ def dispatch(
 ) -> Dispatch:
     """Return a function for all sizes, made of the best configurations of many shapes.
 
-    The best configurations of each shape that `records` know become kernels for all sizes. All
+    The best configuration of each shape that `records` know becomes a kernel for all sizes. All
     are timed on all shapes, beside the best kernel of each shape, on this machine: this takes
     minutes for some dozens of shapes. The smallest set is kept that keeps every shape within a
-    share of its best; where it does not, configurations near those that are kept are tried.
+    share of its best.
 
     Parameters
     ----------

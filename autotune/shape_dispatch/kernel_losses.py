@@ -1,8 +1,7 @@
 """Measures the loss of each shape with each kernel for all sizes.
 
 In: shapes with their best configurations, and candidates. Out: a matrix of losses: the time with a
-kernel over the time with the best kernel for the shape, minus 1. Kernels by which a shape loses too
-much are improved by hill climbing over the knobs of their configurations.
+kernel over the time with the best kernel for the shape, minus 1.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from autotune.shape_dispatch.comparison import (
     ProcessEndedError,
     ShapeTimes,
 )
-from autotune.shape_dispatch.selection import ROUNDING, FloatMatrix, badness, promising, select
+from autotune.shape_dispatch.selection import FloatMatrix, promising, select
 from autotune.system.words import counted
 
 _log = logging.getLogger(__name__)
@@ -34,13 +33,6 @@ SURVEY_S, FINAL_S = 0.02, 0.05
 # Number of passes over all shapes in the final timing. One pass is not enough: another process that
 # takes a core for some seconds slows down the parallel kernels that run then, and no others.
 PASSES = 3
-
-# Variants for a shape that take at most so many times as long as the fastest one may suit others
-# better.
-_FAST = 1.1
-
-# How often kernels are improved by which a shape loses too much; each time others may be kept.
-_CLIMBS = 3
 
 # Kernels that are timed well: those by which shapes lose least in the first comparison.
 PROMISING = 16
@@ -85,7 +77,7 @@ class KernelLosses:
         return repr(kernel) not in self._failed
 
     def distinct_kernels(self, shapes: Sequence[TunedShape]) -> list[Candidate]:
-        """Return the fast variants for each shape, those of the same code once.
+        """Return the fastest variant for each shape, those of the same code once.
 
         UsageError if there is none that works for all sizes.
         """
@@ -94,25 +86,28 @@ class KernelLosses:
         for number, (shape, variants) in enumerate(zip(shapes, made, strict=True), 1):
             _log.info("shape %d of %d: kernels for all sizes", number, len(shapes))
             try:
-                for fast in self._fast(shape, variants, number):
-                    found.setdefault(self._bench.call("code", fast), fast)
+                for fastest in self._fastest(shape, variants, number):
+                    found.setdefault(self._bench.call("code", fastest), fastest)
             except ComparisonError as error:
                 self._notify(f"{_text(shape)} makes no kernel for all sizes: {error}")
         if not any(kernel.open_sizes == self._names for kernel in found.values()):
             raise UsageError("no configuration works for all sizes; the warnings above say why")
         return list(found.values())
 
-    def _fast(self, shape: TunedShape, variants: Sequence[Candidate], seed: int) -> list[Candidate]:
-        """Return the fast variants for a shape, of each choice of open sizes."""
+    def _fastest(
+        self, shape: TunedShape, variants: Sequence[Candidate], seed: int
+    ) -> list[Candidate]:
+        """Return the fastest variant for a shape, of each choice of open sizes."""
         variants = [self._bench.call("fitted", variant) for variant in variants]
         timed = self._compared(shape, variants, SURVEY_S, seed)
         if not np.isfinite(timed.costs_s).any():
             raise ComparisonError(next(iter(timed.problems.values())))
-        found = [(c, v) for c, v in zip(timed.costs_s, variants, strict=True) if np.isfinite(c)]
-        least = dict[tuple[str, ...], float]()
-        for cost, variant in found:
-            least[variant.open_sizes] = min(cost, least.get(variant.open_sizes, np.inf))
-        return [variant for cost, variant in found if cost <= _FAST * least[variant.open_sizes]]
+        fastest: dict[tuple[str, ...], tuple[float, Candidate]] = {}
+        for cost, variant in zip(timed.costs_s, variants, strict=True):
+            known = fastest.get(variant.open_sizes, (np.inf, variant))
+            if cost < known[0]:
+                fastest[variant.open_sizes] = cost, variant
+        return [variant for _, variant in fastest.values()]
 
     def measure(
         self,
@@ -171,10 +166,10 @@ class KernelLosses:
         UsageError if no kernel works for all sizes, or too few are allowed.
         """
         survey, _ = self.measure([*shapes, *between], kernels, SURVEY_S)
-        rivals = [kernels[n] for n in survey[len(shapes) :].argmin(axis=1)]
-        between = [replace(s, rival=fast) for s, fast in zip(between, rivals, strict=True)]
         limits = [within] * len(shapes) + [np.inf] * len(between)
         everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]
+        rivals = [kernels[n] for n in survey[len(shapes) :].argmin(axis=1)]
+        between = [replace(s, rival=fast) for s, fast in zip(between, rivals, strict=True)]
         losses, best = np.full(survey.shape, np.inf), list[float]()
         usable = list[int]()
         while not usable and np.isfinite(survey[:, everywhere]).any():
@@ -183,77 +178,14 @@ class KernelLosses:
             losses[:, own], best = self._measured(shapes, between, [kernels[n] for n in own])
             survey[:, own] = np.inf
             usable = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
-        kept = _selected(losses, limits, most, usable)
-        least = losses[: len(shapes)].min(axis=1)
-        for _ in range(_CLIMBS):
-            more = self._near_those_kept(shapes, kernels, losses, kept, within)
-            if not more:
-                break
-            # What shapes lose is compared with the fastest kernel, so all are timed together.
-            kernels = [*(kernels[n] for n in kept), *more]
-            _log.info("%s timed for longer", counted(len(kernels), "kernel"))
-            losses, best = self._measured(shapes, between, kernels)
-            everywhere = [n for n, kernel in enumerate(kernels) if kernel.open_sizes == self._names]
-            usable = [n for n in everywhere if np.isfinite(losses[:, n]).any()]
-            kept = _selected(losses, limits, most, usable)
-            least = np.minimum(least, losses[: len(shapes)].min(axis=1))
-        return Kept([kernels[n] for n in kept], losses[:, kept], best, least.tolist())
-
-    def _near_those_kept(
-        self,
-        shapes: Sequence[TunedShape],
-        kernels: Sequence[Candidate],
-        losses: FloatMatrix,
-        kept: Sequence[int],
-        within: float,
-    ) -> list[Candidate]:
-        """Return kernels near those that are kept, but by which a shape loses too much.
-
-        `losses`: what these shapes, and others after them, lose by each of the kernels.
-        """
-        timed = [kernels[n] for n in np.flatnonzero(np.isfinite(losses).any(axis=0)).tolist()]
-        codes = {self._bench.call("code", kernel) for kernel in timed}
-        served_by = losses[: len(shapes), kept].argmin(axis=1)
-        found = dict[str, Candidate]()
-        for place, number in enumerate(kept):
-            own = np.flatnonzero(served_by == place)
-            if (losses[own, number] > within + ROUNDING).any():
-                better = self._climb([shapes[n] for n in own.tolist()], kernels[number], within)
-                if better is not None and self._bench.call("code", better) not in codes:
-                    found.setdefault(self._bench.call("code", better), better)
-        return list(found.values())
-
-    def _climb(
-        self, shapes: Sequence[TunedShape], kernel: Candidate, within: float
-    ) -> Candidate | None:
-        """Return the best kernel of a climb over neighbours; None if none is better for shapes."""
-        known, found = {self._bench.call("code", kernel)}, None
-        while True:
-            near = self._neighbors(kernel, known)
-            _log.info("%s near one that is kept", counted(len(near), "kernel"))
-            losses, _ = self.measure_well(shapes, [kernel, *near], FINAL_S)
-            bad = [badness(column, within) for column in losses.T]
-            best = min(range(len(bad)), key=bad.__getitem__)
-            if best > 0:
-                found = kernel = near[best - 1]
-            if best == 0 or (losses[:, best] <= within).all():
-                return found
-
-    def _neighbors(self, kernel: Candidate, known: set[str]) -> list[Candidate]:
-        """Return the neighbours of a kernel that work and whose codes are not known, but are now.
-
-        Each is compiled by a request of its own, which may take as long as it takes to time some.
-        """
-        found = list[Candidate]()
         try:
-            for neighbor in self._bench.call("neighbors", kernel):
-                code = self._bench.call("code", neighbor)
-                if code not in known:
-                    known.add(code)
-                    found += [neighbor] if self._bench.call("compiles", neighbor) else []
-        except ComparisonError as error:
-            self._tell(f"no further kernels are tried near one that is kept: {error}")
-        return found
+            if not usable:
+                raise ValueError("no kernel works everywhere")
+            kept = list(select(losses, limits, most, usable))
+        except ValueError as error:
+            raise UsageError(f"dispatch: {error}; the warnings above say why") from error
+        least = losses[: len(shapes)].min(axis=1).tolist()
+        return Kept([kernels[n] for n in kept], losses[:, kept], best, least)
 
     def _measured(
         self,
@@ -331,18 +263,6 @@ class KernelLosses:
         if line not in self._told:
             self._told.add(line)
             self._notify(line)
-
-
-def _selected(
-    losses: FloatMatrix, limits: Sequence[float], most: int | None, usable: Sequence[int]
-) -> list[int]:
-    """Return which kernels are kept; UsageError if none of those that may be works everywhere."""
-    try:
-        if not usable:
-            raise ValueError("no kernel works everywhere")
-        return list(select(losses, limits, most, usable))
-    except ValueError as error:
-        raise UsageError(f"dispatch: {error}; the warnings above say why") from error
 
 
 def _text(shape: TunedShape) -> str:

@@ -67,19 +67,6 @@ def select(
     return found
 
 
-def badness(least: FloatMatrix, limits: float | FloatMatrix) -> tuple[int, float]:
-    """Return what is worse the larger it is: shapes without a kernel, then what others lose.
-
-    To exceed a limit is worse than what is lost within limits.
-
-    `least`: what each shape loses, inf if it has no kernel.
-    `limits`: of all, or of each.
-    """
-    served = np.isfinite(least)
-    exceeding = int((least > limits + ROUNDING)[served].sum())
-    return int((~served).sum()), exceeding + float(np.log1p(least[served]).sum())
-
-
 def promising(
     losses: FloatMatrix, within: float | Sequence[float], most: int, everywhere: Collection[int]
 ) -> tuple[int, ...]:
@@ -126,21 +113,25 @@ def _least_mean(
 
     That is a set which no exchange of one kernel makes better: the interchange heuristic for
     p-medians (Teitz and Bart, "Heuristic methods for estimating the generalized vertex median of a
-    weighted graph", 1968), after a greedy start.
+    weighted graph", 1968), after a greedy start. To exceed a limit is worse than what is lost
+    within limits, and a shape without a kernel weighs more than all losses.
     """
     every, kept = range(losses.shape[1]), list[int]()
     size = min(size, len(every))
 
-    def bad(chosen: Sequence[int]) -> tuple[int, float]:
-        return badness(losses[:, list(chosen)].min(axis=1), limits)
+    def badness(chosen: Sequence[int]) -> tuple[int, float]:
+        least = losses[:, list(chosen)].min(axis=1)
+        served = np.isfinite(least)
+        exceeding = int((least > limits + ROUNDING)[served].sum())
+        return int((~served).sum()), exceeding + float(np.log1p(least[served]).sum())
 
     if math.comb(len(every), size) <= _MOST_COMPARED:
         sets = itertools.combinations(every, size)
-        return min((one for one in sets if not needed.isdisjoint(one)), key=bad)
+        return min((one for one in sets if not needed.isdisjoint(one)), key=badness)
     while len(kept) < size:
         last = len(kept) + 1 == size and needed.isdisjoint(kept)
         free = [n for n in (needed if last else every) if n not in kept]
-        kept.append(min(free, key=lambda n: bad([*kept, n])))
+        kept.append(min(free, key=lambda n: badness([*kept, n])))
     while True:
         exchanged = [
             [*kept[:place], new, *kept[place + 1 :]]
@@ -149,8 +140,8 @@ def _least_mean(
             if new not in kept
         ]
         allowed = [chosen for chosen in exchanged if not needed.isdisjoint(chosen)]
-        better = min(allowed, key=bad, default=kept)
-        if bad(better) >= bad(kept):
+        better = min(allowed, key=badness, default=kept)
+        if badness(better) >= badness(kept):
             return tuple(sorted(kept))
         kept = better
 
