@@ -101,7 +101,7 @@ def fastest(
             cycles, counts, vectors = _fastest(facts, registers)
             rows = dict(zip(way.rows, counts, strict=False))
             few = math.prod(g.size for g in way.rows) <= _FEW_ROWS
-            streams = few and (_is_far(facts, vectors) or _is_any_row(way))
+            streams = few and (_is_far(facts, vectors) or _only_columns_are_open(way))
             found.append((cycles, Tiling(way, rows, vectors, packed, streams)))
             if not registers.embeds and _streams_well(way, packed):
                 tiling = Tiling(way, _streamed_rows(way), vectors, packed, streams=True)
@@ -224,7 +224,7 @@ def _is_far(facts: TileFacts, vectors: int) -> bool:
     return any(_page_part(o, facts, vectors) >= 1 / 4 for o in facts.operands)
 
 
-def _is_any_row(way: TiledContraction) -> bool:
+def _only_columns_are_open(way: TiledContraction) -> bool:
     """Whether calls have rows of any length, but all as many: long ones are read as a whole."""
     return is_open(way.vector.length) and not any(is_open(g.length) for g in way.rows)
 
