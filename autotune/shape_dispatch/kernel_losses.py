@@ -34,6 +34,10 @@ SURVEY_S, FINAL_S = 0.02, 0.05
 # takes a core for some seconds slows down the parallel kernels that run then, and no others.
 PASSES = 3
 
+# Variants for a shape that take at most so many times as long as the fastest one may suit others
+# better.
+_FAST = 1.1
+
 # Kernels that are timed well: those by which shapes lose least in the first comparison.
 PROMISING = 16
 
@@ -77,7 +81,7 @@ class KernelLosses:
         return repr(kernel) not in self._failed
 
     def distinct_kernels(self, shapes: Sequence[TunedShape]) -> list[Candidate]:
-        """Return the fastest variant for each shape, those of the same code once.
+        """Return the fast variants for each shape, those of the same code once.
 
         UsageError if there is none that works for all sizes.
         """
@@ -86,28 +90,25 @@ class KernelLosses:
         for number, (shape, variants) in enumerate(zip(shapes, made, strict=True), 1):
             _log.info("shape %d of %d: kernels for all sizes", number, len(shapes))
             try:
-                for fastest in self._fastest(shape, variants, number):
-                    found.setdefault(self._bench.call("code", fastest), fastest)
+                for fast in self._fast(shape, variants, number):
+                    found.setdefault(self._bench.call("code", fast), fast)
             except ComparisonError as error:
                 self._notify(f"{_text(shape)} makes no kernel for all sizes: {error}")
         if not any(kernel.open_sizes == self._names for kernel in found.values()):
             raise UsageError("no configuration works for all sizes; the warnings above say why")
         return list(found.values())
 
-    def _fastest(
-        self, shape: TunedShape, variants: Sequence[Candidate], seed: int
-    ) -> list[Candidate]:
-        """Return the fastest variant for a shape, of each choice of open sizes."""
+    def _fast(self, shape: TunedShape, variants: Sequence[Candidate], seed: int) -> list[Candidate]:
+        """Return the fast variants for a shape, of each choice of open sizes."""
         variants = [self._bench.call("fitted", variant) for variant in variants]
         timed = self._compared(shape, variants, SURVEY_S, seed)
         if not np.isfinite(timed.costs_s).any():
             raise ComparisonError(next(iter(timed.problems.values())))
-        fastest: dict[tuple[str, ...], tuple[float, Candidate]] = {}
-        for cost, variant in zip(timed.costs_s, variants, strict=True):
-            known = fastest.get(variant.open_sizes, (np.inf, variant))
-            if cost < known[0]:
-                fastest[variant.open_sizes] = cost, variant
-        return [variant for _, variant in fastest.values()]
+        found = [(c, v) for c, v in zip(timed.costs_s, variants, strict=True) if np.isfinite(c)]
+        least = dict[tuple[str, ...], float]()
+        for cost, variant in found:
+            least[variant.open_sizes] = min(cost, least.get(variant.open_sizes, np.inf))
+        return [variant for cost, variant in found if cost <= _FAST * least[variant.open_sizes]]
 
     def measure(
         self,

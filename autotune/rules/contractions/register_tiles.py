@@ -67,6 +67,10 @@ _OPEN_COLUMNS: Final = 4096
 _STEPS: Final = (4, 1, 2, 8, 3, 5, 7)
 _STEP: Final = 4
 
+#: Most steps by default that read rows of any length. Those of 1,024 floats share a set of the
+#: nearest cache, which has eight lines or some more.
+_STEPS_OF_A_SET: Final = 5
+
 #: Steps outside of windows that are always written out.
 _PAIR: Final = 2
 
@@ -349,7 +353,7 @@ def _sum(
         steps = panels.choices.steps
         is_apart = panels.streams or is_open(length_of(long[-1]))  # the last steps are
         fit = [n for n in steps if is_apart or extent(long[-1]) % n == 0]
-        unroll: Any = max(fit) if panels.streams else _likely_steps(panels, long[-1], fit)
+        unroll: Any = (_streamed_steps if panels.streams else _likely_steps)(panels, long[-1], fit)
         if effort:
             unroll = cfg.define_knob("unroll", steps, default=unroll)
             if not is_apart:
@@ -364,6 +368,16 @@ def _sum(
         stage.reorder(*tiles, *outer, *vectors, *inner, *rows, *lanes)
     else:
         stage.reorder(*tiles, *outer, *inner, *rows, *vectors, *lanes)
+
+
+def _streamed_steps(panels: Panels, axis: IterVar, fit: Sequence[int]) -> int:
+    """Return how many steps along an axis, each of which reads a row, are written out by default.
+
+    Where only calls know how far apart rows lie, these may share a set of the nearest cache.
+    """
+    way = panels.way
+    is_apart = all(None not in way.strides(read, [axis]) for read in way.vector_reads)
+    return max(n for n in fit if is_apart or n <= _STEPS_OF_A_SET)
 
 
 def _likely_steps(panels: Panels, axis: IterVar, fit: Sequence[int]) -> int:

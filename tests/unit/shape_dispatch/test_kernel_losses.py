@@ -22,8 +22,15 @@ class FakeBench:
         self.ends = 0
 
     def call(self, method, *args):
-        shape, config, kernels, _seconds, _seed = args
-        assert method == "compare"
+        return getattr(self, method)(*args)
+
+    def code(self, kernel):
+        return repr(kernel)
+
+    def fitted(self, kernel):
+        return kernel if kernel.config else DEFAULT
+
+    def compare(self, shape, config, kernels, _seconds, _seed):
         ran = [*(kernel.config for kernel in kernels), *([config] if config else [])]
         if any(shape["n"] in made.get("ends", ()) for made in ran):
             self.ends += 1
@@ -36,6 +43,9 @@ class FakeBench:
 def kernel(slow, ends=(), slow_at=None, serial=False):
     config = {"slow": slow, "ends": ends, "slow_at": slow_at or {}, "serial": serial}
     return Candidate({"n": 8}, ("n",), config)
+
+
+DEFAULT = kernel(1.2)
 
 
 @pytest.fixture
@@ -170,3 +180,10 @@ def test_kernels_that_fail_one_after_another_hide_none_that_works(said, monkeypa
     kept = times.keep(SHAPES, [], kernels, 0.1, None)
     assert kept.kernels == [kernels[2]]
     assert [times.works(each) for each in kernels] == [False, False, True, False]
+
+
+def test_variants_of_a_shape_that_are_about_as_fast_may_suit_others_better(times):
+    configs = [kernel(slow).config for slow in (1.0, 1.08, 1.3)]
+    shapes = [TunedShape({"n": 8}, configs[0], (configs[1], configs[2]))]
+    found = times.distinct_kernels(shapes)
+    assert [kernel.config["slow"] for kernel in found] == [1.0, 1.08]
