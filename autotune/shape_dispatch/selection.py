@@ -16,6 +16,9 @@ _MOST_COMPARED = 20_000
 
 ROUNDING = 1e-9  # Losses that differ by less are equal.
 
+# By about what part of a time its measurements differ between processes.
+_ERROR = 0.01
+
 
 def select(
     losses: FloatMatrix,
@@ -25,11 +28,11 @@ def select(
 ) -> tuple[int, ...]:
     """Return a smallest set of kernels such that each shape has a kernel with a small loss.
 
-    Of the smallest sets it is the one with the least mean loss. A shape that no kernel keeps within
-    `within` has its own limit: what the best kernel for it reaches. If more than `most` kernels
-    would be needed, it is the set of `most` by which few shapes exceed their limits and the mean
-    loss is least (of very many sets one that is good): no shape that all kernels but one suit badly
-    decides for the others.
+    A shape that no kernel keeps within `within` has its own limit: what the best kernel for it
+    reaches. Of the smallest sets it is the one by which few shapes are likely to exceed their
+    limits when they are measured again, and the mean loss is least. If more than `most` kernels
+    would be needed, it is such a set of `most` (of very many sets one that is good): no shape that
+    all kernels but one suit badly decides for the others.
 
     Parameters
     ----------
@@ -96,9 +99,9 @@ def _smallest(
     if most is None or most > len(covers):
         most = len(covers)
     for size in range(1, most + 1):
-        best: tuple[float, tuple[int, ...]] | None = None
+        best: tuple[tuple[int, float], tuple[int, ...]] | None = None
         for number, chosen in enumerate(_sets(covers, every, size, needed)):
-            best = min(filter(None, (best, (_mean(losses, chosen), chosen))))
+            best = min(filter(None, (best, (_badness(losses, limits, chosen), chosen))))
             if number >= _MOST_COMPARED:
                 break
         if best is not None:
@@ -109,21 +112,17 @@ def _smallest(
 def _least_mean(
     losses: FloatMatrix, limits: npt.NDArray[np.float64], size: int, needed: set[int]
 ) -> tuple[int, ...]:
-    """Return the set of kernels with the least mean loss, or one with a small loss of very many.
+    """Return the set of kernels with the least `_badness`, or of very many one with little.
 
     That is a set which no exchange of one kernel makes better: the interchange heuristic for
     p-medians (Teitz and Bart, "Heuristic methods for estimating the generalized vertex median of a
-    weighted graph", 1968), after a greedy start. To exceed a limit is worse than what is lost
-    within limits, and a shape without a kernel weighs more than all losses.
+    weighted graph", 1968), after a greedy start.
     """
     every, kept = range(losses.shape[1]), list[int]()
     size = min(size, len(every))
 
     def badness(chosen: Sequence[int]) -> tuple[int, float]:
-        least = losses[:, list(chosen)].min(axis=1)
-        served = np.isfinite(least)
-        exceeding = int((least > limits + ROUNDING)[served].sum())
-        return int((~served).sum()), exceeding + float(np.log1p(least[served]).sum())
+        return _badness(losses, limits, chosen)
 
     if math.comb(len(every), size) <= _MOST_COMPARED:
         sets = itertools.combinations(every, size)
@@ -146,9 +145,19 @@ def _least_mean(
         kept = better
 
 
-def _mean(losses: FloatMatrix, chosen: Sequence[int]) -> float:
-    """Return the mean logarithm of slow-downs."""
-    return float(np.log1p(losses[:, list(chosen)].min(axis=1)).mean())
+def _badness(
+    losses: FloatMatrix, limits: npt.NDArray[np.float64], chosen: Sequence[int]
+) -> tuple[int, float]:
+    """Return how many shapes a set of kernels does not serve, and how badly it serves others.
+
+    That is the number of shapes expected to exceed their limits, where logarithms of slow-downs
+    have errors of the logistic distribution, and the sum of these logarithms.
+    """
+    least = losses[:, list(chosen)].min(axis=1)
+    served = np.isfinite(least)
+    slower = np.log1p(least[served])
+    exceeding = (1 + np.tanh((slower - np.log1p(limits[served])) / (2 * _ERROR))) / 2
+    return int((~served).sum()), float((exceeding + slower).sum())
 
 
 def _sets(
