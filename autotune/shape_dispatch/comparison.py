@@ -120,6 +120,10 @@ class Bench:
                 self._kernels[key] = error
         return self._kernels[key]
 
+    def compiles(self, candidate: Candidate) -> bool:
+        """Compile a candidate; return whether that works."""
+        return not isinstance(self.kernel(candidate), Exception)
+
     def compare(
         self,
         args: Mapping[str, Any],

@@ -137,7 +137,8 @@ class KernelLosses:
             best.append(timed.best_s)
             costs = np.array(timed.costs_s[: len(own)])
             failed.update(n for n, cost in zip(own, costs, strict=True) if not np.isfinite(cost))
-            losses[row, own] = np.maximum(costs / timed.best_s - 1, 0)
+            if np.isfinite(timed.best_s):
+                losses[row, own] = np.maximum(costs / timed.best_s - 1, 0)
         losses[:, sorted(failed)] = np.inf
         self._failed.update(repr(kernels[n]) for n in failed)
         return losses, best
@@ -250,6 +251,8 @@ class KernelLosses:
     ) -> ShapeTimes:
         """Time the kernels that have not ended the process."""
         used = [n for n, kernel in enumerate(kernels) if repr(kernel) not in self._ended]
+        for n in used:  # each in its own time, as a new process knows none of them
+            self._bench.call("compiles", kernels[n])
         given = dict(shape.args), config, [kernels[n] for n in used], seconds, seed
         timed = self._bench.call("compare", *given)
         costs = [np.inf] * len(kernels)

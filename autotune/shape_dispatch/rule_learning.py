@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.runtime.cpu.dispatch_rule import Pick, Rule, SizeTest, pick
-from autotune.shape_dispatch.selection import FloatMatrix
+from autotune.shape_dispatch.selection import FloatMatrix, costs_of
 
 Shape = Mapping[str, int]
 
@@ -100,8 +100,7 @@ class _Tree:
         own = losses[np.ix_(rows, kernels)]
         self._kernels = kernels
         self._exceeds = own > np.asarray(limits)[rows][:, None] + _ROUNDING
-        # To exceed a limit is worse than what is lost within limits.
-        self._costs = np.log1p(np.minimum(own, _UNUSABLE)) + self._exceeds
+        self._costs = costs_of(np.minimum(own, _UNUSABLE), np.asarray(limits)[rows])
         names = sorted(shapes[0])
         self._products = {
             group: np.array([math.prod(float(shapes[row][n]) for n in group) for row in rows])

@@ -10,13 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 FloatMatrix = npt.NDArray[np.float64]
+FloatVector = npt.NDArray[np.float64]
 
-# Sets of equal size that are compared for their mean loss.
+# Most sets of equal size that are compared.
 _MOST_COMPARED = 20_000
 
 ROUNDING = 1e-9  # Losses that differ by less are equal.
 
-# By about what part of a time its measurements differ between processes.
+# Scale of the logistic distribution of errors of logarithms of slow-downs: between processes those
+# of half of the products of benchmarks/dispatch.py differ by more (decision 149).
 _ERROR = 0.01
 
 
@@ -29,10 +31,10 @@ def select(
     """Return a smallest set of kernels such that each shape has a kernel with a small loss.
 
     A shape that no kernel keeps within `within` has its own limit: what the best kernel for it
-    reaches. Of the smallest sets it is the one by which few shapes are likely to exceed their
-    limits when they are measured again, and the mean loss is least. If more than `most` kernels
-    would be needed, it is such a set of `most` (of very many sets one that is good): no shape that
-    all kernels but one suit badly decides for the others.
+    reaches. Of the smallest sets it is the one of the least `costs_of` shapes. If more than `most`
+    kernels would be needed, it is such a set of `most`, which need not keep all limits: no shape
+    that all kernels but one suit badly decides for the others. Of very many sets it is one that is
+    good.
 
     Parameters
     ----------
@@ -61,10 +63,11 @@ def select(
     own = losses.min(axis=1)
     needed = set(everywhere) or set(range(losses.shape[1]))
     limits = np.maximum(within, own)
-    found = _smallest(losses, limits, needed, most)
+    costs = costs_of(losses, limits)
+    found = _smallest(losses, limits, costs, needed, most)
     if found is None:
         assert most is not None
-        found = _least_mean(losses, limits, most, needed)
+        found = _least_cost(costs, most, needed)
     if not np.isfinite(losses[:, found].min(axis=1)).all():
         raise ValueError(f"no {most} kernels serve all shapes")
     return found
@@ -86,11 +89,35 @@ def promising(
     own = losses[:, usable]
     needed = {n for n, column in enumerate(usable) if column in set(everywhere)}
     limits = np.maximum(within, own.min(axis=1))
-    return tuple(usable[n] for n in _least_mean(own, limits, most, needed or {*range(len(usable))}))
+    chosen = _least_cost(costs_of(own, limits), most, needed or {*range(len(usable))})
+    return tuple(usable[n] for n in chosen)
+
+
+def costs_of(losses: FloatMatrix, limits: Sequence[float] | FloatVector) -> FloatMatrix:
+    """Return the cost of each shape with each kernel: a small one is better, inf is no kernel.
+
+    That is the logarithm of the slow-down, plus the chance that the shape exceeds its limit when it
+    is measured again: to exceed it is worse than what is lost within limits.
+
+    Parameters
+    ----------
+    losses : ndarray of float64, shape (n, kernels)
+        As of `select`.
+    limits : sequence of float, length n
+        Largest loss of each shape; inf for a shape that may lose anything.
+    """
+    usable = np.isfinite(losses)
+    slower = np.log1p(np.where(usable, losses, 0))
+    over = slower - np.log1p(limits)[:, None]
+    return np.where(usable, slower + (1 + np.tanh(over / (2 * _ERROR))) / 2, np.inf)
 
 
 def _smallest(
-    losses: FloatMatrix, limits: npt.NDArray[np.float64], needed: set[int], most: int | None
+    losses: FloatMatrix,
+    limits: FloatVector,
+    costs: FloatMatrix,
+    needed: set[int],
+    most: int | None,
 ) -> tuple[int, ...] | None:
     """Return the best of the smallest sets that keep all limits; None if they exceed `most`."""
     allowed = (losses <= (limits + ROUNDING)[:, None]) & np.isfinite(losses)
@@ -101,7 +128,7 @@ def _smallest(
     for size in range(1, most + 1):
         best: tuple[tuple[int, float], tuple[int, ...]] | None = None
         for number, chosen in enumerate(_sets(covers, every, size, needed)):
-            best = min(filter(None, (best, (_badness(losses, limits, chosen), chosen))))
+            best = min(filter(None, (best, (_total(costs, chosen), chosen))))
             if number >= _MOST_COMPARED:
                 break
         if best is not None:
@@ -109,28 +136,26 @@ def _smallest(
     return None
 
 
-def _least_mean(
-    losses: FloatMatrix, limits: npt.NDArray[np.float64], size: int, needed: set[int]
-) -> tuple[int, ...]:
-    """Return the set of kernels with the least `_badness`, or of very many one with little.
+def _least_cost(costs: FloatMatrix, size: int, needed: set[int]) -> tuple[int, ...]:
+    """Return the set of kernels with the least cost, or of very many one with little.
 
     That is a set which no exchange of one kernel makes better: the interchange heuristic for
     p-medians (Teitz and Bart, "Heuristic methods for estimating the generalized vertex median of a
     weighted graph", 1968), after a greedy start.
     """
-    every, kept = range(losses.shape[1]), list[int]()
+    every, kept = range(costs.shape[1]), list[int]()
     size = min(size, len(every))
 
-    def badness(chosen: Sequence[int]) -> tuple[int, float]:
-        return _badness(losses, limits, chosen)
+    def total(chosen: Sequence[int]) -> tuple[int, float]:
+        return _total(costs, chosen)
 
     if math.comb(len(every), size) <= _MOST_COMPARED:
         sets = itertools.combinations(every, size)
-        return min((one for one in sets if not needed.isdisjoint(one)), key=badness)
+        return min((one for one in sets if not needed.isdisjoint(one)), key=total)
     while len(kept) < size:
         last = len(kept) + 1 == size and needed.isdisjoint(kept)
         free = [n for n in (needed if last else every) if n not in kept]
-        kept.append(min(free, key=lambda n: badness([*kept, n])))
+        kept.append(min(free, key=lambda n: total([*kept, n])))
     while True:
         exchanged = [
             [*kept[:place], new, *kept[place + 1 :]]
@@ -139,25 +164,17 @@ def _least_mean(
             if new not in kept
         ]
         allowed = [chosen for chosen in exchanged if not needed.isdisjoint(chosen)]
-        better = min(allowed, key=badness, default=kept)
-        if badness(better) >= badness(kept):
+        better = min(allowed, key=total, default=kept)
+        if total(better) >= total(kept):
             return tuple(sorted(kept))
         kept = better
 
 
-def _badness(
-    losses: FloatMatrix, limits: npt.NDArray[np.float64], chosen: Sequence[int]
-) -> tuple[int, float]:
-    """Return how many shapes a set of kernels does not serve, and how badly it serves others.
-
-    That is the number of shapes expected to exceed their limits, where logarithms of slow-downs
-    have errors of the logistic distribution, and the sum of these logarithms.
-    """
-    least = losses[:, list(chosen)].min(axis=1)
+def _total(costs: FloatMatrix, chosen: Sequence[int]) -> tuple[int, float]:
+    """Return how many shapes a set of kernels does not serve, and the cost of all others."""
+    least = costs[:, list(chosen)].min(axis=1)
     served = np.isfinite(least)
-    slower = np.log1p(least[served])
-    exceeding = (1 + np.tanh((slower - np.log1p(limits[served])) / (2 * _ERROR))) / 2
-    return int((~served).sum()), float((exceeding + slower).sum())
+    return int((~served).sum()), round(float(least[served].sum()), 9)
 
 
 def _sets(

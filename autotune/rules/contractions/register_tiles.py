@@ -67,8 +67,8 @@ _OPEN_COLUMNS: Final = 4096
 _STEPS: Final = (4, 1, 2, 8, 3, 5, 7)
 _STEP: Final = 4
 
-#: Most steps by default that read rows of any length. Those of 1,024 floats share a set of the
-#: nearest cache, which has eight lines or some more.
+#: Most steps by default that read rows of any length. Rows of 1,024 floats share one set of the
+#: nearest cache; a set has eight lines, or some more.
 _STEPS_OF_A_SET: Final = 5
 
 #: Steps outside of windows that are always written out.
@@ -375,9 +375,10 @@ def _streamed_steps(panels: Panels, axis: IterVar, fit: Sequence[int]) -> int:
 
     Where only calls know how far apart rows lie, these may share a set of the nearest cache.
     """
-    way = panels.way
-    is_apart = all(None not in way.strides(read, [axis]) for read in way.vector_reads)
-    return max(n for n in fit if is_apart or n <= _STEPS_OF_A_SET)
+    way, packed = panels.way, frozenset(panels.reads)
+    in_place = [read for read in way.vector_reads if read not in packed]
+    is_known = all(None not in way.strides(read, [axis]) for read in in_place)
+    return max(n for n in fit if is_known or n <= _STEPS_OF_A_SET)
 
 
 def _likely_steps(panels: Panels, axis: IterVar, fit: Sequence[int]) -> int:

@@ -123,18 +123,21 @@ def test_sums_of_rows_of_any_length_stay_in_the_cache_however_long_is_likely(
     assert values["stream_vectors"] * lanes <= 4096
 
 
-@pytest.mark.parametrize(("level", "rows"), [("v3", 1), ("v3", [8]), ("v4", 1)])
-def test_few_steps_read_whole_rows_that_may_share_a_set_of_the_cache(level, rows):
-    target = f"llvm -mcpu=x86-64-{level} -threads=2"
-    task = Task(find_template("matmul", "llvm"), {"m": rows, "n": [4096], "k": [1024]}, target)
+@pytest.mark.parametrize(
+    ("level", "rows", "columns", "steps"),
+    [("v3", 1, [4096], 5), ("v3", [8], [4096], 5), ("v4", 1, [4096], 5), ("v3", [8], 4096, 8)],
+)
+def test_few_steps_read_whole_rows_that_may_share_a_set_of_the_cache(level, rows, columns, steps):
+    target, sizes = f"llvm -mcpu=x86-64-{level} -threads=2", {"m": rows, "n": columns, "k": [1024]}
+    task = Task(find_template("matmul", "llvm"), sizes, target)
     values = task.space.config(task.default_index).values
     assert values["stream"]
-    assert values["unroll"] == 5
+    assert values["unroll"] == steps
 
 
-@pytest.mark.parametrize("rows", [1, 4, 8])
-def test_batches_of_few_rows_sum_in_the_cache_without_long_vectors(rows):
-    sizes, target = {"b": 12, "m": rows, "n": 256, "k": 1000}, "llvm -mcpu=x86-64-v3 -threads=2"
+@pytest.mark.parametrize("columns", [256, 1000])
+def test_batches_of_few_rows_sum_in_the_cache_without_long_vectors(columns):
+    sizes, target = {"b": 12, "m": 8, "n": columns, "k": 1000}, "llvm -mcpu=x86-64-v3 -threads=2"
     task = Task(find_template("batch_matmul", "llvm"), sizes, target)
     assert task.space.config(task.default_index).values["stream"]
 

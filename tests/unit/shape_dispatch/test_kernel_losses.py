@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import UsageError
+from autotune.shape_dispatch import kernel_losses
 from autotune.shape_dispatch.candidates import Candidate, TunedShape
 from autotune.shape_dispatch.comparison import ProcessEndedError, ShapeTimes
 from autotune.shape_dispatch.kernel_losses import KernelLosses
@@ -26,6 +27,9 @@ class FakeBench:
 
     def code(self, kernel):
         return repr(kernel)
+
+    def compiles(self, kernel):
+        return True
 
     def fitted(self, kernel):
         return kernel if kernel.config else DEFAULT
@@ -120,12 +124,12 @@ class DisturbedBench(FakeBench):
         super().__init__()
         self.calls, self.disturbed = 0, disturbed
 
-    def call(self, method, *args):
-        found = super().call(method, *args)
+    def compare(self, shape, config, kernels, *others):
+        found = super().compare(shape, config, kernels, *others)
         self.calls += 1
         if self.calls - 1 not in self.disturbed:
             return found
-        serial = [kernel.config["serial"] for kernel in args[2]]
+        serial = [kernel.config["serial"] for kernel in kernels]
         slow = [cost * (1 if own else 2) for cost, own in zip(found.costs_s, serial, strict=True)]
         return ShapeTimes(2 * found.best_s, tuple(slow), found.problems)
 
@@ -153,13 +157,11 @@ class LaterBench(FakeBench):
         super().__init__()
         self.left = calls
 
-    def call(self, method, *args):
+    def compare(self, shape, config, kernels, *others):
         self.left -= 1
         if self.left < 0:
-            shape, config, kernels, *others = args
             kernels = [replace(k, config={**k.config, **k.config["later"]}) for k in kernels]
-            args = shape, config, kernels, *others
-        return super().call(method, *args)
+        return super().compare(shape, config, kernels, *others)
 
 
 def later(first, **then):
@@ -187,3 +189,17 @@ def test_variants_of_a_shape_that_are_about_as_fast_may_suit_others_better(times
     shapes = [TunedShape({"n": 8}, configs[0], (configs[1], configs[2]))]
     found = times.distinct_kernels(shapes)
     assert [kernel.config["slow"] for kernel in found] == [1.0, 1.08]
+
+
+def test_of_each_choice_of_open_sizes_a_shape_has_its_fast_variants(times, monkeypatch):
+    slow, fast = kernel(1.5), replace(kernel(1.0), open_sizes=())
+    monkeypatch.setattr(kernel_losses, "candidates_of", lambda *_: [[slow, fast, DEFAULT]])
+    found = times.distinct_kernels(SHAPES[:1])
+    assert found == [fast, DEFAULT]
+
+
+def test_a_shape_that_no_kernel_can_be_used_for_has_no_loss(times):
+    failing = kernel(np.inf)
+    losses, best = times.measure([TunedShape({"n": 8}, None)], [failing], 0.1)
+    assert np.isinf(losses).all()
+    assert np.isinf(best).all()
