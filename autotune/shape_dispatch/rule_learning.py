@@ -99,8 +99,9 @@ class _Tree:
     ) -> None:
         own = losses[np.ix_(rows, kernels)]
         self._kernels = kernels
-        self._exceeds = own > np.asarray(limits)[rows][:, None] + _ROUNDING
-        self._costs = costs_of(np.minimum(own, _UNUSABLE), np.asarray(limits)[rows])
+        most = np.asarray(limits)[rows]
+        self._exceeds = own > most[:, None] + _ROUNDING
+        self._costs = costs_of(np.minimum(own, _UNUSABLE), most)
         names = sorted(shapes[0])
         self._products = {
             group: np.array([math.prod(float(shapes[row][n]) for n in group) for row in rows])

@@ -179,7 +179,7 @@ def _total(costs: FloatMatrix, chosen: Sequence[int]) -> tuple[int, float]:
     """Return how many shapes a set of kernels does not serve, and the cost of all others."""
     least = costs[:, list(chosen)].min(axis=1)
     served = np.isfinite(least)
-    return int((~served).sum()), round(float(least[served].sum()), 9)
+    return int((~served).sum()), round(float(least[served].sum()), 12)
 
 
 def _sets(

@@ -50,7 +50,7 @@ def test_no_smaller_set_is_likely_to_keep_the_limits(losses, within):
     assert len(found) == smallest(losses, kept)
     for other in itertools.combinations(range(losses.shape[1]), len(found)):
         if covers(losses, other, kept):
-            assert badness(losses, found, limits) <= badness(losses, other, limits) + 1e-8
+            assert badness(losses, found, limits) <= badness(losses, other, limits) + 1e-9
 
 
 def badness(losses, chosen, limits):
@@ -68,7 +68,7 @@ def test_with_few_kernels_no_other_set_is_better(losses, within, most):
     if covers(losses, found, limits):
         return  # few are enough
     for other in itertools.combinations(range(losses.shape[1]), most):
-        assert badness(losses, found, limits) <= badness(losses, other, limits) + 1e-8
+        assert badness(losses, found, limits) <= badness(losses, other, limits) + 1e-9
 
 
 @given(tables(), st.floats(0, 0.5), st.integers(1, 3))
@@ -80,7 +80,7 @@ def test_of_very_many_sets_it_is_one_that_no_exchange_of_a_kernel_betters(losses
     others = set(range(losses.shape[1])) - set(found)
     for kernel, new in itertools.product(found, others):
         exchanged = {*found, new} - {kernel}
-        assert badness(losses, found, limits) <= badness(losses, exchanged, limits) + 1e-8
+        assert badness(losses, found, limits) <= badness(losses, exchanged, limits) + 1e-9
 
 
 def test_few_kernels_serve_all_shapes_where_the_best_for_most_of_them_could_not():
@@ -114,8 +114,10 @@ def test_one_of_the_kernels_works_everywhere(losses, within, data):
     assert everywhere & set(found)
 
 
-def test_of_the_smallest_sets_the_one_with_the_least_cost_loss_is_taken():
+def test_of_the_smallest_sets_the_one_with_the_least_mean_loss_is_taken():
     losses = np.array([[0.05, 0.0], [0.05, 0.03], [0.0, 0.03]])
+    assert select(losses, 0.1) == (1,)
+    losses = np.array([[0.09, 0.0], [0.09, 0.05], [0.0, 0.05]])
     assert select(losses, 0.1) == (1,)
 
 
