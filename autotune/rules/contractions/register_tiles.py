@@ -373,11 +373,12 @@ def _sum(
 def _streamed_steps(panels: Panels, axis: IterVar, fit: Sequence[int]) -> int:
     """Return how many steps along an axis, each of which reads a row, are written out by default.
 
-    Where only calls know how far apart rows lie, these may share a set of the nearest cache.
+    Where only calls know how far apart rows lie, these may share a set of the nearest cache; rows of
+    single bytes seldom do.
     """
     way, packed = panels.way, frozenset(panels.reads)
-    in_place = [read for read in way.vector_reads if read not in packed]
-    is_known = all(None not in way.strides(read, [axis]) for read in in_place)
+    wide = [r for r in way.vector_reads if r not in packed and dtypes.itemsize(r.dtype) > 1]
+    is_known = all(None not in way.strides(read, [axis]) for read in wide)
     return max(n for n in fit if is_known or n <= _STEPS_OF_A_SET)
 
 

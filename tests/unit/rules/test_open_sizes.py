@@ -135,6 +135,14 @@ def test_few_steps_read_whole_rows_that_may_share_a_set_of_the_cache(level, rows
     assert values["unroll"] == steps
 
 
+def test_rows_of_single_bytes_are_read_by_more_steps():
+    sizes = {"m": 1, "n": [4096], "k": [1024], "dtype": "int8", "out_dtype": "int32"}
+    task = Task(find_template("matmul", "llvm"), sizes, "llvm -mcpu=x86-64-v3 -threads=2")
+    values = task.space.config(task.default_index).values
+    assert values["stream"]
+    assert values["unroll"] == 8
+
+
 @pytest.mark.parametrize("columns", [256, 1000])
 def test_batches_of_few_rows_sum_in_the_cache_without_long_vectors(columns):
     sizes, target = {"b": 12, "m": 8, "n": columns, "k": 1000}, "llvm -mcpu=x86-64-v3 -threads=2"
