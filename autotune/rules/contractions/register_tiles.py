@@ -373,8 +373,8 @@ def _sum(
 def _streamed_steps(panels: Panels, axis: IterVar, fit: Sequence[int]) -> int:
     """Return how many steps along an axis, each of which reads a row, are written out by default.
 
-    Where only calls know how far apart rows lie, these may share a set of the nearest cache; rows of
-    single bytes seldom do.
+    Where only calls know how far apart rows lie, these may share a set of the nearest cache; rows
+    of single bytes seldom do.
     """
     way, packed = panels.way, frozenset(panels.reads)
     wide = [r for r in way.vector_reads if r not in packed and dtypes.itemsize(r.dtype) > 1]
