@@ -9,8 +9,9 @@ Three parts, each resumed from what is there already:
    not known to the dispatch. Three passes over all shapes; the median counts, as memory lies
    elsewhere in each process, and another program disturbs one pass.
 
-    python benchmarks/dispatch.py --save        # about 40 minutes on two cores
-    python benchmarks/dispatch.py --small       # a few shapes and trials, to try it
+    python benchmarks/dispatch.py --save            # about 40 minutes on two cores
+    python benchmarks/dispatch.py --neighbours 1    # other shapes near these, made from a seed
+    python benchmarks/dispatch.py --small           # a few shapes and trials, to try it
 """
 
 from __future__ import annotations
@@ -65,6 +66,21 @@ TRIALS, SMALL_TRIALS = 24, 3
 
 WITHIN, AIM_UNSEEN, AIM_KERNELS = 0.1, 0.2, 6
 ROUND_S, PASSES = 0.3, 3
+
+
+def neighbours(shapes: list[Shape], rng: np.random.Generator) -> list[Shape]:
+    """Return shapes near others: sizes but 1 change by up to 1.4 times, and stay as divisible.
+
+    A size that is a multiple of 16 or of a smaller power of two remains one.
+    """
+
+    def near(size: int) -> int:
+        if size == 1:
+            return 1
+        unit = min(size & -size, 16)
+        return max(1, round(size * 1.4 ** rng.uniform(-1, 1) / unit)) * unit
+
+    return [(near(m), near(n), near(k)) for m, n, k in shapes]
 
 
 def task_of(shape: Shape) -> Task:
@@ -137,18 +153,24 @@ def rows_of(made: Dispatch, tuned: dict[Shape, float], unseen: dict[Shape, float
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--small", action="store_true", help="a few shapes and trials")
-    options.add_argument("--log", default=str(KEPT / "products.jsonl"), help="of measurements")
-    options.add_argument("--library", default=str(KEPT / "products.so"), help="what is written")
+    options.add_argument("--neighbours", type=int, metavar="SEED", help="shapes near the others")
+    options.add_argument("--log", help="of measurements (default: in results/dispatch)")
+    options.add_argument("--library", help="what is written (default: in results/dispatch)")
     options.add_argument("--kernels", type=int, default=AIM_KERNELS, help="most kernels")
     options.add_argument("--one", nargs=4, type=int, help="measure one shape with a seed")
     given = options.parse_args()
-    log, library = Path(given.log), Path(given.library)
+    name = "products" if given.neighbours is None else f"neighbours{given.neighbours}"
+    log = Path(given.log or KEPT / f"{name}.jsonl")
+    library = Path(given.library or KEPT / f"{name}.so")
     KEPT.mkdir(parents=True, exist_ok=True)
     if given.one:
         m, n, k, seed = given.one
         print(ratio((m, n, k), log, library, seed))
         return
     tuned, unseen, trials = TUNED, UNSEEN, TRIALS
+    if given.neighbours is not None:
+        rng = np.random.default_rng(given.neighbours)
+        tuned, unseen = neighbours(tuned, rng), neighbours(unseen, rng)
     if given.small:
         tuned, unseen = ([every[n] for n in chosen] for every, chosen in
                          zip((TUNED, UNSEEN), SMALL, strict=True))  # fmt: skip
@@ -168,7 +190,8 @@ def main() -> None:
     rows = rows_of(made, ratios(tuned, log, library), ratios(unseen, log, library))
     seconds["compare"] = time.monotonic() - begin
     rows += [row(f"seconds.{name}", value, "s") for name, value in seconds.items()]
-    report("dispatch", rows, given.json, given.save)
+    title = "dispatch" if given.neighbours is None else "dispatch_neighbours"
+    report(title, rows, given.json, given.save)
 
 
 if __name__ == "__main__":
