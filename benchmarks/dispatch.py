@@ -159,6 +159,8 @@ def main() -> None:
     options.add_argument("--kernels", type=int, default=AIM_KERNELS, help="most kernels")
     options.add_argument("--one", nargs=4, type=int, help="measure one shape with a seed")
     given = options.parse_args()
+    if given.neighbours is not None and given.neighbours < 0:
+        options.error("--neighbours takes a seed of at least 0")
     name = "products" if given.neighbours is None else f"neighbours{given.neighbours}"
     log = Path(given.log or KEPT / f"{name}.jsonl")
     library = Path(given.library or KEPT / f"{name}.so")
