@@ -114,8 +114,11 @@ def tiles(
     else:
         ways = {"": way}
     packed = _packed(cfg, way, best, effort, constants)
-    own = (r for r in packed if r.tensor not in constants and packed_by_tasks(way, r, threads))
-    in_tasks = frozenset(own)
+    columns, most = best.vectors * way.lanes, max(_BLOCKS) * math.prod(best.rows.values())
+    in_tasks = frozenset(
+        r for r in packed
+        if r.tensor not in constants and packed_by_tasks(way, r, threads, columns, most)
+    )  # fmt: skip
     choices = _choices(list(ways.values()), best, registers, bool(in_tasks))
     streams = False
     if can_stream(way, packed):

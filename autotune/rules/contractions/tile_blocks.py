@@ -39,6 +39,8 @@ LIGHT_SUMS: Final = 4.0
 #: of rows, or how many blocks along columns it has for each tile of rows in a block.
 _BLOCKS_HIGH: Final = 8
 _BLOCKS_WIDE: Final = 4
+#: And how many tiles of columns it has for each in a block, if a block has all rows.
+_TILES_WIDE: Final = 8
 
 
 @dataclass(slots=True)
@@ -145,8 +147,12 @@ def _block_columns(cfg: KnobDefiner, panels: Panels, effort: Effort) -> Any:
             (count - 1) * panels.most_columns < way.vector.size,
             "a block is no wider than the result",
         )
-    if is_open(way.vector.length) and not panels.streams and cfg.target.vector_bytes < 64:
-        return te.max(count, 2)  # masks of the last columns take vector registers
+    if not is_open(way.vector.length) or panels.streams:
+        return count
+    if cfg.target.vector_bytes < 64:
+        count = te.max(count, 2)  # masks of the last columns take vector registers
+    if panels.in_tasks:
+        count = _columns_of_call(count, te.ceildiv(way.vector.length, panels.columns))
     return count
 
 
@@ -163,6 +169,14 @@ def _block_rows(cfg: KnobDefiner, panels: Panels, likely_height: Any, effort: Ef
         (count == 1) | (count < 2 * likely_height), "a block is no taller than the result"
     )
     return count
+
+
+def _columns_of_call(most: Any, wide: Any) -> Any:
+    """Return how many tiles of columns a block of a call has, if it has all rows: few of a few.
+
+    `wide`: number of tiles along columns.
+    """
+    return te.max(1, te.min(most, wide // _TILES_WIDE))
 
 
 def _rows_of_call(most: Any, height: Any, wide: Any = 1) -> Any:

@@ -18,8 +18,9 @@ from autotune.rules.threads import PARALLEL, bytes_of
 PAGE_BYTES: Final = 4096
 CACHE_BYTES: Final = 1 << 20
 
-#: Most rows of a result for which tasks pack operands.
+#: Most rows of a result with sums in the cache, and of one for which tasks pack operands.
 MOST_ROWS: Final = 128
+_ROWS_OF_TASKS: Final = 192
 
 #: Rows of a tile along one axis, whatever the result.
 _HEIGHTS: Final = (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16, 24)
@@ -55,8 +56,11 @@ _PACKED_BY_BYTES: Final = (
 )  # fmt: skip
 _STREAMED_BY_BYTES: Final = ((0, 0.9), (CACHE_BYTES, 0.9), (4_000_000, 1.5), (8_000_000, 3.5))
 
-#: Tasks pack operands whose panels have so many elements, with so many vectors in a row for each
-#: thread.
+#: How much more than the average a thread may have to do if tasks pack operands.
+_UNEVEN: Final = 1.2
+
+#: Panels of so many elements, with so many vectors in a row for each thread, are estimated as
+#: packed by tasks.
 _LEAST_PANEL: Final = 1 << 14
 _VECTORS_PER_THREAD: Final = 8
 
@@ -161,16 +165,26 @@ def packings(way: TiledContraction, constants: Collection[te.Tensor]) -> list[fr
     return [must] if may == must else [may, must]
 
 
-def packed_by_tasks(way: TiledContraction, read: Read, threads: int) -> bool:
-    """Whether each task packs its part of an operand, since it has all rows that read this part."""
+def packed_by_tasks(
+    way: TiledContraction, read: Read, threads: int, columns: int, rows: int
+) -> bool:
+    """Whether each task packs its part of an operand, since it has all rows that read this part.
+
+    If tasks were few, threads would have unequal parts of them: as many share the packing if it
+    precedes all tasks, or one thread packs what is small.
+
+    `columns`: of a tile.
+    `rows`: most rows of a task.
+    """
+    tasks = math.prod(g.size for g in way.batches) * -(-way.vector.size // columns)
+    is_even = -(-tasks // threads) * threads <= _UNEVEN * tasks
+    return is_even and _rows_in_tasks(way, read, min(rows, _ROWS_OF_TASKS))
+
+
+def _rows_in_tasks(way: TiledContraction, read: Read, most: int) -> bool:
+    """Whether all rows that read a part of an operand are at most so many."""
     used, _ = way.panel_of(read)
-    vectors = math.prod(g.size for g in way.batches) * way.vector.size // way.lanes
-    return (
-        way.panel_size(read) >= _LEAST_PANEL
-        and math.prod(g.size for g in way.rows) <= MOST_ROWS
-        and not any(g in way.rows for g in used)
-        and vectors >= _VECTORS_PER_THREAD * threads
-    )
+    return math.prod(g.size for g in way.rows) <= most and not any(g in way.rows for g in used)
 
 
 def facts_of(
@@ -307,7 +321,9 @@ def _packing(way: TiledContraction, read: Read, registers: Registers) -> float:
     strided = _TRANSPOSED if way.lies_along_sum(read) else _STRIDED
     step = way.along(read)
     each = (2 * step + _SHUFFLE * (step - 1)) / way.lanes if step else strided
-    by_tasks = packed_by_tasks(way, read, threads)
+    vectors = math.prod(g.size for g in way.batches) * way.vector.size // way.lanes
+    is_large = size >= _LEAST_PANEL and vectors >= _VECTORS_PER_THREAD * threads
+    by_tasks = is_large and _rows_in_tasks(way, read, MOST_ROWS)
     table = _FETCHED_BY_TASKS if registers.embeds else _PACKED_BY_BYTES
     each += _beyond(table if by_tasks else _FETCHED, size * dtypes.itemsize(read.dtype))
     return size * each / (threads if by_tasks or size >= PARALLEL else 1)
