@@ -170,8 +170,8 @@ def packed_by_tasks(
 ) -> bool:
     """Whether each task packs its part of an operand, since it has all rows that read this part.
 
-    If tasks were few, threads would have unequal parts of them: as many share the packing if it
-    precedes all tasks, or one thread packs what is small.
+    Not if tasks are so few that threads have unequal parts of them. All threads then pack a large
+    operand before the tasks, or one of them a small one.
 
     `columns`: of a tile.
     `rows`: most rows of a task.

@@ -204,15 +204,38 @@ def attached_panels(task: Task, index: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("m", "constants", "in_tasks"),
-    [(64, (), True), (64, (1,), False), (512, (), False)],
-    ids=["rows of one task", "constant", "rows of many tasks"],
+    ("m", "n", "k", "constants", "in_tasks"),
+    [
+        (64, 768, 768, (), True),
+        (64, 768, 768, (1,), False),
+        (512, 768, 768, (), False),
+        (127, 62, 145, (), True),
+        (192, 64, 80, (), True),
+    ],
+    ids=["rows of one task", "constant", "rows of many tasks", "small", "tall"],
 )
 def test_a_task_packs_what_it_alone_reads(
-    m: int, constants: tuple[int, ...], in_tasks: bool
+    m: int, n: int, k: int, constants: tuple[int, ...], in_tasks: bool
 ) -> None:
-    task = task_of(partial(product, m, 768, 768), constants, "llvm -mcpu=x86-64-v3 -threads=2")
+    task = task_of(partial(product, m, n, k), constants, "llvm -mcpu=x86-64-v3 -threads=2")
     assert bool(attached_panels(task, task.default_index)) is in_tasks
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 16])
+def test_threads_have_about_equal_parts_where_tasks_pack(threads: int) -> None:
+    target = f"llvm -mcpu=x86-64-v3 -threads={threads}"
+    kinds = set()
+    for n in range(16, 800, 48):
+        task = task_of(partial(product, 100, n, 300), (), target)
+        values = task.space.config(task.default_index).values
+        if values["vector"] != "axis1":
+            continue
+        tasks = -(-n // (8 * values["tile_vectors"]))
+        in_tasks = bool(attached_panels(task, task.default_index))
+        assert not in_tasks or -(-tasks // threads) * threads <= 1.2 * tasks
+        kinds.add(in_tasks)
+    assert True in kinds
+    assert threads == 1 or False in kinds
 
 
 @pytest.mark.parametrize(

@@ -277,6 +277,18 @@ def test_calls_of_few_tiles_have_small_blocks_so_that_threads_have_equal_parts()
     assert blocks(400, 64) <= 60
 
 
+@pytest.mark.parametrize(("n", "tasks"), [(96, 6), (64, 4), (130, 9), (512, 16), (600, 19)])
+def test_calls_of_few_columns_have_blocks_of_one_tile_where_tasks_pack(n, tasks):
+    function = tiled_product("x86-64-v3", tile_rows=6, pack=True, block_columns=1, order="columns")
+    sizes = {size: {"m": 60, "n": n, "k": 64}[size.name] for size in function.sizes}
+    called = Simplifier({size: (value, value) for size, value in sizes.items()})
+    loops = [s for s in walk(called.stmt(function.body)) if isinstance(s, For)]
+    shared = [s for s in loops if s.kind is LoopKind.PARALLEL]
+    panels = [s for loop in shared for s in walk(loop.body) if isinstance(s, Allocate)]
+    assert {str(s.buffer.name) for s in panels} == {"C_B1", "C_tile"}
+    assert int(shared[0].extent.value) == tasks
+
+
 #: Sums in the cache: rows and columns of a tile are chosen by a call.
 STREAMED = {"vector": "axis1", "pack": False, "stream": True, "tile_rows": 4, "unroll": 4}
 
