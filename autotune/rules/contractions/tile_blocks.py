@@ -172,7 +172,7 @@ def _block_rows(cfg: KnobDefiner, panels: Panels, likely_height: Any, effort: Ef
 
 
 def _columns_of_call(most: Any, wide: Any) -> Any:
-    """Return how many tiles of columns a block of a call has, if it has all rows: few of a few.
+    """Return how many tiles of columns a block of all rows has: one if a call has few of them.
 
     `wide`: number of tiles along columns.
     """

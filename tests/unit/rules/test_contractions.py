@@ -2,88 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from support.contractions import Made, convolution, product, task_of
 from support.legal_configurations import TRIED, assert_right, default_and_drawn, small_integers
 from support.slow_cases import slow, slow_names
 
 import autotune
-from autotune import rules, te
-from autotune.rules.apply_rules import scheduled_outputs
+from autotune import te
 from autotune.rules.contractions import tile_costs
-from autotune.target import Target
-from autotune.task.task import Task
-from autotune.template import Template
-from autotune.trace.template_knobs import Knobs
-
-Made = tuple[list[te.Tensor], list[te.Tensor], Callable[..., Any]]
-
-
-def product(m: int, n: int, k: int, how: str = "nn", dtype: str = "float32", b: int = 0) -> Made:
-    """C = A @ B with operands transposed as `how` says, in batches, summed in float32."""
-    lead = (b,) if b else ()
-    A = te.placeholder((*lead, *((m, k) if how[0] == "n" else (k, m))), dtype, name="A")
-    B = te.placeholder((*lead, *((k, n) if how[1] == "n" else (n, k))), dtype, name="B")
-    r = te.reduce_axis((0, k), name="r")
-
-    def element(*index: Any) -> Any:
-        *q, i, j = index
-        x = A[(*q, *((i, r) if how[0] == "n" else (r, i)))]
-        y = B[(*q, *((r, j) if how[1] == "n" else (j, r)))]
-        return te.sum(x.astype("float32") * y.astype("float32"), axis=r)
-
-    def expected(a: Any, w: Any) -> Any:
-        a = a if how[0] == "n" else np.swapaxes(a, -1, -2)
-        w = w if how[1] == "n" else np.swapaxes(w, -1, -2)
-        return a.astype("float32") @ w.astype("float32")
-
-    return [A, B], [te.compute((*lead, m, n), element, name="C")], expected
-
-
-def convolution(
-    n: int, c: int, y: int, x: int, o: int, k: int = 3,
-    stride: int = 1, pad: int = 0, groups: int = 1, dilation: int = 1,
-) -> Made:  # fmt: skip
-    """A convolution of images in NCHW layout."""
-    D = te.placeholder((n, c, y, x), "float32", name="D")
-    F = te.placeholder((o, c // groups, k, k), "float32", name="F")
-    span = dilation * (k - 1) + 1
-    oy, ox = (y + 2 * pad - span) // stride + 1, (x + 2 * pad - span) // stride + 1
-    zero = te.const(0, "float32")
-
-    def padded(b: Any, i: Any, p: Any, q: Any) -> Any:
-        inside = te.all(p >= pad, p < y + pad, q >= pad, q < x + pad)
-        return te.if_then_else(inside, D[b, i, p - pad, q - pad], zero)
-
-    P = te.compute((n, c, y + 2 * pad, x + 2 * pad), padded, name="P") if pad else D
-    rc, ry, rx = (te.reduce_axis((0, size)) for size in (c // groups, k, k))
-
-    def element(b: Any, f: Any, p: Any, q: Any) -> Any:
-        channel = rc if groups == 1 else f // (o // groups) * (c // groups) + rc
-        at = P[b, channel, p * stride + ry * dilation, q * stride + rx * dilation]
-        return te.sum(at * F[f, rc, ry, rx], axis=[rc, ry, rx])
-
-    def expected(d: Any, w: Any) -> Any:
-        d = np.pad(d, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
-        out = np.zeros((n, o, oy, ox), "float32")
-        for f in range(o):
-            for i in range(c // groups):
-                image = d[:, f // (o // groups) * (c // groups) + i]
-                for p in range(k):
-                    for q in range(k):
-                        rows = image[:, p * dilation :][:, : (oy - 1) * stride + 1 : stride]
-                        cut = rows[..., q * dilation :][..., : (ox - 1) * stride + 1 : stride]
-                        out[:, f] += cut * w[f, i, p, q]
-        return out
-
-    return [D, F], [te.compute((n, o, oy, ox), element, name="O")], expected
 
 
 def read_in_two_types(i: int, k: int, j: int, first: str, second: str) -> Made:
@@ -154,17 +86,6 @@ COMPUTATIONS: dict[str, Callable[[], Made]] = {
 }
 
 
-def task_of(
-    made: Callable[[], Made], constants: tuple[int, ...] = (), target: str = "llvm"
-) -> Task:
-    def instance(cfg: Knobs) -> Any:
-        inputs, outputs, _ = made()
-        schedule = rules.schedule(cfg, outputs, [inputs[n] for n in constants])
-        return schedule, [*inputs, *scheduled_outputs(schedule, outputs)]
-
-    return Task(Template("computation", "llvm", instance), {}, Target.parse(target))
-
-
 #: Those that are much like another one.
 ALIKE = {
     "one row of a long prime sum", "thin", "long sum", "both along the sum", "bfloat16",
@@ -196,102 +117,12 @@ def test_the_sums_of_packed_operands_fill_all_registers_but_four() -> None:
     assert known["tile_rows"] * known["tile_vectors"] == 12  # of 16
 
 
-def attached_panels(task: Task, index: int) -> list[str]:
-    """Return the panels that each task packs for itself."""
-    stages = task.concrete_structure(index).schedule.stages
-    panels = [s for s in stages if re.search(r"_[BFW]\d+$", s.op.name)]
-    return [s.op.name for s in panels if s.attach_point is not None]
-
-
-@pytest.mark.parametrize(
-    ("m", "n", "k", "constants", "in_tasks"),
-    [
-        (64, 768, 768, (), True),
-        (64, 768, 768, (1,), False),
-        (512, 768, 768, (), False),
-        (127, 62, 145, (), True),
-        (192, 64, 80, (), True),
-    ],
-    ids=["rows of one task", "constant", "rows of many tasks", "small", "tall"],
-)
-def test_a_task_packs_what_it_alone_reads(
-    m: int, n: int, k: int, constants: tuple[int, ...], in_tasks: bool
-) -> None:
-    task = task_of(partial(product, m, n, k), constants, "llvm -mcpu=x86-64-v3 -threads=2")
-    assert bool(attached_panels(task, task.default_index)) is in_tasks
-
-
-@pytest.mark.parametrize("threads", [1, 2, 4, 16])
-def test_threads_have_about_equal_parts_where_tasks_pack(threads: int) -> None:
-    target = f"llvm -mcpu=x86-64-v3 -threads={threads}"
-    kinds = set()
-    for n in range(16, 800, 48):
-        task = task_of(partial(product, 100, n, 300), (), target)
-        values = task.space.config(task.default_index).values
-        if values["vector"] != "axis1":
-            continue
-        tasks = -(-n // (8 * values["tile_vectors"]))
-        in_tasks = bool(attached_panels(task, task.default_index))
-        assert not in_tasks or -(-tasks // threads) * threads <= 1.2 * tasks
-        kinds.add(in_tasks)
-    assert True in kinds
-    assert threads == 1 or False in kinds
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        partial(product, 20, 600, 40),
-        partial(product, 23, 517, 70, how="tt"),
-        partial(product, 8, 100, 40, b=6),
-        slow(partial(product, 9, 530, 64, dtype="float16")),
-        slow(partial(convolution, 1, 80, 5, 5, 300, k=1)),
-    ],
-    ids=["rows", "transposed", "batches", "float16", "1x1"],
-)
-def test_panels_that_tasks_pack_are_right(made: Callable[[], Made]) -> None:
-    task, (inputs, _, expected) = task_of(made, (), "llvm -threads=2"), made()
-    arrays = small_integers(inputs)
-    drawn = default_and_drawn(task, 12)
-    packed = [index for index in drawn if attached_panels(task, index)]
-    assert packed
-    assert_right(task, packed[:3], arrays, expected(*arrays))
-
-
 @pytest.mark.parametrize("processor", ["x86-64-v3", "skylake-avx512"])
 def test_a_sum_that_is_converted_for_another_one_has_the_loops_of_the_conversion(
     processor: str,
 ) -> None:
     task = task_of(product_of_sums, (), f"llvm -mcpu={processor}")
     assert len(task.space) > 1
-
-
-def chain(count: int, rows: int, size: int) -> Made:
-    """Return the product of rows with as many transposed matrices, one after the other."""
-    weights = [te.placeholder((size, size), "float32", name=f"W{n}") for n in range(count)]
-
-    def layer(x: te.Tensor, w: te.Tensor) -> te.Tensor:
-        r = te.reduce_axis((0, size), name="r")
-        return te.compute((rows, size), lambda i, j: te.sum(x[i, r] * w[j, r], axis=r))
-
-    first = te.placeholder((rows, size), "float32", name="A")
-    last = functools.reduce(layer, weights, first)
-
-    def expected(a: Any, *matrices: Any) -> Any:
-        return functools.reduce(lambda x, w: x @ w.T, matrices, a)
-
-    return [first, *weights], [last], expected
-
-
-def test_each_contraction_of_a_chain_packs_what_its_tasks_read() -> None:
-    task = task_of(partial(chain, 4, 64, 192), (), "llvm -mcpu=x86-64-v3 -threads=2")
-    assert len(attached_panels(task, task.default_index)) == 4
-
-
-def test_a_graph_of_many_contractions_has_a_space() -> None:
-    task = task_of(partial(chain, 12, 40, 64))
-    assert 1000 < len(task.space) < 2**63
-    assert not task.refusal(task.default_index)
 
 
 def test_a_tile_of_three_vectors_in_four_rows_fills_sixteen_registers() -> None:
