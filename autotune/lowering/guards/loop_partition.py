@@ -47,8 +47,9 @@ def partition(function: PrimFunc) -> PrimFunc:
 
     If copies exceed it, they are made smaller, or fewer, as `_Saving` says.
     """
+    kind = _OpenPartition if function.sizes else _Partition
     for saving in _Saving:
-        splitter = _Partition(function.body, saving)
+        splitter = kind(function.body, saving)
         try:
             body = splitter.run()
         except _LimitExceeded:
@@ -211,6 +212,14 @@ class _Partition(Splitter):
         if min(scales) > 0:
             return self.simplifier.expr(binary("<=", const(0), below))
         return self.simplifier.expr(binary("<=", guards.excess, const(0)))
+
+
+class _OpenPartition(_Partition):
+    """The same where only calls know the sizes: the ends of all axes have guards."""
+
+    # With fewer copies, guards remain in the sums of the tiles with most rows. Beyond twice as many
+    # only the time to compile grows.
+    AT_MOST = 2 * _Partition.AT_MOST
 
 
 class _Shorten(Splitter):

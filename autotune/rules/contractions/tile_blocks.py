@@ -22,6 +22,7 @@ from typing import Any, Final
 from autotune import te
 from autotune.ir import dtypes
 from autotune.ir.axes import IterVar
+from autotune.lowering.vector.size_cases import even_part
 from autotune.rules.contractions.contraction import AxisGroup, TiledContraction
 from autotune.rules.contractions.packed_panels import Panels
 from autotune.rules.contractions.panel_loops import split_in_vectors
@@ -82,8 +83,11 @@ def write_blocks(
     if loops.rows:
         rows = stage.fuse(*loops.rows)
         count = _block_rows(cfg, panels, loops.likely_height, effort)
-        if any(is_open(g.length) for g in way.rows) and not panels.in_tasks:
-            count = _rows_of_call(count, loops.height, *(loops.lengths[b] for b in blocks))
+        if any(is_open(g.length) for g in way.rows):
+            if panels.in_tasks:  # more blocks would pack more
+                count = even_part(loops.height, count)
+            else:
+                count = _rows_of_call(count, loops.height, *(loops.lengths[b] for b in blocks))
         block, tile = stage.split(rows, factor=count)
         loops.lengths[block] = te.ceildiv(loops.height, count)
         blocks.append(block)

@@ -18,6 +18,7 @@ from autotune.ir.ops import const, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
+from autotune.lowering.guards.loop_partition import _OpenPartition as OpenPartition
 from autotune.lowering.guards.loop_partition import _Partition as Partition
 from autotune.lowering.guards.loop_partition import partition, shorten
 from autotune.lowering.guards.loop_splitting import Sizes
@@ -93,8 +94,9 @@ def test_bounds_known_only_at_run_time_are_split_too() -> None:
 
 def short_of_copies(monkeypatch: pytest.MonkeyPatch, body: Stmt) -> Stmt:
     """Allow copies of half the size of a statement, and return it."""
-    for limit in ("AT_LEAST", "AT_MOST"):
-        monkeypatch.setattr(Partition, limit, size(body) // 2)
+    monkeypatch.setattr(Partition, "AT_LEAST", size(body) // 2)
+    for kind in (Partition, OpenPartition):
+        monkeypatch.setattr(kind, "AT_MOST", size(body) // 2)
     return body
 
 

@@ -15,7 +15,7 @@ from autotune import te
 from autotune.errors import UsageError
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Const
-from autotune.ir.stmt import Allocate, For, LoopKind
+from autotune.ir.stmt import Allocate, For, If, LoopKind
 from autotune.ir.visitor import walk
 from autotune.operators.template_lookup import find_template
 from autotune.runtime.cpu.llvm_compiler import compile_function
@@ -287,6 +287,30 @@ def test_calls_of_few_columns_have_blocks_of_one_tile_where_tasks_pack(n, tasks)
     panels = [s for loop in shared for s in walk(loop.body) if isinstance(s, Allocate)]
     assert {str(s.buffer.name) for s in panels} == {"C_B1", "C_tile"}
     assert int(shared[0].extent.value) == tasks
+
+
+@pytest.mark.parametrize(("m", "blocks", "tiles"), [(160, 2, 20), (200, 2, 25), (96, 1, 24)])
+def test_blocks_of_rows_are_equal_where_tasks_pack(m, blocks, tiles):
+    function = tiled_product(
+        "x86-64-v3", tile_rows=4, pack=True, block_columns=1, block_rows=32, order="rows"
+    )
+    sizes = {size: {"m": m, "n": 512, "k": 64}[size.name] for size in function.sizes}
+    called = Simplifier({size: (value, value) for size, value in sizes.items()})
+    loops = [s for s in walk(called.stmt(function.body)) if isinstance(s, For)]
+    assert next(s for s in loops if s.kind is LoopKind.PARALLEL).extent.value == blocks
+    assert tiles in {s.extent.value for s in loops if isinstance(s.extent, Const)}
+
+
+def test_few_sums_of_open_sizes_keep_guards():
+    function = tiled_product("x86-64-v3", tile_rows=5, tile_vectors=2, pack=True, unroll=4)
+    loops = [s for s in walk(function.body) if isinstance(s, For) and s.kind is LoopKind.SERIAL]
+    innermost = [
+        loop
+        for loop in loops
+        if not any(isinstance(s, For) and s.kind is LoopKind.SERIAL for s in walk(loop.body))
+    ]
+    guarded = [loop for loop in innermost if any(isinstance(s, If) for s in walk(loop.body))]
+    assert len(guarded) < len(innermost) / 4
 
 
 #: Sums in the cache: rows and columns of a tile are chosen by a call.
